@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 
-use crate::outlets::Outlets;
-use crate::peers::Peers;
-use crate::progress::Progress;
-use crate::scale::Scale;
-use crate::session::Choice;
-use crate::site::StoreKind;
-use crate::system::{Shape, ShapeKind};
+use crate::measurement::MeasurementPlan;
+use crate::peers::PeerHarness;
+use crate::progress::ProgressOutput;
+use crate::publishing::PublishingMode;
+use crate::scale::WorkloadScale;
+use crate::store_site::StoreKind;
+use crate::system::{ShapeKind, SystemShape};
 use crate::workload::Workload;
 
-/// Measures NoETL on both stores and in both shapes, beside its peers where they are installed
+/// Measures NoETL on both stores and in both shapes, next to its peers if they are installed
 #[derive(Debug, Parser)]
 #[command(name = "noetl-bench", version, max_term_width = 100)]
 pub struct Args {
@@ -26,13 +26,13 @@ pub struct Args {
     /// Shapes to run in
     #[arg(long, value_delimiter = ',', value_enum, default_values_t = [ShapeKind::Embedded, ShapeKind::Processes])]
     pub shape: Vec<ShapeKind>,
-    /// Outlets to run with: without any, and with the outbox and the stream to NATS
-    #[arg(long, value_delimiter = ',', value_enum, default_values_t = [Outlets::Off, Outlets::On])]
-    pub outlets: Vec<Outlets>,
-    /// Rounds; each figure is the median of them
+    /// Publishing modes to run with: off, and on with the outbox and the stream to NATS
+    #[arg(long, value_delimiter = ',', value_enum, default_values_t = [PublishingMode::Off, PublishingMode::On])]
+    pub publishing: Vec<PublishingMode>,
+    /// Rounds; each figure is the median over all rounds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub repeat: u32,
-    /// Do a tenth of the work: shows that everything runs, and measures nothing
+    /// Do a tenth of the work, to check that everything runs; the figures mean nothing
     #[arg(long)]
     pub quick: bool,
     /// Replay logs that are ten times as long
@@ -41,52 +41,52 @@ pub struct Args {
     /// Folder of the peers' harness, which has a program `run`
     #[arg(long, value_name = "DIR", env = "NOETL_BENCH_PEERS")]
     pub peers: Option<PathBuf>,
-    /// Folder that the peers are installed in; with it the outbox is measured beside pg-boss
+    /// Folder that the peers are installed in; enables the comparison of the outbox with pg-boss
     #[arg(long, value_name = "DIR", env = "PEERS_HOME")]
     pub peers_home: Option<PathBuf>,
-    /// The `noetl` binary of the shape `processes`; built where it is not given
+    /// The `noetl` binary for the shape `processes`; built if not given
     #[arg(long, value_name = "PATH")]
     pub noetl: Option<PathBuf>,
-    /// Also write everything measured to a file
+    /// Also write all measurements to a JSON file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Print the tables of such a file, and measure nothing
+    /// Print the tables of such a file instead of measuring
     #[arg(long, value_name = "FILE")]
     pub show: Option<PathBuf>,
 }
 
 impl Args {
-    /// Whether the binary of the product is needed.
+    /// True if the binary of the product is needed.
     pub fn needs_noetl(&self) -> bool {
         self.shape.contains(&ShapeKind::Processes)
     }
 
-    /// What is to be measured. `noetl` is the binary of the product, where it is needed.
-    pub fn choice(&self, noetl: Option<&Path>) -> Choice {
+    /// Returns the measurement plan. `noetl` is the binary of the product, if needed.
+    pub fn to_plan(&self, noetl: Option<&Path>) -> MeasurementPlan {
         let shapes = self.shape.iter().filter_map(|kind| match kind {
-            ShapeKind::Embedded => Some(Shape::Embedded),
-            ShapeKind::Processes => Some(Shape::Processes {
+            ShapeKind::Embedded => Some(SystemShape::Embedded),
+            ShapeKind::Processes => Some(SystemShape::Processes {
                 noetl: noetl?.to_owned(),
             }),
         });
-        let peers = self.peers.clone().map(|folder| Peers {
+        let peers = self.peers.clone().map(|folder| PeerHarness {
             folder,
             quick: self.quick,
         });
-        Choice {
+        MeasurementPlan {
             workloads: self.only.clone(),
             stores: self.store.clone(),
             shapes: shapes.collect(),
-            outlets: self.outlets.clone(),
+            publishing_modes: self.publishing.clone(),
             scale: match (self.quick, self.large) {
-                (true, _) => Scale::QUICK,
-                (false, true) => Scale::LARGE,
-                (false, false) => Scale::FULL,
+                (true, _) => WorkloadScale::QUICK,
+                (false, true) => WorkloadScale::LARGE,
+                (false, false) => WorkloadScale::FULL,
             },
             rounds: self.repeat,
             peers,
             peers_home: self.peers_home.clone(),
-            progress: Progress::Told,
+            progress: ProgressOutput::Stderr,
         }
     }
 }

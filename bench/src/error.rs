@@ -1,4 +1,4 @@
-//! What can go wrong while something is measured.
+//! Errors of a measurement.
 
 use std::error::Error as _;
 use std::io;
@@ -9,88 +9,81 @@ use noetl_server::RuntimeError;
 use noetl_store::StoreError;
 use noetl_testkit::nats::NatsMissing;
 use noetl_testkit::postgres::PostgresMissing;
-use noetl_types::record::ChainBroken;
+use noetl_types::record::ChainError;
 use noetl_types::{ExecutionId, ExecutionStatus};
 
-/// Why there is no measurement.
+/// Reason for which a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// A file or a program could not be used.
     #[error("{what}")]
     Io {
-        /// What was tried.
+        /// Attempted operation.
         what: String,
-        /// How the system refused.
         #[source]
         source: io::Error,
     },
-    /// A document cannot be read.
-    #[error("{path} is not a document of this program")]
+    /// A document cannot be parsed.
+    #[error("{path} is not a document of noetl-bench")]
     Document {
-        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
         #[source]
         source: serde_json::Error,
     },
-    /// There is no PostgreSQL.
+    /// PostgreSQL is not available.
     #[error(transparent)]
     Cluster(#[from] PostgresMissing),
-    /// There is no NATS server.
+    /// The NATS server is not available.
     #[error(transparent)]
     Broker(#[from] NatsMissing),
-    /// PostgreSQL did not tell its settings.
-    #[error("PostgreSQL does not answer")]
+    /// A query of PostgreSQL failed.
+    #[error("PostgreSQL does not respond")]
     Postgres(#[from] tokio_postgres::Error),
-    /// The store failed.
     #[error("the store failed")]
     Store(#[from] StoreError),
-    /// The runtime refused or failed.
+    /// The runtime rejected a call or failed.
     #[error("the runtime failed")]
     Runtime(#[from] RuntimeError),
-    /// The server refused or failed.
+    /// The server rejected a call or failed.
     #[error("the server failed")]
     Api(#[from] ApiError),
-    /// A process of the product ended, or was never ready.
+    /// A process of the product ended, or did not become ready.
     #[error("`{program}` {trouble}; its log ends with:\n{log}")]
     Process {
-        /// Which one.
+        /// Name of the program.
         program: String,
-        /// What happened.
+        /// Description of the problem.
         trouble: String,
-        /// The end of its log.
+        /// End of its log.
         log: String,
     },
-    /// A run ended in another way than it must.
+    /// A run did not complete.
     #[error("run {execution_id} is {status}")]
     NotCompleted {
-        /// The run.
         execution_id: ExecutionId,
-        /// What became of it.
         status: ExecutionStatus,
     },
-    /// A run did not end.
+    /// A run did not end in time.
     #[error("run {execution_id} has not ended after {seconds} s")]
-    Endless {
-        /// The run.
+    RunTimedOut {
         execution_id: ExecutionId,
-        /// How long it was waited for.
+        /// Time waited.
         seconds: u64,
     },
-    /// The log is not what the workload must have left.
-    #[error("the log is wrong")]
+    /// The log does not match the workload.
+    #[error("the log does not match the workload")]
     Log(#[from] LogProblem),
     /// The peers did not run.
     #[error("the peers failed: {0}")]
     Peers(String),
-    /// Something that the harness itself relies on.
+    /// An error of the harness.
     #[error("{0}")]
     Harness(String),
 }
 
 impl BenchError {
-    /// The error with all its causes, on one line.
-    pub fn told(&self) -> String {
+    /// Returns the error with all its causes, on one line.
+    pub fn full_message(&self) -> String {
         let mut text = self.to_string();
         let mut cause = self.source();
         while let Some(error) = cause {
@@ -101,52 +94,48 @@ impl BenchError {
         text
     }
 
-    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
     }
 }
 
-/// How a log differs from what a workload must have left.
+/// Difference between a log and the workload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LogProblem {
-    /// A run that was answered is not there.
+    /// A run that was started is missing.
     #[error("run {0} is missing")]
     Missing(ExecutionId),
-    /// A run stands elsewhere than at its good end.
+    /// A run is not completed.
     #[error("run {execution_id} is {status}")]
     Status {
-        /// The run.
         execution_id: ExecutionId,
-        /// Where it stands.
         status: ExecutionStatus,
     },
     /// A number of events is wrong.
-    #[error("run {execution_id} has {found} events {what} instead of {wanted}")]
+    #[error("run {execution_id} has {found} events {what}, expected {wanted}")]
     Count {
-        /// The run.
         execution_id: ExecutionId,
-        /// Which events.
+        /// Description of the events.
         what: &'static str,
-        /// How many there are.
+        /// Actual number.
         found: u64,
-        /// How many there must be.
+        /// Expected number.
         wanted: u64,
     },
-    /// Events are missing, or were changed.
+    /// Events are missing or were changed.
     #[error("run {execution_id}: {broken}")]
     Chain {
-        /// The run.
         execution_id: ExecutionId,
-        /// Where.
-        broken: ChainBroken,
+        /// Position of the break.
+        broken: ChainError,
     },
     /// The row of a run and its log disagree.
-    #[error("run {0}: its row and its log end differently")]
+    #[error("run {0}: its row and its log disagree")]
     Head(ExecutionId),
-    /// There are runs that nobody started.
-    #[error("the store has {found} runs, and {wanted} were started")]
-    Strays {
+    /// The store contains runs that were not started here.
+    #[error("the store has {found} runs, but {wanted} were started")]
+    UnexpectedRuns {
         /// Runs in the store.
         found: u64,
         /// Runs that were started.

@@ -6,9 +6,9 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser as _;
 use noetl_bench::args::Args;
-use noetl_bench::{BenchError, Document, measure, render};
+use noetl_bench::{BenchDocument, BenchError, measure_all, render_report};
 
-/// The one that `noetl` has.
+/// Allocator of `noetl`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -19,49 +19,49 @@ async fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            // Where even that cannot be told, the exit code has to say it.
-            let _ = writeln!(std::io::stderr(), "error: {}", error.told());
+            // If stderr is closed, only the exit code is left to report the error.
+            let _ = writeln!(std::io::stderr(), "error: {}", error.full_message());
             ExitCode::FAILURE
         }
     }
 }
 
-/// Measures or shows, and says whether everything went well.
+/// Measures or shows a document. Returns false if it contains errors.
 async fn run(args: &Args) -> Result<bool, BenchError> {
     let document = match &args.show {
-        Some(file) => Document::read(file)?,
-        None => measured(args).await?,
+        Some(file) => BenchDocument::read(file)?,
+        None => measure_and_save(args).await?,
     };
-    let text = render(&document);
+    let text = render_report(&document);
     std::io::stdout()
         .write_all(text.as_bytes())
         .map_err(|source| BenchError::Io {
             what: "standard output".to_owned(),
             source,
         })?;
-    Ok(document.errors().is_empty())
+    Ok(document.all_errors().is_empty())
 }
 
-async fn measured(args: &Args) -> Result<Document, BenchError> {
+async fn measure_and_save(args: &Args) -> Result<BenchDocument, BenchError> {
     if cfg!(debug_assertions) && !args.quick {
-        let text = "this is a debug build, which measures nothing: use `cargo run --release -p \
+        let text = "figures of a debug build mean nothing; use `cargo run --release -p \
                     noetl-bench`, or --quick";
         return Err(BenchError::Harness(text.to_owned()));
     }
     let noetl = match &args.noetl {
         Some(path) => Some(path.clone()),
-        None if args.needs_noetl() => Some(build()?),
+        None if args.needs_noetl() => Some(build_noetl()?),
         None => None,
     };
-    let document = measure(&args.choice(noetl.as_deref())).await;
+    let document = measure_all(&args.to_plan(noetl.as_deref())).await;
     if let Some(file) = &args.json {
         document.write(file)?;
     }
     Ok(document)
 }
 
-/// Builds the product, and gives the path that Cargo says the binary is at.
-fn build() -> Result<PathBuf, BenchError> {
+/// Builds the product, and returns the path of the binary as reported by Cargo.
+fn build_noetl() -> Result<PathBuf, BenchError> {
     let failed = |source| BenchError::Io {
         what: "cargo cannot be run".to_owned(),
         source,

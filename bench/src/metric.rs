@@ -1,8 +1,8 @@
-//! The figures, and what they are called.
+//! Figures of the workloads.
 
 use serde::{Deserialize, Serialize};
 
-/// A figure that a workload gives.
+/// A figure of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -32,7 +32,7 @@ pub enum Metric {
     IdlePostgresMib,
     /// W5, from the first start to the first accepted run, in s.
     FirstStartS,
-    /// W5, the same on the store that is there already.
+    /// W5, from a start on the existing store to the first accepted run, in s.
     SecondStartS,
     /// W6, python steps per second.
     PythonStepsPerS,
@@ -40,9 +40,9 @@ pub enum Metric {
     InterpreterMs,
     /// W6, python steps in the time of one bare start.
     StepsPerInterpreter,
-    /// W7, events of the longest log per second, folded as a whole and without a snapshot.
+    /// W7, events per second of the longest log, replayed as a whole without a snapshot.
     ReplayEventsPerS,
-    /// W7, events of the longest log per second, folded from memory and summed up.
+    /// W7, events per second of the longest log, replayed from memory, with checksums.
     FoldEventsPerS,
     /// W7, the state at the end of the shortest log, in ms.
     EndShortMs,
@@ -56,68 +56,68 @@ pub enum Metric {
     AsOfMediumMs,
     /// W7, the state in the middle of the log that is a hundred times as long, in ms.
     AsOfLongMs,
-    /// W7, the same three where the state does not grow: at the end of the shortest log, in ms.
+    /// W7, the state at the end of the shortest log whose state does not grow, in ms.
     SteadyEndShortMs,
-    /// W7, at the end of the log that is ten times as long.
+    /// W7, the state at the end of the log that is ten times as long, in ms.
     SteadyEndMediumMs,
-    /// W7, at the end of the log that is a hundred times as long.
+    /// W7, the state at the end of the log that is a hundred times as long, in ms.
     SteadyEndLongMs,
-    /// W7, somewhere in the shortest log, where nobody has looked before.
+    /// W7, the first read inside of the shortest log, in ms.
     SteadyFirstShortMs,
-    /// W7, in the log that is ten times as long.
+    /// W7, the first read inside of the log that is ten times as long, in ms.
     SteadyFirstMediumMs,
-    /// W7, in the log that is a hundred times as long.
+    /// W7, the first read inside of the log that is a hundred times as long, in ms.
     SteadyFirstLongMs,
-    /// W7, in the middle of the shortest log.
+    /// W7, the state in the middle of the shortest log, in ms.
     SteadyMiddleShortMs,
-    /// W7, in the middle of the log that is ten times as long.
+    /// W7, the state in the middle of the log that is ten times as long, in ms.
     SteadyMiddleMediumMs,
-    /// W7, in the middle of the log that is a hundred times as long.
+    /// W7, the state in the middle of the log that is a hundred times as long, in ms.
     SteadyMiddleLongMs,
-    /// W7, events per second of the longest such log, folded as a whole and without a snapshot.
+    /// W7, events per second of the longest such log, replayed as a whole without a snapshot.
     SteadyEventsPerS,
-    /// W8, from the answer about an append until a consumer has its event, the median in ms.
+    /// W8, from the response to an append until a consumer has its event, the median in ms.
     ConsumerP50Ms,
-    /// W8, the 99th percentile.
+    /// W8, the 99th percentile, in ms.
     ConsumerP99Ms,
-    /// W9, events per second of a backlog that go to the broker.
+    /// W9, events per second of a backlog that are published to the broker.
     PublishPerS,
-    /// W9, the same messages per second from a plain publisher.
+    /// W9, messages per second from a plain publisher of the same messages.
     PlainPublishPerS,
-    /// W9, the first in percent of the second.
+    /// W9, our rate in percent of that of the plain publisher.
     PublishShare,
-    /// W10, rows per second that are taken and marked, 50 at once.
+    /// W10, rows per second that are claimed and marked, 50 per batch.
     OutboxFewPerS,
-    /// W10, the same 1,000 at once.
+    /// W10, rows per second that are claimed and marked, 1,000 per batch.
     OutboxManyPerS,
-    /// W10, jobs per second of pg-boss that are fetched and completed, 50 at once.
+    /// W10, jobs per second of pg-boss that are fetched and completed, 50 per batch.
     PgBossFewPerS,
-    /// W10, the same 1,000 at once.
+    /// W10, jobs per second of pg-boss that are fetched and completed, 1,000 per batch.
     PgBossManyPerS,
-    /// W10, the count of pending rows beside many published ones, the median in ms.
+    /// W10, the count of pending rows among many published ones, the median in ms.
     PendingP50Ms,
-    /// W10, the 99th percentile.
+    /// W10, the 99th percentile, in ms.
     PendingP99Ms,
 }
 
-/// Which way a figure gets better.
+/// Direction in which a figure improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Better {
+pub(crate) enum BetterDirection {
     Lower,
     Higher,
 }
 
-impl Better {
-    /// How many times as good one value is as another.
-    pub(crate) fn ratio(self, ours: f64, theirs: f64) -> f64 {
+impl BetterDirection {
+    /// Returns the factor by which our value is better.
+    pub(crate) fn improvement_ratio(self, ours: f64, theirs: f64) -> f64 {
         match self {
             Self::Lower => theirs / ours,
             Self::Higher => ours / theirs,
         }
     }
 
-    /// Whether the first value is the better one.
-    pub(crate) fn prefers(self, first: f64, second: f64) -> bool {
+    /// True if the first value is better.
+    pub(crate) fn is_better(self, first: f64, second: f64) -> bool {
         match self {
             Self::Lower => first < second,
             Self::Higher => first > second,

@@ -1,7 +1,7 @@
-//! The peers: other engines, measured by their own harness in the same hour on the same machine.
+//! Peers: other engines, measured by their own harness at the same time on the same machine.
 //!
-//! Owns how that harness is called and how its document is read. A peer that is a queue has no
-//! durable steps, so it is a ceiling and not a rival.
+//! Owns the call of that harness and the parsing of its document. A peer that is a queue has no
+//! durable steps, so it is an upper bound and not a competitor.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,41 +14,41 @@ use tokio::process::Command;
 use crate::error::BenchError;
 use crate::workload::Workload;
 
-/// Where the harness of the peers is, and how it is called.
+/// Location and options of the peers' harness.
 #[derive(Debug, Clone)]
-pub struct Peers {
+pub struct PeerHarness {
     /// Its folder, with a program `run`.
     pub folder: PathBuf,
-    /// Whether a tenth of the work is enough.
+    /// True to do a tenth of the work.
     pub quick: bool,
 }
 
-/// Engines whose runs are durable: those that are compared with.
-pub(crate) const DURABLE: [&str; 3] = ["restate", "dbos-ts", "dbos-py"];
+/// Engines with durable runs, used for the comparison.
+pub(crate) const DURABLE_PEERS: [&str; 3] = ["restate", "dbos-ts", "dbos-py"];
 
-impl Peers {
-    /// Runs all peers. The document comes back as it was written, so that nothing of it is lost.
+impl PeerHarness {
+    /// Runs all peers. Returns their document unchanged, so that nothing is lost.
     pub(crate) async fn run(&self, workloads: &[Workload]) -> Result<Value, BenchError> {
-        let folder = tempfile::tempdir().map_err(BenchError::io("a temporary folder"))?;
+        let folder = tempfile::tempdir().map_err(BenchError::io_error("a temporary folder"))?;
         let file = folder.path().join("peers.json");
-        let known = [
+        let supported = [
             Workload::W1,
             Workload::W2,
             Workload::W3,
             Workload::W4,
             Workload::W5,
         ];
-        let wanted: Vec<&str> = known
+        let selected: Vec<&str> = supported
             .into_iter()
             .filter(|workload| workloads.contains(workload))
             .map(Workload::as_str)
             .collect();
         let mut command = Command::new(self.folder.join("run"));
         command.arg("--json").arg(&file);
-        if wanted.is_empty() {
+        if selected.is_empty() {
             command.args(["--peers", "raw"]);
         } else {
-            command.args(["--workloads", &wanted.join(",")]);
+            command.args(["--workloads", &selected.join(",")]);
         }
         if self.quick {
             command.arg("--quick");
@@ -59,38 +59,42 @@ impl Peers {
             .kill_on_drop(true)
             .status()
             .await
-            .map_err(BenchError::io(format!("{}/run", self.folder.display())))?;
-        // A peer that failed says so in the document; only without one there is nothing to read.
-        read(&file).map_err(|error| BenchError::Peers(format!("{status}: {}", error.told())))
+            .map_err(BenchError::io_error(format!(
+                "{}/run",
+                self.folder.display()
+            )))?;
+        // The document contains the errors of failed peers. Only a missing document is an error
+        // here.
+        read_peers_document(&file)
+            .map_err(|error| BenchError::Peers(format!("{status}: {}", error.full_message())))
     }
 }
 
-fn read(file: &Path) -> Result<Value, BenchError> {
-    let bytes = std::fs::read(file).map_err(BenchError::io("their document"))?;
+fn read_peers_document(file: &Path) -> Result<Value, BenchError> {
+    let bytes = std::fs::read(file).map_err(BenchError::io_error("the document of the peers"))?;
     serde_json::from_slice(&bytes).map_err(|source| BenchError::Document {
         path: file.to_owned(),
         source,
     })
 }
 
-/// What of the peers' document is compared. All else stays in the raw one.
+/// Compared parts of the peers' document. The raw document keeps everything else.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub(crate) struct PeersDocument {
     #[serde(default)]
-    pub(crate) peers: BTreeMap<String, Peer>,
+    pub(crate) peers: BTreeMap<String, PeerResult>,
 }
 
 impl PeersDocument {
-    /// Reads the parts that are compared.
-    pub(crate) fn of(raw: &Value) -> Result<Self, BenchError> {
+    pub(crate) fn from_raw(raw: &Value) -> Result<Self, BenchError> {
         Self::deserialize(raw).map_err(|error| BenchError::Peers(error.to_string()))
     }
 }
 
-/// One peer.
+/// Results of one peer.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub(crate) struct Peer {
+pub(crate) struct PeerResult {
     pub(crate) w1: BTreeMap<String, PeerFigure>,
     pub(crate) w2: BTreeMap<String, PeerFigure>,
     pub(crate) w3: BTreeMap<String, PeerFigure>,
@@ -100,7 +104,7 @@ pub(crate) struct Peer {
     pub(crate) error: Option<String>,
 }
 
-/// One variant of one workload; each has some of these.
+/// Figures of one variant of one workload. Each has some of these.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct PeerFigure {
@@ -113,8 +117,8 @@ pub(crate) struct PeerFigure {
     pub(crate) cpu: BTreeMap<String, f64>,
 }
 
-/// An idle peer: memory by part, and the seconds of its starts by part, the last of which is when a
-/// run is accepted.
+/// An idle peer: memory by part, and start times in seconds by part. The last start time is that of
+/// the first accepted run.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct PeerIdle {
@@ -128,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_compared_is_read_and_the_rest_is_passed_over() {
+    fn parses_only_compared_fields() {
         let raw = serde_json::json!({
             "meta": {"date": "today"},
             "peers": {
@@ -143,7 +147,7 @@ mod tests {
                 "dbos-ts": {"error": "not installed"}
             }
         });
-        let document = PeersDocument::of(&raw).unwrap();
+        let document = PeersDocument::from_raw(&raw).unwrap();
         let restate = &document.peers["restate"];
         assert_eq!(restate.w1["service"].p50_ms, Some(7.0));
         let last = restate

@@ -8,7 +8,7 @@ const CHUNK = 1000;
 const wanted = Number(jobs);
 const data = { body: "x".repeat(Number(bytes)) };
 
-// Where the database is comes from PGHOST, PGUSER and PGDATABASE.
+// The connection settings come from PGHOST, PGUSER and PGDATABASE.
 const boss = new PgBoss({ max: 4, supervise: false, schedule: false });
 boss.on("error", (error) => console.error(error.message));
 await boss.start();

@@ -1,21 +1,20 @@
-//! Tells on standard error what is being done, so that nobody takes a long measurement for a hang.
+//! Prints progress on standard error, so that a long measurement does not look stuck.
 
 use std::io::Write as _;
 
-/// Where progress is told.
+/// Destination of progress messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// On standard error.
-    Told,
-    /// Nowhere.
+pub enum ProgressOutput {
+    Stderr,
+    /// No output.
     Silent,
 }
 
-impl Progress {
-    /// Says a line. A closed stream is no reason to stop measuring.
-    pub(crate) fn say(self, line: &str) {
+impl ProgressOutput {
+    /// Prints a line. A closed stream does not stop the measurement.
+    pub(crate) fn print_line(self, line: &str) {
         match self {
-            Self::Told => {
+            Self::Stderr => {
                 let _ = writeln!(std::io::stderr(), "{line}");
             }
             Self::Silent => {}

@@ -1,11 +1,11 @@
-//! How much of everything is done.
+//! Amount of work per workload.
 
 use serde::{Deserialize, Serialize};
 
-/// The counts of the workloads.
+/// Counts of the workloads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scale {
-    /// Runs before the first that is measured, for single runs and for throughput.
+pub struct WorkloadScale {
+    /// Runs before the first measured one, for single runs and for throughput.
     pub warm_up: u32,
     /// Single runs, one at a time.
     pub w1_runs: u32,
@@ -13,29 +13,29 @@ pub struct Scale {
     pub w2_runs: u32,
     /// The clients.
     pub w2_clients: u32,
-    /// Sequences before the first that is measured.
+    /// Sequences before the first measured one.
     pub w3_warm_up: u32,
     /// Sequences of ten steps.
     pub w3_runs: u32,
     /// Tasks of a fan-out.
     pub w4_tasks: u32,
-    /// Fan-outs, of which the median counts.
+    /// Number of fan-outs. The median counts.
     pub w4_repeats: u32,
     /// Iterations of the short and of the long loop.
     pub loops: [u32; 2],
-    /// Seconds between a start and the first look at memory.
+    /// Seconds between a start and the first memory reading.
     pub settle_s: u64,
-    /// Runs between the first and the second look at memory.
+    /// Runs between the first and the second memory reading.
     pub w5_runs: u32,
     /// Python steps of one loop.
     pub w6_steps: u32,
     /// Bare starts of an interpreter.
     pub w6_starts: u32,
-    /// Iterations of the loops whose logs are replayed; each has about five events.
+    /// Iterations of the loops whose logs are replayed. Each has about five events.
     pub w7_iterations: [u32; 3],
     /// Events of the logs whose state does not grow.
     pub w7_events: [u32; 3],
-    /// How often each is looked at.
+    /// Number of reads of each log.
     pub w7_looks: u32,
     /// Runs whose first event a consumer waits for.
     pub w8_runs: u32,
@@ -43,16 +43,16 @@ pub struct Scale {
     pub w9_iterations: u32,
     /// Messages of a plain publisher.
     pub w9_plain: u32,
-    /// Rows of the outbox that are taken and marked, for each size of a batch.
+    /// Outbox rows that are claimed and marked, for each batch size.
     pub w10_rows: u32,
-    /// Published rows beside which pending ones are counted.
+    /// Published rows among which pending ones are counted.
     pub w10_published: u32,
-    /// How often they are counted.
+    /// Number of counts.
     pub w10_counts: u32,
 }
 
-impl Scale {
-    /// A measurement.
+impl WorkloadScale {
+    /// Full measurement.
     pub const FULL: Self = Self {
         warm_up: 20,
         w1_runs: 200,
@@ -78,13 +78,13 @@ impl Scale {
         w10_counts: 200,
     };
 
-    /// The same with longer logs to replay.
+    /// Full measurement with longer logs to replay.
     pub const LARGE: Self = Self {
         w7_events: [10_000, 100_000, 1_000_000],
         ..Self::FULL
     };
 
-    /// A tenth of it: shows that everything works, and measures nothing.
+    /// A tenth of the work, to check that everything works. The figures mean nothing.
     pub const QUICK: Self = Self {
         warm_up: 3,
         w1_runs: 20,

@@ -1,17 +1,17 @@
-//! The whole way of a measurement, with counts that mean nothing: it runs, and the log bears it out.
+//! End-to-end measurement with minimal counts: it runs, and the log matches.
 #![cfg(test)]
 
 use std::path::PathBuf;
 
 use noetl_bench::{
-    Choice, Metric, Outlets, Progress, Scale, Shape, StoreKind, SystemResult, Workload,
-    measure_system,
+    MeasurementPlan, Metric, ProgressOutput, PublishingMode, StoreKind, SystemResult, SystemShape,
+    Workload, WorkloadScale, measure_system,
 };
 
-use noetl_testkit::nats::{Nats, NatsMissing};
+use noetl_testkit::nats::{NatsMissing, NatsServer};
 
-/// Just enough that each figure exists.
-const TINY: Scale = Scale {
+/// Minimal counts for which each figure exists.
+const TINY_SCALE: WorkloadScale = WorkloadScale {
     warm_up: 1,
     w1_runs: 3,
     w2_runs: 8,
@@ -36,49 +36,59 @@ const TINY: Scale = Scale {
     w10_counts: 2,
 };
 
-async fn measured(store: StoreKind, shape: Shape, outlets: Outlets) -> SystemResult {
-    let choice = Choice {
+async fn measure_tiny(
+    store: StoreKind,
+    shape: SystemShape,
+    publishing: PublishingMode,
+) -> SystemResult {
+    let plan = MeasurementPlan {
         workloads: Workload::ALL.to_vec(),
         stores: vec![store],
         shapes: vec![shape.clone()],
-        outlets: vec![outlets],
-        scale: TINY,
+        publishing_modes: vec![publishing],
+        scale: TINY_SCALE,
         rounds: 1,
         peers: None,
         peers_home: None,
-        progress: Progress::Silent,
+        progress: ProgressOutput::Silent,
     };
-    measure_system(store, &shape, outlets, &choice).await
+    measure_system(store, &shape, publishing, &plan).await
 }
 
-/// Says why there can be no outlets, where there is no NATS server to try them with.
-fn no_broker() -> Option<String> {
-    match Nats::start() {
+/// Returns the reason if no NATS server is installed.
+fn missing_broker() -> Option<String> {
+    match NatsServer::start() {
         Err(missing @ NatsMissing::NotInstalled) => Some(missing.to_string()),
         Ok(_) | Err(_) => None,
     }
 }
 
-fn has(result: &SystemResult, metric: Metric) -> bool {
-    let mut figures = result.measurements.iter().map(|it| &it.figures);
+fn has_figure(result: &SystemResult, metric: Metric) -> bool {
+    let mut figures = result
+        .measurements
+        .iter()
+        .map(|measurement| &measurement.figures);
     figures.any(|figures| figures.get(&metric).is_some_and(|value| *value > 0.0))
 }
 
 /// Two starts, W5, W1, W3, W2, W4 with its two loops, W6 with its warm-up, and W7.
-const RUNS: u64 = 2 + 2 + 4 + 3 + 9 + 3 + 2 + 3;
+const EXPECTED_RUNS: u64 = 2 + 2 + 4 + 3 + 9 + 3 + 2 + 3;
 
-/// Logs that W7 writes by itself, which it can where the store is in its process.
-const WRITTEN: u64 = 3;
+/// Logs that W7 writes itself if the store is in its process.
+const WRITTEN_LOGS: u64 = 3;
 
 /// Two starts, W1, W3, W2, W8, W9, W10, and W4 with its two loops.
-const RUNS_WITH_OUTLETS: u64 = 2 + 4 + 3 + 9 + 3 + 1 + 1 + 3;
+const EXPECTED_PUBLISHING_RUNS: u64 = 2 + 4 + 3 + 9 + 3 + 1 + 1 + 3;
 
-/// Runs whose events W10 counts, which it does where it can write published rows.
-const COUNTED: u64 = 1;
+/// Runs whose events W10 counts if it can write published rows.
+const COUNTED_RUNS: u64 = 1;
 
 fn assert_has(result: &SystemResult, metrics: &[Metric]) {
     for metric in metrics {
-        assert!(has(result, *metric), "{metric:?} is missing: {result:?}");
+        assert!(
+            has_figure(result, *metric),
+            "{metric:?} is missing: {result:?}"
+        );
     }
 }
 
@@ -107,7 +117,7 @@ fn assert_complete(result: &SystemResult, runs: u64) {
 }
 
 fn assert_embedded(result: &SystemResult) {
-    assert_complete(result, RUNS + WRITTEN);
+    assert_complete(result, EXPECTED_RUNS + WRITTEN_LOGS);
     let metrics = [
         Metric::FoldEventsPerS,
         Metric::SteadyEventsPerS,
@@ -118,7 +128,7 @@ fn assert_embedded(result: &SystemResult) {
     assert_has(result, &metrics);
 }
 
-fn assert_outlets(result: &SystemResult, runs: u64) {
+fn assert_publishing(result: &SystemResult, runs: u64) {
     assert_eq!(result.error, None);
     assert_eq!(result.checked_runs, runs);
     let metrics = [
@@ -136,63 +146,79 @@ fn assert_outlets(result: &SystemResult, runs: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn embedded_on_sqlite() {
-    let result = measured(StoreKind::Sqlite, Shape::Embedded, Outlets::Off).await;
+async fn measures_embedded_on_sqlite() {
+    let result = measure_tiny(
+        StoreKind::Sqlite,
+        SystemShape::Embedded,
+        PublishingMode::Off,
+    )
+    .await;
     assert_embedded(&result);
     assert_eq!(result.durability["journal_mode"], "wal");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn embedded_on_postgres() {
-    let result = measured(StoreKind::Postgres, Shape::Embedded, Outlets::Off).await;
+async fn measures_embedded_on_postgres() {
+    let result = measure_tiny(
+        StoreKind::Postgres,
+        SystemShape::Embedded,
+        PublishingMode::Off,
+    )
+    .await;
     assert_embedded(&result);
     assert_eq!(result.durability["fsync"], "on");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn outlets_on_sqlite() {
-    if let Some(missing) = no_broker() {
+async fn measures_publishing_on_sqlite() {
+    if let Some(missing) = missing_broker() {
         return println!("skipped: {missing}");
     }
-    let result = measured(StoreKind::Sqlite, Shape::Embedded, Outlets::On).await;
-    assert_outlets(&result, RUNS_WITH_OUTLETS);
+    let result = measure_tiny(StoreKind::Sqlite, SystemShape::Embedded, PublishingMode::On).await;
+    assert_publishing(&result, EXPECTED_PUBLISHING_RUNS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn outlets_on_postgres() {
-    if let Some(missing) = no_broker() {
+async fn measures_publishing_on_postgres() {
+    if let Some(missing) = missing_broker() {
         return println!("skipped: {missing}");
     }
-    let result = measured(StoreKind::Postgres, Shape::Embedded, Outlets::On).await;
-    assert_outlets(&result, RUNS_WITH_OUTLETS + COUNTED);
+    let result = measure_tiny(
+        StoreKind::Postgres,
+        SystemShape::Embedded,
+        PublishingMode::On,
+    )
+    .await;
+    assert_publishing(&result, EXPECTED_PUBLISHING_RUNS + COUNTED_RUNS);
     assert_has(&result, &[Metric::PendingP50Ms, Metric::PendingP99Ms]);
 }
 
-/// Needs the binary of the product beside this test's folder: `cargo build -p noetl-cli` first.
-fn processes() -> Shape {
-    let here = std::env::current_exe().unwrap();
-    let noetl: PathBuf = here
+/// Needs the binary of the product in a parent folder of this test: run `cargo build -p noetl-cli`
+/// first.
+fn processes_shape() -> SystemShape {
+    let test_binary = std::env::current_exe().unwrap();
+    let noetl: PathBuf = test_binary
         .ancestors()
         .map(|folder| folder.join("noetl"))
         .find(|path| path.is_file())
         .unwrap();
-    Shape::Processes { noetl }
+    SystemShape::Processes { noetl }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the binary of the product, which Cargo does not build for this test"]
-async fn processes_on_sqlite() {
-    let result = measured(StoreKind::Sqlite, processes(), Outlets::Off).await;
-    assert_complete(&result, RUNS);
+async fn measures_processes_on_sqlite() {
+    let result = measure_tiny(StoreKind::Sqlite, processes_shape(), PublishingMode::Off).await;
+    assert_complete(&result, EXPECTED_RUNS);
     assert_has(&result, &[Metric::IdleServerMib]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the binary of the product, which Cargo does not build for this test"]
-async fn outlets_of_processes_on_sqlite() {
-    if let Some(missing) = no_broker() {
+async fn measures_publishing_processes_on_sqlite() {
+    if let Some(missing) = missing_broker() {
         return println!("skipped: {missing}");
     }
-    let result = measured(StoreKind::Sqlite, processes(), Outlets::On).await;
-    assert_outlets(&result, RUNS_WITH_OUTLETS);
+    let result = measure_tiny(StoreKind::Sqlite, processes_shape(), PublishingMode::On).await;
+    assert_publishing(&result, EXPECTED_PUBLISHING_RUNS);
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes noetl_client/models.py and noetl_client/operations.py from docs/openapi.json.
+"""Generates noetl_client/models.py and noetl_client/operations.py from docs/openapi.json.
 
-    python3 clients/python/generate.py            writes them
-    python3 clients/python/generate.py --check    fails where they are not what it would write
+    python3 clients/python/generate.py            writes both files
+    python3 clients/python/generate.py --check    fails if a file is out of date
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-DOCUMENT = HERE.parent.parent / "docs" / "openapi.json"
-PACKAGE = HERE / "noetl_client"
-WIDTH = 100
-MADE = "# Made from docs/openapi.json by generate.py; do not edit.\n"
+CLIENT_DIR = Path(__file__).resolve().parent
+OPENAPI_PATH = CLIENT_DIR.parent.parent / "docs" / "openapi.json"
+PACKAGE_DIR = CLIENT_DIR / "noetl_client"
+MAX_LINE_CHARS = 100
+FILE_HEADER = "# Generated from docs/openapi.json by generate.py; do not edit.\n"
 
-SCALARS = {
+SCALAR_TYPES = {
     "string": "str",
     "integer": "int",
     "number": "float",
@@ -30,20 +30,20 @@ SCALARS = {
 }
 
 
-def name_of(wire: str) -> str:
-    """A name of the wire as Python can have it."""
-    name = wire.replace("-", "_")
+def to_python_name(wire_name: str) -> str:
+    """Converts a wire name to a valid Python identifier."""
+    name = wire_name.replace("-", "_")
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def kind(schema: Any, prefix: str = "") -> str:
-    """The type of a schema."""
+def to_python_type(schema: Any, prefix: str = "") -> str:
+    """Returns the type annotation of a schema. ``prefix`` precedes the names of models."""
     if not isinstance(schema, dict):
         return "Any"
     if "$ref" in schema:
         return prefix + str(schema["$ref"].rsplit("/", 1)[1])
     if "enum" in schema:
-        return f"Literal[{', '.join(json.dumps(word) for word in schema['enum'])}]"
+        return f"Literal[{', '.join(json.dumps(value) for value in schema['enum'])}]"
     if "const" in schema:
         return f"Literal[{json.dumps(schema['const'])}]"
     for key in ("anyOf", "oneOf"):
@@ -51,179 +51,203 @@ def kind(schema: Any, prefix: str = "") -> str:
             options = schema[key]
             if all("const" in option for option in options):
                 return f"Literal[{', '.join(json.dumps(option['const']) for option in options)}]"
-            return union([kind(option, prefix) for option in options])
+            return join_union([to_python_type(option, prefix) for option in options])
     types = schema.get("type")
     if isinstance(types, list):
-        return union([kind({**schema, "type": each}, prefix) for each in types])
+        return join_union([to_python_type({**schema, "type": item}, prefix) for item in types])
     if types == "array":
-        return f"list[{kind(schema.get('items', True), prefix)}]"
+        return f"list[{to_python_type(schema.get('items', True), prefix)}]"
     if types == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return f"dict[str, {kind(schema['additionalProperties'], prefix)}]"
-    return SCALARS.get(types, "Any") if isinstance(types, str) else "Any"
+        return f"dict[str, {to_python_type(schema['additionalProperties'], prefix)}]"
+    return SCALAR_TYPES.get(types, "Any") if isinstance(types, str) else "Any"
 
 
-def union(options: list[str]) -> str:
+def join_union(options: list[str]) -> str:
+    """Joins types into a union without duplicates, with ``None`` last."""
     if "Any" in options:
         return "Any"
     return " | ".join(sorted(dict.fromkeys(options), key=lambda option: option == "None"))
 
 
-def quote(text: str, indent: str) -> list[str]:
-    """A text as the documentation of what stands above it."""
+def format_docstring(text: str, indent: str) -> list[str]:
+    """Formats a text as the lines of a docstring."""
     text = " ".join(text.split()).replace("\\", "\\\\").replace('"""', "'''")
-    if len(indent) + len(text) + 6 <= WIDTH and not text.endswith('"'):
+    if len(indent) + len(text) + 6 <= MAX_LINE_CHARS and not text.endswith('"'):
         return [f'{indent}"""{text}"""']
-    lines = textwrap.wrap(text, WIDTH - len(indent) - 3)
+    lines = textwrap.wrap(text, MAX_LINE_CHARS - len(indent) - 3)
     lines = [f'{indent}"""{lines[0]}', *(indent + line for line in lines[1:])]
     return [*lines, f'{indent}"""']
 
 
-def model(name: str, schema: Any) -> list[str]:
+def generate_model(name: str, schema: Any) -> list[str]:
+    """Generates a dataclass, or a type alias for a schema without properties."""
     if not isinstance(schema, dict) or "properties" not in schema:
-        lines = [f"{name} = {kind(schema)}"]
-        about = schema.get("description") if isinstance(schema, dict) else None
-        return [*lines, *(quote(about, "") if about else [])]
+        lines = [f"{name} = {to_python_type(schema)}"]
+        description = schema.get("description") if isinstance(schema, dict) else None
+        return [*lines, *(format_docstring(description, "") if description else [])]
     lines = ["@dataclass(kw_only=True)", f"class {name}:"]
-    if about := schema.get("description"):
-        lines += [*quote(about, "    "), ""]
-    needed = set(schema.get("required", []))
-    for wire, field in schema["properties"].items():
-        told = kind(field)
-        field_name = name_of(wire)
+    if description := schema.get("description"):
+        lines += [*format_docstring(description, "    "), ""]
+    required = set(schema.get("required", []))
+    for wire_name, field_schema in schema["properties"].items():
+        field_type = to_python_type(field_schema)
+        field_name = to_python_name(wire_name)
         options = []
-        if wire not in needed:
-            if told != "Any" and not told.endswith("None"):
-                told = f"{told} | None"
+        if wire_name not in required:
+            if field_type != "Any" and not field_type.endswith("None"):
+                field_type = f"{field_type} | None"
             options.append("default=None")
-        if field_name != wire:
-            options.append(f"metadata={{'name': {json.dumps(wire)}}}".replace("'", '"'))
-        value = ""
+        if field_name != wire_name:
+            options.append(f"metadata={{'name': {json.dumps(wire_name)}}}".replace("'", '"'))
+        default = ""
         if options == ["default=None"]:
-            value = " = None"
+            default = " = None"
         elif options:
-            value = f" = field({', '.join(options)})"
-        lines.append(f"    {field_name}: {told}{value}")
-        if isinstance(field, dict) and (about := field.get("description")):
-            lines += quote(about, "    ")
+            default = f" = field({', '.join(options)})"
+        lines.append(f"    {field_name}: {field_type}{default}")
+        if isinstance(field_schema, dict) and (description := field_schema.get("description")):
+            lines += format_docstring(description, "    ")
     return lines
 
 
-def models(document: Any) -> str:
+def generate_models(document: Any) -> str:
+    """Generates the content of models.py, with the type aliases before the dataclasses."""
     schemas = document["components"]["schemas"]
-    plain = [name for name, schema in schemas.items() if "properties" not in schema]
-    classes = [name for name in schemas if name not in plain]
+    aliases = [name for name, schema in schemas.items() if "properties" not in schema]
+    classes = [name for name in schemas if name not in aliases]
     parts = [
-        MADE
-        + '"""Bodies and answers of the API."""\n\n'
+        FILE_HEADER
+        + '"""Request and response bodies of the API."""\n\n'
         + "from __future__ import annotations\n\n"
         + "from dataclasses import dataclass, field\n"
         + "from typing import Any, Literal"
     ]
-    parts += ["\n".join(model(name, schemas[name])) for name in plain]
-    parts += ["\n".join(model(name, schemas[name])) for name in classes]
+    parts += ["\n".join(generate_model(name, schemas[name])) for name in aliases]
+    parts += ["\n".join(generate_model(name, schemas[name])) for name in classes]
     return "\n\n\n".join(parts) + "\n"
 
 
-def answer(operation: Any) -> str | None:
-    """The type of an answer; none for those that go on for ever or never come."""
+def find_response_type(operation: Any) -> str | None:
+    """Returns the type of the 200 response, or ``None`` for event streams and empty responses."""
     content = operation["responses"].get("200", {}).get("content")
     if not content or "text/event-stream" in content:
         return None
-    media, told = next(iter(content.items()))
-    if not media.startswith("application/json"):
+    media_type, media = next(iter(content.items()))
+    if not media_type.startswith("application/json"):
         return "str"
-    return kind(told["schema"], "models.")
+    return to_python_type(media["schema"], "models.")
 
 
-def method(path: str, verb: str, operation: Any) -> list[str]:
-    told = answer(operation)
-    if told is None or operation.get("deprecated"):
+def generate_method(path: str, verb: str, operation: Any) -> list[str]:
+    """Generates the method of an operation, or nothing if the client does not offer it."""
+    response_type = find_response_type(operation)
+    if response_type is None or operation.get("deprecated"):
         return []
     parameters = operation.get("parameters", [])
-    in_path = [each for each in parameters if each["in"] == "path"]
-    in_query = sorted(
-        (each for each in parameters if each["in"] == "query"), key=lambda each: not each["required"]
+    path_parameters = [parameter for parameter in parameters if parameter["in"] == "path"]
+    query_parameters = sorted(
+        (parameter for parameter in parameters if parameter["in"] == "query"),
+        key=lambda parameter: not parameter["required"],
     )
-    changes = any(each["name"] == "Idempotency-Key" for each in parameters)
-    positional = [f"{name_of(each['name'])}: {path_kind(each)}" for each in in_path]
-    named = []
-    call = [json.dumps(verb.upper()), address(path, in_path), f"answer={told}"]
+    takes_idempotency_key = any(parameter["name"] == "Idempotency-Key" for parameter in parameters)
+    positional = [
+        f"{to_python_name(parameter['name'])}: {path_parameter_type(parameter)}"
+        for parameter in path_parameters
+    ]
+    keyword_only = []
+    call_arguments = [
+        json.dumps(verb.upper()),
+        format_path(path, path_parameters),
+        f"response_type={response_type}",
+    ]
     if body := operation.get("requestBody"):
-        body_kind = kind(body["content"]["application/json"]["schema"], "models.")
-        is_needed = body["required"] or body_kind == "Any"
-        positional.append(f"body: {body_kind}" if is_needed else f"body: {body_kind} | None = None")
-        call.append("body=body")
-    for each in in_query:
-        told_kind = kind(each["schema"], "models.")
-        named.append(f"{name_of(each['name'])}: {told_kind}" + ("" if each["required"] else " | None = None"))
-    if in_query:
-        pairs = ", ".join(f"{json.dumps(each['name'])}: {name_of(each['name'])}" for each in in_query)
-        call.append(f"query={{{pairs}}}")
-    if changes:
-        named.append("idempotency_key: str | None = None")
-        call += ["changes=True", "idempotency_key=idempotency_key"]
-    signature = ["self", *positional, *(["*", *named] if named else [])]
+        body_type = to_python_type(body["content"]["application/json"]["schema"], "models.")
+        is_required = body["required"] or body_type == "Any"
+        positional.append(f"body: {body_type}" if is_required else f"body: {body_type} | None = None")
+        call_arguments.append("body=body")
+    for parameter in query_parameters:
+        parameter_type = to_python_type(parameter["schema"], "models.")
+        default = "" if parameter["required"] else " | None = None"
+        keyword_only.append(f"{to_python_name(parameter['name'])}: {parameter_type}{default}")
+    if query_parameters:
+        pairs = ", ".join(
+            f"{json.dumps(parameter['name'])}: {to_python_name(parameter['name'])}"
+            for parameter in query_parameters
+        )
+        call_arguments.append(f"query={{{pairs}}}")
+    if takes_idempotency_key:
+        keyword_only.append("idempotency_key: str | None = None")
+        call_arguments += ["mutates=True", "idempotency_key=idempotency_key"]
+    signature = ["self", *positional, *(["*", *keyword_only] if keyword_only else [])]
     lines = [f"    def {operation['operationId']}("]
-    lines += [f"        {each}," for each in signature]
-    lines += [f"    ) -> {told}:"]
-    about = operation["summary"] + "."
+    lines += [f"        {parameter}," for parameter in signature]
+    lines += [f"    ) -> {response_type}:"]
+    description = operation["summary"] + "."
     if details := operation.get("description"):
-        about += " " + details
-    lines += quote(about, "        ")
-    result = "return self._call(" if told == "Any" else f"result: {told} = self._call("
-    lines += [f"        {result}", *(f"            {each}," for each in call), "        )"]
-    if told != "Any":
+        description += " " + details
+    lines += format_docstring(description, "        ")
+    is_untyped = response_type == "Any"
+    statement = "return self._call(" if is_untyped else f"result: {response_type} = self._call("
+    lines += [f"        {statement}"]
+    lines += [*(f"            {argument}," for argument in call_arguments), "        )"]
+    if not is_untyped:
         lines.append("        return result")
     return lines
 
 
-def path_kind(parameter: Any) -> str:
-    """Ids are taken as texts and as numbers."""
+def path_parameter_type(parameter: Any) -> str:
+    """Returns the type of a path parameter. Ids are accepted as strings and as integers."""
     is_id = "pattern" in parameter["schema"]
-    return "str | int" if is_id else kind(parameter["schema"])
+    return "str | int" if is_id else to_python_type(parameter["schema"])
 
 
-def address(path: str, parameters: list[Any]) -> str:
+def format_path(path: str, parameters: list[Any]) -> str:
+    """Formats a path template as a string literal or an f-string."""
     if not parameters:
         return json.dumps(path)
-    for each in parameters:
-        wire = each["name"]
-        path = path.replace(f"{{{wire}}}", f"{{quoted({name_of(wire)})}}")
+    for parameter in parameters:
+        wire_name = parameter["name"]
+        path = path.replace(f"{{{wire_name}}}", f"{{quote_path_segment({to_python_name(wire_name)})}}")
     return f'f"{path}"'
 
 
-def operations(document: Any) -> str:
+def generate_operations(document: Any) -> str:
+    """Generates the content of operations.py."""
     text = (
-        MADE
-        + '"""The operations of the API, one method each."""\n\n'
+        FILE_HEADER
+        + '"""Operations of the API, one method each."""\n\n'
         + "from __future__ import annotations\n\n"
         + "from typing import Any, Literal\n\n"
         + "from . import models\n"
-        + "from ._http import Transport, quoted\n\n\n"
+        + "from ._http import Transport, quote_path_segment\n\n\n"
         + "class Operations(Transport):\n"
-        + '    """Every operation; failures are raised as ProblemError."""\n'
+        + '    """One method per operation. Error responses raise ProblemError."""\n'
     )
     for path, item in document["paths"].items():
         for verb, operation in item.items():
-            if lines := method(path, verb, operation):
+            if lines := generate_method(path, verb, operation):
                 text += "\n" + "\n".join(lines) + "\n"
     return text
 
 
 def main() -> int:
-    document = json.loads(DOCUMENT.read_text(encoding="utf-8"))
+    document = json.loads(OPENAPI_PATH.read_text(encoding="utf-8"))
     is_check = "--check" in sys.argv[1:]
-    stale = []
-    for name, text in (("models.py", models(document)), ("operations.py", operations(document))):
-        path = PACKAGE / name
+    files = {"models.py": generate_models(document), "operations.py": generate_operations(document)}
+    outdated = []
+    for name, text in files.items():
+        path = PACKAGE_DIR / name
         if is_check:
             if not path.exists() or path.read_text(encoding="utf-8") != text:
-                stale.append(name)
+                outdated.append(name)
         else:
             path.write_text(text, encoding="utf-8")
-    if stale:
-        print(f"{', '.join(stale)} are not up to date: python3 clients/python/generate.py", file=sys.stderr)
-    return 1 if stale else 0
+    if outdated:
+        print(
+            f"out of date: {', '.join(outdated)}; run python3 clients/python/generate.py",
+            file=sys.stderr,
+        )
+    return 1 if outdated else 0
 
 
 if __name__ == "__main__":

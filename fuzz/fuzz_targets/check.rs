@@ -1,7 +1,7 @@
-//! Any bytes, as a playbook: no panic, no hang, and what is accepted prints and reads back the same.
+//! Checks arbitrary bytes as a playbook: no panic, no hang, and accepted documents round-trip.
 //!
-//! Run with `cargo fuzz run check` (needs cargo-fuzz and a nightly toolchain). The corpus beside it is
-//! also run by the ordinary tests.
+//! Run with `cargo fuzz run check` (needs cargo-fuzz and a nightly toolchain). The regular tests also
+//! run its corpus.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,6 +12,6 @@ fuzz_target!(|bytes: &[u8]| {
     let checked = check(text, &CheckOptions::default());
     let Some(document) = checked.document else { return };
     let Some(printed) = to_yaml(&document) else { return };
-    let again = check(&printed, &CheckOptions::default());
-    assert_eq!(again.document, Some(document), "{printed}");
+    let reparsed = check(&printed, &CheckOptions::default());
+    assert_eq!(reparsed.document, Some(document), "{printed}");
 });

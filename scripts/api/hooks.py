@@ -1,11 +1,11 @@
-"""What schemathesis does before each call."""
+"""Hooks for schemathesis, which run before each call."""
 
 import schemathesis
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """Nobody waits: what a call may wait for is never going to happen here."""
+    """Sets `wait_ms` to 0, because the awaited events never occur in this test."""
     for part in (case.query, case.body, *nested(case.body)):
         if isinstance(part, dict):
             wait = part.get("wait_ms")
@@ -14,5 +14,5 @@ def before_call(context, case, kwargs):
 
 
 def nested(body):
-    """The wish for more work in a report."""
+    """Returns the lease request inside a worker report, if there is one."""
     return (body.get("lease"),) if isinstance(body, dict) else ()

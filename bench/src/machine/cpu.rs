@@ -1,46 +1,48 @@
-//! Time on processors: of process trees, and of the whole machine.
+//! CPU time of process trees and of the whole machine.
 
-use super::tree::tree;
+use super::tree::process_tree;
 
-/// Seconds that a process tree spent, with those of children that have ended.
+/// Returns the CPU seconds of a process tree, including children that have ended.
 pub(crate) fn tree_cpu(root: u32) -> f64 {
-    let ticks: u64 = tree(root).into_iter().filter_map(process_ticks).sum();
-    seconds(ticks)
+    let ticks: u64 = process_tree(root)
+        .into_iter()
+        .filter_map(process_ticks)
+        .sum();
+    ticks_to_seconds(ticks)
 }
 
-/// Its own time, and that of children that it has waited for: no tick is in two processes.
+/// Returns the ticks of a process and of the children that it has waited for. No tick counts twice.
 fn process_ticks(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name in parentheses may hold anything, also a parenthesis.
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    let times = behind_name.split_whitespace().skip(11).take(4);
+    // The name in parentheses may contain any character, even a parenthesis.
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let times = after_name.split_whitespace().skip(11).take(4);
     Some(times.filter_map(|field| field.parse::<u64>().ok()).sum())
 }
 
-/// What the machine did since it was started.
+/// CPU time of the machine since boot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct MachineCpu {
     /// Seconds in which a processor was not idle.
     pub(crate) busy: f64,
-    /// Those of them that went to other machines on the same host.
+    /// Seconds that the host gave to other machines.
     pub(crate) steal: f64,
 }
 
-/// Reads the first line of `/proc/stat`.
 pub(crate) fn machine_cpu() -> MachineCpu {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    read_machine(stat.lines().next().unwrap_or_default())
+    parse_machine_cpu(stat.lines().next().unwrap_or_default())
 }
 
-fn read_machine(line: &str) -> MachineCpu {
-    // user nice system idle iowait irq softirq steal; guests are in the first two already.
-    let words = line.split_whitespace().skip(1).take(8);
-    let ticks: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
-    let at = |place: usize| ticks.get(place).copied().unwrap_or(0);
-    let busy = ticks.iter().sum::<u64>() - at(3) - at(4);
+fn parse_machine_cpu(line: &str) -> MachineCpu {
+    // user nice system idle iowait irq softirq steal; guest time is included in the first two.
+    let fields = line.split_whitespace().skip(1).take(8);
+    let ticks: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
+    let tick_at = |index: usize| ticks.get(index).copied().unwrap_or(0);
+    let busy = ticks.iter().sum::<u64>() - tick_at(3) - tick_at(4);
     MachineCpu {
-        busy: seconds(busy),
-        steal: seconds(at(7)),
+        busy: ticks_to_seconds(busy),
+        steal: ticks_to_seconds(tick_at(7)),
     }
 }
 
@@ -48,7 +50,7 @@ fn read_machine(line: &str) -> MachineCpu {
     clippy::cast_precision_loss,
     reason = "ticks of years still fit into the mantissa"
 )]
-fn seconds(ticks: u64) -> f64 {
+fn ticks_to_seconds(ticks: u64) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
@@ -57,16 +59,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_is_not_busy() {
-        let tick = seconds(1);
-        let cpu = read_machine("cpu  10 20 30 4000 5000 6 7 8 99 99");
-        let near = |left: f64, right: f64| (left - right).abs() < tick / 2.0;
-        assert!(near(cpu.busy, 81.0 * tick), "{cpu:?}");
-        assert!(near(cpu.steal, 8.0 * tick), "{cpu:?}");
+    fn iowait_is_not_busy() {
+        let tick = ticks_to_seconds(1);
+        let cpu = parse_machine_cpu("cpu  10 20 30 4000 5000 6 7 8 99 99");
+        let is_close = |left: f64, right: f64| (left - right).abs() < tick / 2.0;
+        assert!(is_close(cpu.busy, 81.0 * tick), "{cpu:?}");
+        assert!(is_close(cpu.steal, 8.0 * tick), "{cpu:?}");
     }
 
     #[test]
-    fn this_process_has_a_time() {
+    fn reads_own_cpu_time() {
         assert!(process_ticks(std::process::id()).is_some());
         assert!(machine_cpu().busy > 0.0);
     }

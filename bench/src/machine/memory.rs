@@ -1,35 +1,35 @@
 //! Memory of process trees.
 
-use super::tree::tree;
+use super::tree::process_tree;
 
-/// What a process tree has in memory, in MiB.
+/// Memory of a process tree, in MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Memory {
-    /// All pages of each process.
+pub(crate) struct MemoryUsage {
+    /// Resident pages of each process.
     pub(crate) rss: f64,
-    /// Pages that several processes have, shared out among them.
+    /// Resident pages with shared pages divided among their processes.
     pub(crate) pss: f64,
 }
 
-/// Reads it of a process and its descendants.
-pub(crate) fn tree_memory(root: u32) -> Memory {
-    let mut total = Memory::default();
-    for process in tree(root) {
+/// Reads the memory of a process and its descendants.
+pub(crate) fn tree_memory(root: u32) -> MemoryUsage {
+    let mut total = MemoryUsage::default();
+    for process in process_tree(root) {
         let rollup = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup"));
-        let one = read_rollup(&rollup.unwrap_or_default());
-        total.rss += one.rss;
-        total.pss += one.pss;
+        let usage = parse_rollup(&rollup.unwrap_or_default());
+        total.rss += usage.rss;
+        total.pss += usage.pss;
     }
     total
 }
 
-fn read_rollup(text: &str) -> Memory {
+fn parse_rollup(text: &str) -> MemoryUsage {
     let mib_of = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         let kib = line.and_then(|rest| rest.split_whitespace().next());
         kib.and_then(|kib| kib.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
     };
-    Memory {
+    MemoryUsage {
         rss: mib_of("Rss:"),
         pss: mib_of("Pss:"),
     }
@@ -40,12 +40,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rollup_is_read() {
+    fn parses_smaps_rollup() {
         let text = "55d-7ff ---p 00 00:00 0 [rollup]\nRss:     2048 kB\nPss:     1024 kB\n\
                     Pss_Dirty:  512 kB\n";
-        let memory = read_rollup(text);
+        let memory = parse_rollup(text);
         assert!((memory.rss - 2.0).abs() < 1e-9);
         assert!((memory.pss - 1.0).abs() < 1e-9);
-        assert_eq!(read_rollup(""), Memory::default());
+        assert_eq!(parse_rollup(""), MemoryUsage::default());
     }
 }

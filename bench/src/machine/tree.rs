@@ -1,18 +1,18 @@
 //! Processes and their descendants.
 
-/// A process and all its living descendants.
-pub(super) fn tree(root: u32) -> Vec<u32> {
-    let mut found = Vec::new();
+/// Returns a process and all its live descendants.
+pub(super) fn process_tree(root: u32) -> Vec<u32> {
+    let mut tree = Vec::new();
     let mut queue = vec![root];
     while let Some(process) = queue.pop() {
-        found.push(process);
-        queue.extend(children(process));
+        tree.push(process);
+        queue.extend(child_processes(process));
     }
-    found
+    tree
 }
 
-/// Every thread has a list of the children that it made. What ends meanwhile has none.
-fn children(process: u32) -> Vec<u32> {
+/// Returns the children of all threads of a process. An ended process has none.
+fn child_processes(process: u32) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task"));
     threads
         .into_iter()
@@ -20,7 +20,7 @@ fn children(process: u32) -> Vec<u32> {
         .flatten()
         .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
         .flat_map(|list| {
-            let numbers = list.split_whitespace().filter_map(|word| word.parse().ok());
+            let numbers = list.split_whitespace().filter_map(|pid| pid.parse().ok());
             numbers.collect::<Vec<u32>>()
         })
         .collect()
@@ -31,14 +31,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_belongs_to_its_parent() {
+    fn tree_contains_child_process() {
         let mut child = std::process::Command::new("cat")
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        assert!(tree(std::process::id()).contains(&child.id()));
+        assert!(process_tree(std::process::id()).contains(&child.id()));
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(!tree(std::process::id()).contains(&child.id()));
+        assert!(!process_tree(std::process::id()).contains(&child.id()));
     }
 }

@@ -1,16 +1,21 @@
-//! How near our figures are to what the disk and the plain databases can do at all.
+//! Comparison of our figures with the limits of the disk and the plain databases.
 
-use super::table::{markdown, number};
-use super::value::{SystemName, Value, ours, systems, theirs};
-use crate::document::Document;
+use super::table::{format_number, markdown_table};
+use super::value::{MedianValue, SystemName, measured_systems, our_median, peer_medians};
+use crate::document::BenchDocument;
 use crate::metric::Metric;
-use crate::site::StoreKind;
+use crate::store_site::StoreKind;
 
-/// The peer that only tells limits.
-const RAW: &str = "raw";
+/// Peer that only reports limits.
+const LIMITS_PEER: &str = "raw";
 
-pub(super) fn table(document: &Document) -> String {
-    let limits = theirs(document, RAW, |peer| &peer.limits, |figure| figure.value);
+pub(super) fn limits_table(document: &BenchDocument) -> String {
+    let limits = peer_medians(
+        document,
+        LIMITS_PEER,
+        |peer| &peer.limits,
+        |figure| figure.value,
+    );
     let header = [
         "against the plain store",
         "limit",
@@ -18,69 +23,89 @@ pub(super) fn table(document: &Document) -> String {
         "in units of the limit",
     ];
     let mut rows = Vec::new();
-    for name in systems(document) {
+    for name in measured_systems(document) {
         let limit = |label: &str| limits.get(label).copied();
-        rows.extend(alone(document, name, limit(one_by_one(name.store))));
-        rows.extend(together(document, name, limit(many(name.store))));
+        rows.extend(latency_row(
+            document,
+            name,
+            limit(sequential_limit(name.store)),
+        ));
+        rows.extend(throughput_row(
+            document,
+            name,
+            limit(concurrent_limit(name.store)),
+        ));
     }
     for (label, value) in &limits {
-        let unit = unit(document, label);
+        let unit = limit_unit(document, label);
         rows.push(vec![
             label.clone(),
-            format!("{} {unit}", value.cell()),
+            format!("{} {unit}", value.to_cell()),
             "-".to_owned(),
             "-".to_owned(),
         ]);
     }
-    markdown(&header, &rows)
+    markdown_table(&header, &rows)
 }
 
-/// The limit of commits that follow each other.
-const fn one_by_one(store: StoreKind) -> &'static str {
+/// Name of the limit of sequential commits.
+const fn sequential_limit(store: StoreKind) -> &'static str {
     match store {
         StoreKind::Sqlite => "SQLite WAL FULL, one row per commit",
         StoreKind::Postgres => "Postgres, one row per commit, 1 client",
     }
 }
 
-/// The limit of commits from many clients; SQLite has one writer whoever asks.
-const fn many(store: StoreKind) -> &'static str {
+/// Name of the limit of concurrent commits. SQLite always has one writer.
+const fn concurrent_limit(store: StoreKind) -> &'static str {
     match store {
         StoreKind::Sqlite => "SQLite WAL FULL, one row per commit",
         StoreKind::Postgres => "Postgres, one row per commit, 32 clients",
     }
 }
 
-/// A single run in commits of the plain store, of which it cannot do with less than two: a run must
-/// be durable before it is worked on, and its result before it is told.
-fn alone(document: &Document, name: SystemName, limit: Option<Value>) -> Option<Vec<String>> {
-    let run = ours(document, name, Metric::RunP50Ms)?;
+/// Compares a single run with commits of the plain store. It needs at least two: a run must be
+/// durable before its execution, and its result before it is reported.
+fn latency_row(
+    document: &BenchDocument,
+    name: SystemName,
+    limit: Option<MedianValue>,
+) -> Option<Vec<String>> {
+    let run = our_median(document, name, Metric::RunP50Ms)?;
     let limit = limit?;
     let commit_ms = 1e3 / limit.value;
     Some(vec![
-        format!("{}: W1 p50", name.text()),
-        format!("{} ms a commit{}", number(commit_ms), limit.mark()),
-        format!("{} ms", run.cell()),
-        format!("{} commits a run", number(run.value / commit_ms)),
+        format!("{}: W1 p50", name.display_name()),
+        format!(
+            "{} ms a commit{}",
+            format_number(commit_ms),
+            limit.disturbance_mark()
+        ),
+        format!("{} ms", run.to_cell()),
+        format!("{} commits a run", format_number(run.value / commit_ms)),
     ])
 }
 
-fn together(document: &Document, name: SystemName, limit: Option<Value>) -> Option<Vec<String>> {
-    let rate = ours(document, name, Metric::RunsPerS)?;
+fn throughput_row(
+    document: &BenchDocument,
+    name: SystemName,
+    limit: Option<MedianValue>,
+) -> Option<Vec<String>> {
+    let rate = our_median(document, name, Metric::RunsPerS)?;
     let limit = limit?;
     Some(vec![
-        format!("{}: W2", name.text()),
-        format!("{} commits/s", limit.cell()),
-        format!("{} runs/s", rate.cell()),
-        format!("{} commits a run", number(limit.value / rate.value)),
+        format!("{}: W2", name.display_name()),
+        format!("{} commits/s", limit.to_cell()),
+        format!("{} runs/s", rate.to_cell()),
+        format!("{} commits a run", format_number(limit.value / rate.value)),
     ])
 }
 
-fn unit(document: &Document, label: &str) -> String {
+fn limit_unit(document: &BenchDocument, label: &str) -> String {
     let rounds = document.rounds.iter();
     let mut units = rounds.filter_map(|round| {
         let mut peers = round.peers()?.peers;
-        peers.remove(RAW)?.limits.remove(label)?.unit
+        peers.remove(LIMITS_PEER)?.limits.remove(label)?.unit
     });
     units.next().unwrap_or_default()
 }

@@ -1,32 +1,32 @@
-//! The tables: ours, the peers', how they compare, and how near we are to the limits of the machine.
+//! Report tables: our figures, those of the peers, their comparison, and the limits of the machine.
 
-mod compare;
+mod comparison;
 mod limits;
-mod ours;
-mod outlets;
+mod our_figures;
+mod peer_figures;
+mod publishing;
 mod replay;
 mod table;
 #[cfg(test)]
 mod tests;
-mod theirs;
 mod value;
 
-use crate::document::Document;
+use crate::document::BenchDocument;
 
-/// All tables of a document, in Markdown.
-pub fn render(document: &Document) -> String {
+/// Renders all tables of a document in Markdown.
+pub fn render_report(document: &BenchDocument) -> String {
     let mut parts = vec![
-        head(document),
-        ours::table(document),
-        replay::table(document),
-        outlets::table(document),
-        theirs::table(document),
-        compare::table(document),
-        limits::table(document),
+        render_header(document),
+        our_figures::our_figures_table(document),
+        replay::replay_table(document),
+        publishing::publishing_table(document),
+        peer_figures::peer_figures_table(document),
+        comparison::comparison_table(document),
+        limits::limits_table(document),
     ];
     parts.extend(
         document
-            .errors()
+            .all_errors()
             .iter()
             .map(|error| format!("FAILED: {error}")),
     );
@@ -36,16 +36,16 @@ pub fn render(document: &Document) -> String {
     text
 }
 
-fn head(document: &Document) -> String {
+fn render_header(document: &BenchDocument) -> String {
     let meta = &document.meta;
     let rounds = match document.rounds.len() {
         1 => "one round".to_owned(),
-        many => format!("median of {many} rounds"),
+        count => format!("median of {count} rounds"),
     };
     let warning = if meta.optimised { "" } else { ", DEBUG BUILD" };
     format!(
-        "{}, noetl {}, {} cores, {}, kernel {}, {rounds}{warning}. (!) marks what others on the \
-         machine disturbed.",
+        "{}, noetl {}, {} cores, {}, kernel {}, {rounds}{warning}. (!) marks figures disturbed by other \
+         processes.",
         meta.date, meta.version, meta.cores, meta.filesystem, meta.kernel
     )
 }

@@ -1,11 +1,11 @@
 //! The table of replays.
 
-use super::table::markdown;
-use super::value::{SystemName, cell, ours, systems};
-use crate::document::Document;
+use super::table::markdown_table;
+use super::value::{SystemName, format_cell, measured_systems, our_median};
+use crate::document::BenchDocument;
 use crate::metric::Metric;
 
-pub(super) fn table(document: &Document) -> String {
+pub(super) fn replay_table(document: &BenchDocument) -> String {
     let header = [
         "W7 replay",
         "whole log, events/s",
@@ -15,30 +15,30 @@ pub(super) fn table(document: &Document) -> String {
         "steady state: whole log, events/s",
         "end, ms by length",
         "middle, ms by length",
-        "first look, ms by length",
+        "first read, ms by length",
     ];
-    let rows: Vec<_> = systems(document)
+    let rows: Vec<_> = measured_systems(document)
         .into_iter()
-        .filter(|name| ours(document, *name, Metric::ReplayEventsPerS).is_some())
-        .map(|name| row(document, name))
+        .filter(|name| our_median(document, *name, Metric::ReplayEventsPerS).is_some())
+        .map(|name| replay_row(document, name))
         .collect();
-    markdown(&header, &rows)
+    markdown_table(&header, &rows)
 }
 
-fn row(document: &Document, name: SystemName) -> Vec<String> {
-    let of = |metric| cell(ours(document, name, metric));
-    let by_length = |metrics: [Metric; 3]| metrics.map(of).join(" / ");
+fn replay_row(document: &BenchDocument, name: SystemName) -> Vec<String> {
+    let cell = |metric| format_cell(our_median(document, name, metric));
+    let by_length = |metrics: [Metric; 3]| metrics.map(cell).join(" / ");
     vec![
-        name.text(),
-        of(Metric::ReplayEventsPerS),
-        of(Metric::FoldEventsPerS),
+        name.display_name(),
+        cell(Metric::ReplayEventsPerS),
+        cell(Metric::FoldEventsPerS),
         by_length([Metric::EndShortMs, Metric::EndMediumMs, Metric::EndLongMs]),
         by_length([
             Metric::AsOfShortMs,
             Metric::AsOfMediumMs,
             Metric::AsOfLongMs,
         ]),
-        of(Metric::SteadyEventsPerS),
+        cell(Metric::SteadyEventsPerS),
         by_length([
             Metric::SteadyEndShortMs,
             Metric::SteadyEndMediumMs,

@@ -1,20 +1,20 @@
 //! Markdown tables.
 
-/// A table; empty where it has no rows.
-pub(super) fn markdown(header: &[&str], rows: &[Vec<String>]) -> String {
+/// Renders a table, or an empty text if it has no rows.
+pub(super) fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let line = |cells: &[String]| format!("| {} |", cells.join(" | "));
+    let render_row = |cells: &[String]| format!("| {} |", cells.join(" | "));
     let header: Vec<String> = header.iter().map(|&cell| cell.to_owned()).collect();
     let rule = vec!["---".to_owned(); header.len()];
-    let mut lines = vec![line(&header), line(&rule)];
-    lines.extend(rows.iter().map(|row| line(row)));
+    let mut lines = vec![render_row(&header), render_row(&rule)];
+    lines.extend(rows.iter().map(|row| render_row(row)));
     lines.join("\n")
 }
 
-/// A number with as many digits as it deserves.
-pub(super) fn number(value: f64) -> String {
+/// Formats a number with a suitable number of digits.
+pub(super) fn format_number(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),
         middle if middle >= 10.0 => format!("{value:.1}"),

@@ -2,16 +2,16 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::render;
-use crate::document::{Document, Meta, Round, SystemResult};
+use super::render_report;
+use crate::document::{BenchDocument, MeasurementRound, SessionMeta, SystemResult};
 use crate::metric::Metric;
-use crate::outlets::Outlets;
-use crate::scale::Scale;
-use crate::site::StoreKind;
+use crate::publishing::PublishingMode;
+use crate::scale::WorkloadScale;
+use crate::store_site::StoreKind;
 use crate::system::ShapeKind;
 use crate::workload::{Measurement, Workload};
 
-fn measurement(workload: Workload, other: f64, figures: &[(Metric, f64)]) -> Measurement {
+fn sample_measurement(workload: Workload, other: f64, figures: &[(Metric, f64)]) -> Measurement {
     Measurement {
         workload,
         figures: figures.iter().copied().collect(),
@@ -21,42 +21,42 @@ fn measurement(workload: Workload, other: f64, figures: &[(Metric, f64)]) -> Mea
     }
 }
 
-fn system(latency: f64, other: f64, error: Option<&str>) -> SystemResult {
+fn sample_system(latency: f64, other: f64, error: Option<&str>) -> SystemResult {
     SystemResult {
         store: StoreKind::Sqlite,
         shape: ShapeKind::Embedded,
-        outlets: Outlets::Off,
+        publishing: PublishingMode::Off,
         durability: BTreeMap::new(),
         measurements: vec![
-            measurement(
+            sample_measurement(
                 Workload::W1,
                 other,
                 &[(Metric::RunP50Ms, latency), (Metric::RunP99Ms, 4.0)],
             ),
-            measurement(Workload::W2, 3.0, &[(Metric::RunsPerS, 1200.0)]),
-            measurement(Workload::W4, 3.0, &[(Metric::FanOutS, 0.35)]),
+            sample_measurement(Workload::W2, 3.0, &[(Metric::RunsPerS, 1200.0)]),
+            sample_measurement(Workload::W4, 3.0, &[(Metric::FanOutS, 0.35)]),
         ],
         checked_runs: 1,
         error: error.map(str::to_owned),
     }
 }
 
-fn document(rounds: Vec<Round>) -> Document {
-    Document {
-        meta: Meta {
+fn sample_document(rounds: Vec<MeasurementRound>) -> BenchDocument {
+    BenchDocument {
+        meta: SessionMeta {
             date: "2026-01-01T00:00:00Z".to_owned(),
             cores: 2,
             kernel: "6.1".to_owned(),
             filesystem: "ext4".to_owned(),
             version: "0.1.0".to_owned(),
             optimised: true,
-            scale: Scale::FULL,
+            scale: WorkloadScale::FULL,
         },
         rounds,
     }
 }
 
-fn peers() -> serde_json::Value {
+fn sample_peers() -> serde_json::Value {
     let quiet = json!({"other": 1.0});
     json!({"peers": {
         "restate": {
@@ -71,17 +71,19 @@ fn peers() -> serde_json::Value {
     }})
 }
 
-fn round(system: SystemResult) -> Round {
-    Round {
+fn sample_round(system: SystemResult) -> MeasurementRound {
+    MeasurementRound {
         systems: vec![system],
-        peers: Some(peers()),
+        peers: Some(sample_peers()),
         peers_error: None,
     }
 }
 
 #[test]
-fn the_best_durable_peer_is_the_measure_and_queues_are_not() {
-    let text = render(&document(vec![round(system(1.5, 1.0, None))]));
+fn compares_with_best_durable_peer_not_queues() {
+    let text = render_report(&sample_document(vec![sample_round(sample_system(
+        1.5, 1.0, None,
+    ))]));
     assert!(
         text.contains("| W1 p50 ms | 6.00 (restate, keyed) | 1.50 (x4.00) |"),
         "{text}"
@@ -102,10 +104,10 @@ fn the_best_durable_peer_is_the_measure_and_queues_are_not() {
 }
 
 #[test]
-fn a_figure_is_the_median_of_the_rounds_and_bears_its_own_mark() {
+fn figure_is_median_with_its_disturbance_mark() {
     let rounds = [(1.0, 0.0), (9.0, 0.0), (2.0, 99.0)];
-    let rounds = rounds.map(|(latency, other)| round(system(latency, other, None)));
-    let text = render(&document(rounds.to_vec()));
+    let rounds = rounds.map(|(latency, other)| sample_round(sample_system(latency, other, None)));
+    let text = render_report(&sample_document(rounds.to_vec()));
     assert!(
         text.contains("| sqlite embedded | 2.00 (!) / 4.00 |"),
         "{text}"
@@ -114,22 +116,26 @@ fn a_figure_is_the_median_of_the_rounds_and_bears_its_own_mark() {
 }
 
 #[test]
-fn what_failed_gives_no_figure() {
-    let broken = document(vec![round(system(1.5, 1.0, Some("the log is wrong")))]);
-    let text = render(&broken);
+fn failed_system_has_no_figures() {
+    let broken = sample_document(vec![sample_round(sample_system(
+        1.5,
+        1.0,
+        Some("the log is wrong"),
+    ))]);
+    let text = render_report(&broken);
     assert!(!text.contains("1.50"), "{text}");
     assert!(
         text.ends_with("FAILED: round 1, sqlite embedded: the log is wrong\n"),
         "{text}"
     );
-    assert_eq!(broken.errors().len(), 1);
+    assert_eq!(broken.all_errors().len(), 1);
 }
 
 #[test]
-fn a_document_survives_its_file() {
+fn document_round_trips_through_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("out.json");
-    let before = document(vec![round(system(1.5, 1.0, None))]);
+    let before = sample_document(vec![sample_round(sample_system(1.5, 1.0, None))]);
     before.write(&file).unwrap();
-    assert_eq!(Document::read(&file).unwrap(), before);
+    assert_eq!(BenchDocument::read(&file).unwrap(), before);
 }

@@ -1,4 +1,4 @@
-//! A process of the product: started with a log, stopped politely, never left behind.
+//! A process of the product: started with a log file, stopped gracefully, and never left behind.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,24 +11,24 @@ use tokio::time::timeout;
 
 use crate::error::BenchError;
 
-/// How long a process may take to end after it was asked to.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Maximum time for a process to end after SIGTERM.
+const STOP_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// How much of a log is told.
-const TAIL: usize = 1_500;
+/// Bytes of a log that an error contains.
+const LOG_TAIL_BYTES: usize = 1_500;
 
-/// A process, and where it writes what it has to say.
+/// A process with its log file.
 #[derive(Debug)]
-pub(super) struct Child {
+pub(super) struct ProductProcess {
     name: &'static str,
     process: tokio::process::Child,
     pid: u32,
     log: PathBuf,
 }
 
-impl Child {
-    /// Starts a process. It ends with the value, if it has not been stopped before.
-    pub(super) fn spawn(
+impl ProductProcess {
+    /// Starts a process. It is killed when the value is dropped, unless it was stopped before.
+    pub(super) fn spawn_process(
         name: &'static str,
         mut command: Command,
         folder: &Path,
@@ -38,23 +38,23 @@ impl Child {
             .create(true)
             .append(true)
             .open(&log)
-            .map_err(BenchError::io(format!("the log of {name}")))?;
-        let for_errors = file
+            .map_err(BenchError::io_error(format!("the log of {name}")))?;
+        let stderr = file
             .try_clone()
-            .map_err(BenchError::io(format!("the log of {name}")))?;
-        let child = command
+            .map_err(BenchError::io_error(format!("the log of {name}")))?;
+        let process = command
             .stdin(Stdio::null())
             .stdout(file)
-            .stderr(for_errors)
+            .stderr(stderr)
             .kill_on_drop(true)
             .spawn()
-            .map_err(BenchError::io(format!("{name} cannot be started")))?;
-        let pid = child
+            .map_err(BenchError::io_error(format!("{name} cannot be started")))?;
+        let pid = process
             .id()
             .ok_or_else(|| BenchError::Harness(format!("{name} ended at once")))?;
         Ok(Self {
             name,
-            process: child,
+            process,
             pid,
             log,
         })
@@ -64,22 +64,22 @@ impl Child {
         self.pid
     }
 
-    /// An error if it has ended.
-    pub(super) fn still_runs(&mut self) -> Result<(), BenchError> {
-        let ended = self
+    /// Returns an error if the process has ended.
+    pub(super) fn check_running(&mut self) -> Result<(), BenchError> {
+        let status = self
             .process
             .try_wait()
-            .map_err(BenchError::io(format!("the state of {}", self.name)))?;
-        match ended {
+            .map_err(BenchError::io_error(format!("the state of {}", self.name)))?;
+        match status {
             None => Ok(()),
-            Some(status) => Err(self.trouble(format!("ended with {status}"))),
+            Some(status) => Err(self.process_error(format!("ended with {status}"))),
         }
     }
 
-    /// An error of this process, with the end of its log.
-    pub(super) fn trouble(&self, trouble: String) -> BenchError {
+    /// Creates an error for this process, with the end of its log.
+    pub(super) fn process_error(&self, trouble: String) -> BenchError {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
-        let tail = &bytes[bytes.len().saturating_sub(TAIL)..];
+        let tail = &bytes[bytes.len().saturating_sub(LOG_TAIL_BYTES)..];
         BenchError::Process {
             program: format!("noetl {}", self.name),
             trouble,
@@ -87,26 +87,28 @@ impl Child {
         }
     }
 
-    /// Asks it to end, waits, and kills it only then. One that had to be killed is an error.
+    /// Sends SIGTERM, waits, and kills the process only after the timeout, which is an error.
     pub(super) async fn stop(mut self) -> Result<(), BenchError> {
-        self.still_runs()?;
-        // The process has not been waited for, so its number is still its own.
+        self.check_running()?;
+        // The process has not been reaped, so its pid is not reused.
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
             kill_process(pid, Signal::TERM)
-                .map_err(|error| BenchError::io("a signal")(error.into()))?;
+                .map_err(|error| BenchError::io_error("a signal")(error.into()))?;
         }
-        match timeout(PATIENCE, self.process.wait()).await {
+        match timeout(STOP_TIMEOUT, self.process.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(Ok(status)) => Err(self.trouble(format!("ended with {status}"))),
-            Ok(Err(error)) => Err(BenchError::io(format!("the end of {}", self.name))(error)),
+            Ok(Ok(status)) => Err(self.process_error(format!("ended with {status}"))),
+            Ok(Err(error)) => Err(BenchError::io_error(format!("the end of {}", self.name))(
+                error,
+            )),
             Err(_) => {
-                let trouble = format!("did not end within {} s", PATIENCE.as_secs());
-                let trouble = self.trouble(trouble);
+                let trouble = format!("did not end within {} s", STOP_TIMEOUT.as_secs());
+                let trouble = self.process_error(trouble);
                 self.process
                     .kill()
                     .await
-                    .map_err(BenchError::io(format!("the end of {}", self.name)))?;
+                    .map_err(BenchError::io_error(format!("the end of {}", self.name)))?;
                 Err(trouble)
             }
         }

@@ -1,4 +1,4 @@
-//! Everything in this process: the runtime, a worker, and whoever calls.
+//! System in this process: the runtime, a worker, and the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,10 @@ use noetl_api::WorkerApi;
 use noetl_api::catalog::RegisterRequest;
 use noetl_api::execute::ExecuteRequest;
 use noetl_api::internal::OutboxClaimRequest;
-use noetl_api::replay::{ReplayAnswer, ReplayQuery};
-use noetl_server::{LinkSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
+use noetl_api::replay::{ReplayQuery, ReplayResponse};
+use noetl_server::{
+    NatsConnectionSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock,
+};
 use noetl_store::Store;
 use noetl_tools::Toolbox;
 use noetl_types::{ExecutionId, ExecutionStatus, PoolName, WorkerId};
@@ -17,56 +19,64 @@ use noetl_worker::{Worker, WorkerError};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Claimed, System, last_handle};
-use crate::broker::Broker;
+use super::{ClaimedRow, SystemUnderTest, unwrap_last_handle};
+use crate::broker::BenchBroker;
 use crate::error::BenchError;
-use crate::playbooks::Playbook;
-use crate::site::{Commits, OpenStore, Site};
+use crate::playbooks::BenchPlaybook;
+use crate::store_site::{CommitCounter, OpenStore, StoreSite};
 
-/// How long one look at a run waits, and how long a stop may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time of one wait for a run, and of a stop.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The product inside of this process.
-pub(super) struct Embedded {
+pub(super) struct EmbeddedSystem {
     runtime: Runtime,
     store: Arc<dyn Store>,
-    commits: Commits,
-    /// Ends the worker, also where the system is dropped because something failed.
-    leaving: DropGuard,
+    commits: CommitCounter,
+    /// Stops the worker, even if the system is dropped because of an error.
+    stop_guard: DropGuard,
     worker: JoinHandle<Result<(), WorkerError>>,
 }
 
-impl Embedded {
-    pub(super) async fn start(site: &Site, broker: Option<&Broker>) -> Result<Self, BenchError> {
+impl EmbeddedSystem {
+    pub(super) async fn start(
+        site: &StoreSite,
+        broker: Option<&BenchBroker>,
+    ) -> Result<Self, BenchError> {
         let OpenStore { store, commits } = site.open().await?;
-        let opened = Arc::clone(&store);
-        let runtime = Runtime::open(opened, Arc::new(SystemClock), settings(broker)).await?;
+        let runtime_store = Arc::clone(&store);
+        let runtime = Runtime::open(
+            runtime_store,
+            Arc::new(SystemClock),
+            server_settings(broker),
+        )
+        .await?;
         let api: Arc<dyn WorkerApi> = Arc::new(runtime.clone());
         let tools = noetl_tools::Settings::default().with_environment(std::env::vars(), &[]);
         let toolbox = Arc::new(Toolbox::new(tools));
         let worker_id = WorkerId::new("bench")
             .map_err(|error| BenchError::Harness(format!("the name of the worker: {error}")))?;
-        let settings = noetl_worker::Settings::new(worker_id, PoolName::shared());
-        let leaving = CancellationToken::new();
-        let worker = Worker::new(api, toolbox, settings).run(leaving.clone());
+        let settings = noetl_worker::WorkerSettings::new(worker_id, PoolName::shared());
+        let stop = CancellationToken::new();
+        let worker = Worker::new(api, toolbox, settings).run(stop.clone());
         Ok(Self {
             runtime,
             store,
             commits,
-            leaving: leaving.drop_guard(),
+            stop_guard: stop.drop_guard(),
             worker: tokio::spawn(worker),
         })
     }
 }
 
-/// Nothing is tuned but the outlets, and the stream begins with the log.
-fn settings(broker: Option<&Broker>) -> Settings {
+/// Default settings except for publishing. The stream starts at the beginning of the log.
+fn server_settings(broker: Option<&BenchBroker>) -> Settings {
     Settings {
         outbox: broker.is_some(),
         nats: broker.map(|broker| NatsSettings {
-            link: LinkSettings {
+            link: NatsConnectionSettings {
                 url: broker.url().to_owned(),
-                ..LinkSettings::default()
+                ..NatsConnectionSettings::default()
             },
             stream: Some(StreamSettings {
                 backfill: true,
@@ -79,8 +89,8 @@ fn settings(broker: Option<&Broker>) -> Settings {
 }
 
 #[async_trait]
-impl System for Embedded {
-    async fn register(&self, playbook: &Playbook) -> Result<(), BenchError> {
+impl SystemUnderTest for EmbeddedSystem {
+    async fn register_playbook(&self, playbook: &BenchPlaybook) -> Result<(), BenchError> {
         let request = RegisterRequest {
             content: playbook.text.clone(),
             resource_type: None,
@@ -90,37 +100,48 @@ impl System for Embedded {
         Ok(())
     }
 
-    async fn execute(
+    async fn execute_playbook(
         &self,
         request: ExecuteRequest,
     ) -> Result<(ExecutionId, Option<ExecutionStatus>), BenchError> {
-        let answer = self.runtime.execute(request).await?;
-        Ok((answer.execution_id, answer.outcome.map(|it| it.status)))
+        let response = self.runtime.execute(request).await?;
+        Ok((
+            response.execution_id,
+            response.outcome.map(|outcome| outcome.status),
+        ))
     }
 
-    async fn wait(&self, execution_id: ExecutionId) -> Result<Option<ExecutionStatus>, BenchError> {
-        let outcome = self.runtime.wait_for_end(execution_id, PATIENCE).await?;
+    async fn wait_for_run(
+        &self,
+        execution_id: ExecutionId,
+    ) -> Result<Option<ExecutionStatus>, BenchError> {
+        let outcome = self
+            .runtime
+            .wait_for_end(execution_id, CALL_TIMEOUT)
+            .await?;
         Ok(outcome.map(|outcome| outcome.status))
     }
 
-    async fn replay(&self, query: &ReplayQuery) -> Result<ReplayAnswer, BenchError> {
+    async fn replay_run(&self, query: &ReplayQuery) -> Result<ReplayResponse, BenchError> {
         Ok(self.runtime.replay_state(query.clone()).await?)
     }
 
-    async fn claim(&self, limit: u32) -> Result<Vec<Claimed>, BenchError> {
+    async fn claim_rows(&self, limit: u32) -> Result<Vec<ClaimedRow>, BenchError> {
         let request = OutboxClaimRequest {
             limit: Some(limit.into()),
         };
-        let answer = self.runtime.claim_outbox(request).await?;
-        Ok(Claimed::of(&answer))
+        let response = self.runtime.claim_outbox(request).await?;
+        Ok(ClaimedRow::from_response(&response))
     }
 
-    async fn mark(&self, rows: &[Claimed]) -> Result<u64, BenchError> {
-        let marked = self.runtime.mark_outbox_published(Claimed::marks(rows));
+    async fn mark_rows(&self, rows: &[ClaimedRow]) -> Result<u64, BenchError> {
+        let marked = self
+            .runtime
+            .mark_outbox_published(ClaimedRow::to_mark_request(rows));
         Ok(marked.await?.marked)
     }
 
-    async fn pending(&self) -> Result<u64, BenchError> {
+    async fn pending_row_count(&self) -> Result<u64, BenchError> {
         Ok(self.runtime.outbox_pending().await?.pending)
     }
 
@@ -132,21 +153,21 @@ impl System for Embedded {
         Some(Arc::clone(&self.store))
     }
 
-    fn processes(&self) -> Vec<(&'static str, u32)> {
+    fn system_processes(&self) -> Vec<(&'static str, u32)> {
         Vec::new()
     }
 
-    fn commits(&self) -> Option<u64> {
-        Some(self.commits.count())
+    fn commit_count(&self) -> Option<u64> {
+        Some(self.commits.synced_commits())
     }
 
     async fn stop(self: Arc<Self>) -> Result<(), BenchError> {
-        let system = last_handle(self)?;
-        drop(system.leaving);
-        let ended = system.worker.await;
-        let ended = ended.map_err(|error| BenchError::Harness(error.to_string()))?;
-        ended.map_err(|error| BenchError::Harness(error.to_string()))?;
-        system.runtime.close(PATIENCE).await;
+        let system = unwrap_last_handle(self)?;
+        drop(system.stop_guard);
+        let result = system.worker.await;
+        let result = result.map_err(|error| BenchError::Harness(error.to_string()))?;
+        result.map_err(|error| BenchError::Harness(error.to_string()))?;
+        system.runtime.close(CALL_TIMEOUT).await;
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! The product as a workload meets it.
+//! The product under test.
 //!
-//! Owns the trait [`System`] and the shapes behind it. A workload knows the trait only, so both
-//! shapes do exactly the same work.
+//! Owns the trait [`SystemUnderTest`] and the shapes that implement it. A workload uses only the
+//! trait, so both shapes do exactly the same work.
 
 mod child;
 mod embedded;
@@ -14,22 +14,22 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clap::ValueEnum;
 use noetl_api::execute::ExecuteRequest;
-use noetl_api::internal::{MarkPublishedRequest, OutboxClaimAnswer};
-use noetl_api::replay::{ReplayAnswer, ReplayQuery};
+use noetl_api::internal::{MarkPublishedRequest, OutboxClaimResponse};
+use noetl_api::replay::{ReplayQuery, ReplayResponse};
 use noetl_store::Store;
 use noetl_types::{ExecutionId, ExecutionStatus, OutboxId, PlaybookPath};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::broker::Broker;
+use crate::broker::BenchBroker;
 use crate::error::BenchError;
-use crate::ledger::Ledger;
-use crate::playbooks::{Playbook, one_step};
-use crate::site::Site;
+use crate::playbooks::{BenchPlaybook, one_step_playbook};
+use crate::run_ledger::RunLedger;
+use crate::store_site::StoreSite;
 
-/// How the product is put together.
+/// Deployment of the product.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shape {
+pub enum SystemShape {
     /// Runtime, worker and caller in this process.
     Embedded,
     /// A server and a worker as processes, called over HTTP.
@@ -39,18 +39,18 @@ pub enum Shape {
     },
 }
 
-/// The shape without what it needs.
+/// Deployment of the product, without its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum ShapeKind {
-    /// Everything in one process.
+    /// Everything in one process
     Embedded,
-    /// A server and a worker, over HTTP.
+    /// A server and a worker, over HTTP
     Processes,
 }
 
 impl ShapeKind {
-    /// How tables call it.
+    /// Name in tables.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Embedded => "embedded",
@@ -59,8 +59,7 @@ impl ShapeKind {
     }
 }
 
-impl Shape {
-    /// Which one it is.
+impl SystemShape {
     pub const fn kind(&self) -> ShapeKind {
         match self {
             Self::Embedded => ShapeKind::Embedded,
@@ -69,72 +68,74 @@ impl Shape {
     }
 }
 
-/// Longest that one run is waited for.
-const PATIENCE: Duration = Duration::from_mins(5);
+/// Maximum time to wait for a run.
+const RUN_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// One call waits no longer than a server lets it; longer runs are then asked for again.
-const WAIT_MS: u64 = 30_000;
+/// Wait time of one call, limited by the server. Longer runs are polled.
+const MAX_CALL_WAIT_MS: u64 = 30_000;
 
-/// The product, running.
+/// The running product.
 #[async_trait]
-pub(crate) trait System: Send + Sync {
-    /// Registers a playbook.
-    async fn register(&self, playbook: &Playbook) -> Result<(), BenchError>;
+pub(crate) trait SystemUnderTest: Send + Sync {
+    async fn register_playbook(&self, playbook: &BenchPlaybook) -> Result<(), BenchError>;
 
-    /// Starts a run, and waits for its end as the request says.
-    async fn execute(
+    /// Starts a run, and waits for its end if the request has a wait time.
+    async fn execute_playbook(
         &self,
         request: ExecuteRequest,
     ) -> Result<(ExecutionId, Option<ExecutionStatus>), BenchError>;
 
     /// Waits for the end of a run for as long as one call may.
-    async fn wait(&self, execution_id: ExecutionId) -> Result<Option<ExecutionStatus>, BenchError>;
+    async fn wait_for_run(
+        &self,
+        execution_id: ExecutionId,
+    ) -> Result<Option<ExecutionStatus>, BenchError>;
 
-    /// A run as of a moment.
-    async fn replay(&self, query: &ReplayQuery) -> Result<ReplayAnswer, BenchError>;
+    /// Returns the state of a run at a position.
+    async fn replay_run(&self, query: &ReplayQuery) -> Result<ReplayResponse, BenchError>;
 
-    /// Takes rows of the outbox, as a publisher does.
-    async fn claim(&self, limit: u32) -> Result<Vec<Claimed>, BenchError>;
+    /// Claims rows of the outbox, as a publisher does.
+    async fn claim_rows(&self, limit: u32) -> Result<Vec<ClaimedRow>, BenchError>;
 
-    /// Marks such rows as published, and says how many that changed.
-    async fn mark(&self, rows: &[Claimed]) -> Result<u64, BenchError>;
+    /// Marks rows as published. Returns the number of changed rows.
+    async fn mark_rows(&self, rows: &[ClaimedRow]) -> Result<u64, BenchError>;
 
-    /// How many rows of the outbox could be taken.
-    async fn pending(&self) -> Result<u64, BenchError>;
+    /// Returns the number of outbox rows that can be claimed.
+    async fn pending_row_count(&self) -> Result<u64, BenchError>;
 
-    /// How many events the stream lacks.
+    /// Returns the number of events not yet published to the stream.
     async fn stream_lag(&self) -> Result<u64, BenchError>;
 
-    /// Its store, where that is in this process.
+    /// Returns its store, if that is in this process.
     fn store(&self) -> Option<Arc<dyn Store>>;
 
-    /// Its processes, by name, apart from the one that this is.
-    fn processes(&self) -> Vec<(&'static str, u32)>;
+    /// Returns its processes by name, except for this process.
+    fn system_processes(&self) -> Vec<(&'static str, u32)>;
 
-    /// How often it has waited for the disk, where that can be told.
-    fn commits(&self) -> Option<u64>;
+    /// Returns the number of commits that waited for the disk, if known.
+    fn commit_count(&self) -> Option<u64>;
 
-    /// Stops it. The caller gives up the last handle, so that nothing keeps the store open.
+    /// Stops it. The caller passes the last handle, so that the store is closed.
     async fn stop(self: Arc<Self>) -> Result<(), BenchError>;
 }
 
-/// A row of the outbox in the hands of a publisher, and the attempt that its mark is fenced by.
+/// An outbox row claimed by a publisher, with the attempt that fences its mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Claimed {
+pub(crate) struct ClaimedRow {
     pub(crate) outbox_id: OutboxId,
     pub(crate) attempts: u32,
 }
 
-impl Claimed {
-    fn of(answer: &OutboxClaimAnswer) -> Vec<Self> {
-        let rows = answer.rows.iter().map(|row| Self {
+impl ClaimedRow {
+    fn from_response(response: &OutboxClaimResponse) -> Vec<Self> {
+        let rows = response.rows.iter().map(|row| Self {
             outbox_id: row.outbox_id,
             attempts: row.attempts,
         });
         rows.collect()
     }
 
-    fn marks(rows: &[Self]) -> MarkPublishedRequest {
+    fn to_mark_request(rows: &[Self]) -> MarkPublishedRequest {
         MarkPublishedRequest {
             outbox_ids: rows.iter().map(|row| row.outbox_id).collect(),
             attempts: Some(rows.iter().map(|row| row.attempts.into()).collect()),
@@ -142,78 +143,83 @@ impl Claimed {
     }
 }
 
-/// A system that has just been started, and how long it took until it accepted a run.
-pub(crate) struct Launched {
-    pub(crate) system: Arc<dyn System>,
+/// A started system, with the time until it accepted a run.
+pub(crate) struct LaunchedSystem {
+    pub(crate) system: Arc<dyn SystemUnderTest>,
     pub(crate) ready_s: f64,
 }
 
-/// What a handle holds that must be the last one.
-fn last_handle<T>(handle: Arc<T>) -> Result<T, BenchError> {
+/// Unwraps a handle that must be the last one.
+fn unwrap_last_handle<T>(handle: Arc<T>) -> Result<T, BenchError> {
     Arc::into_inner(handle)
         .ok_or_else(|| BenchError::Harness("the system is still in use".to_owned()))
 }
 
-/// Starts a system, with its outlets on where there is a broker, and waits until it accepts a run, and until that run has ended.
-pub(crate) async fn launch(
-    shape: &Shape,
-    site: &Site,
-    broker: Option<&Broker>,
-    ledger: &Ledger,
-) -> Result<Launched, BenchError> {
-    let playbook = one_step()?;
-    let began = Instant::now();
-    let system: Arc<dyn System> = match shape {
-        Shape::Embedded => Arc::new(embedded::Embedded::start(site, broker).await?),
-        Shape::Processes { noetl } => {
-            Arc::new(processes::Processes::start(noetl, site, broker).await?)
+/// Starts a system, with publishing on if there is a broker, and waits until a first run is
+/// accepted and has ended.
+pub(crate) async fn launch_system(
+    shape: &SystemShape,
+    site: &StoreSite,
+    broker: Option<&BenchBroker>,
+    ledger: &RunLedger,
+) -> Result<LaunchedSystem, BenchError> {
+    let playbook = one_step_playbook()?;
+    let started = Instant::now();
+    let system: Arc<dyn SystemUnderTest> = match shape {
+        SystemShape::Embedded => Arc::new(embedded::EmbeddedSystem::start(site, broker).await?),
+        SystemShape::Processes { noetl } => {
+            Arc::new(processes::ProcessSystem::start(noetl, site, broker).await?)
         }
     };
-    system.register(&playbook).await?;
-    let (execution_id, _) = system.execute(request(&playbook.path, None)).await?;
-    let ready_s = began.elapsed().as_secs_f64();
-    ledger.note(execution_id, playbook.commands);
-    ended_well(&*system, execution_id, None).await?;
-    Ok(Launched { system, ready_s })
+    system.register_playbook(&playbook).await?;
+    let (execution_id, _) = system
+        .execute_playbook(execute_request(&playbook.path, None))
+        .await?;
+    let ready_s = started.elapsed().as_secs_f64();
+    ledger.record_run(execution_id, playbook.commands);
+    wait_until_completed(&*system, execution_id, None).await?;
+    Ok(LaunchedSystem { system, ready_s })
 }
 
-/// Runs a playbook to its good end, and gives the time from the request to the known result.
-pub(crate) async fn run_to_end(
-    system: &dyn System,
-    ledger: &Ledger,
-    playbook: &Playbook,
+/// Runs a playbook to completion, and returns the time from the request to the known result.
+pub(crate) async fn run_and_time(
+    system: &dyn SystemUnderTest,
+    ledger: &RunLedger,
+    playbook: &BenchPlaybook,
 ) -> Result<Duration, BenchError> {
-    let (_, took) = run_known(system, ledger, playbook).await?;
+    let (_, took) = run_with_id(system, ledger, playbook).await?;
     Ok(took)
 }
 
-/// The same, and which run it was.
-pub(crate) async fn run_known(
-    system: &dyn System,
-    ledger: &Ledger,
-    playbook: &Playbook,
+/// Runs a playbook to completion, and returns its execution id and the time.
+pub(crate) async fn run_with_id(
+    system: &dyn SystemUnderTest,
+    ledger: &RunLedger,
+    playbook: &BenchPlaybook,
 ) -> Result<(ExecutionId, Duration), BenchError> {
-    let began = Instant::now();
-    let request = request(&playbook.path, Some(WAIT_MS));
-    let (execution_id, status) = system.execute(request).await?;
-    ended_well(system, execution_id, status).await?;
-    let took = began.elapsed();
-    ledger.note(execution_id, playbook.commands);
+    let started = Instant::now();
+    let request = execute_request(&playbook.path, Some(MAX_CALL_WAIT_MS));
+    let (execution_id, status) = system.execute_playbook(request).await?;
+    wait_until_completed(system, execution_id, status).await?;
+    let took = started.elapsed();
+    ledger.record_run(execution_id, playbook.commands);
     Ok((execution_id, took))
 }
 
-/// Starts a run, and does not wait for it.
-pub(crate) async fn begin(
-    system: &dyn System,
-    ledger: &Ledger,
-    playbook: &Playbook,
+/// Starts a run without waiting for it.
+pub(crate) async fn start_run(
+    system: &dyn SystemUnderTest,
+    ledger: &RunLedger,
+    playbook: &BenchPlaybook,
 ) -> Result<ExecutionId, BenchError> {
-    let (execution_id, _) = system.execute(request(&playbook.path, None)).await?;
-    ledger.note(execution_id, playbook.commands);
+    let (execution_id, _) = system
+        .execute_playbook(execute_request(&playbook.path, None))
+        .await?;
+    ledger.record_run(execution_id, playbook.commands);
     Ok(execution_id)
 }
 
-fn request(path: &PlaybookPath, wait_ms: Option<u64>) -> ExecuteRequest {
+fn execute_request(path: &PlaybookPath, wait_ms: Option<u64>) -> ExecuteRequest {
     ExecuteRequest {
         path: Some(path.clone()),
         wait_ms,
@@ -221,12 +227,12 @@ fn request(path: &PlaybookPath, wait_ms: Option<u64>) -> ExecuteRequest {
     }
 }
 
-pub(crate) async fn ended_well(
-    system: &dyn System,
+pub(crate) async fn wait_until_completed(
+    system: &dyn SystemUnderTest,
     execution_id: ExecutionId,
     status: Option<ExecutionStatus>,
 ) -> Result<(), BenchError> {
-    let began = Instant::now();
+    let started = Instant::now();
     let mut status = status;
     loop {
         match status {
@@ -237,13 +243,13 @@ pub(crate) async fn ended_well(
                     status,
                 });
             }
-            None if began.elapsed() > PATIENCE => {
-                return Err(BenchError::Endless {
+            None if started.elapsed() > RUN_TIMEOUT => {
+                return Err(BenchError::RunTimedOut {
                     execution_id,
-                    seconds: PATIENCE.as_secs(),
+                    seconds: RUN_TIMEOUT.as_secs(),
                 });
             }
-            None => status = system.wait(execution_id).await?,
+            None => status = system.wait_for_run(execution_id).await?,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A server and a worker as processes of their own, called over HTTP on the loopback address.
+//! A server and a worker as separate processes, called over HTTP on the loopback address.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -10,51 +10,51 @@ use noetl_api::catalog::RegisterRequest;
 use noetl_api::client::BearerToken;
 use noetl_api::execute::ExecuteRequest;
 use noetl_api::internal::OutboxClaimRequest;
-use noetl_api::replay::{ReplayAnswer, ReplayQuery};
+use noetl_api::replay::{ReplayQuery, ReplayResponse};
 use noetl_api::{Client, ClientSettings};
 use noetl_store::Store;
 use noetl_types::{ExecutionId, ExecutionStatus};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
-use super::child::Child;
-use super::{Claimed, System, last_handle};
-use crate::broker::Broker;
+use super::child::ProductProcess;
+use super::{ClaimedRow, SystemUnderTest, unwrap_last_handle};
+use crate::broker::BenchBroker;
 use crate::error::BenchError;
-use crate::playbooks::{Playbook, one_step};
-use crate::site::Site;
+use crate::playbooks::{BenchPlaybook, one_step_playbook};
+use crate::store_site::StoreSite;
 
-/// How long a server may take until it answers.
-const START: Duration = Duration::from_mins(1);
-/// The pause between two looks at a server that is not there yet.
-const PAUSE: Duration = Duration::from_millis(2);
-/// The pause between two looks at a run that outlasts a call.
-const LOOK: Duration = Duration::from_millis(20);
+/// Maximum time for a server to respond after its start.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
+/// Poll interval for a server that is not ready yet.
+const START_POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Poll interval for a run that takes longer than one call.
+const RUN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The token of the internal API, which nobody but this process can reach.
-const TOKEN: &str = "a-token-for-the-time-of-a-measurement";
+/// Token of the internal API, which only this process can reach.
+const INTERNAL_API_TOKEN: &str = "a-token-for-the-time-of-a-measurement";
 
 /// The product as two processes.
-pub(super) struct Processes {
+pub(super) struct ProcessSystem {
     client: Client,
-    /// Shows the token of the internal API.
+    /// Client with the token of the internal API.
     publisher: Client,
-    server: Child,
-    worker: Child,
+    server: ProductProcess,
+    worker: ProductProcess,
 }
 
-impl Processes {
+impl ProcessSystem {
     pub(super) async fn start(
         noetl: &Path,
-        site: &Site,
-        broker: Option<&Broker>,
+        site: &StoreSite,
+        broker: Option<&BenchBroker>,
     ) -> Result<Self, BenchError> {
         let port = free_port()?;
         let url = format!("http://127.0.0.1:{port}");
-        let caller = client(&url, None)?;
-        let publisher = client(&url, Some(BearerToken::new(TOKEN)))?;
-        let (store, variables) = site.server_store();
-        let mut server = command(noetl, "server");
+        let client = new_client(&url, None)?;
+        let publisher = new_client(&url, Some(BearerToken::new(INTERNAL_API_TOKEN)))?;
+        let (store, variables) = site.server_store_config();
+        let mut server = role_command(noetl, "server");
         server
             .args([
                 "--host",
@@ -66,14 +66,14 @@ impl Processes {
             .arg(store)
             .env("NOETL_DEV", "true")
             .envs(variables)
-            .envs(outlets(broker));
-        let mut server = Child::spawn("server", server, site.folder())?;
-        let mut worker = command(noetl, "worker");
+            .envs(publishing_environment(broker));
+        let mut server = ProductProcess::spawn_process("server", server, site.folder())?;
+        let mut worker = role_command(noetl, "worker");
         worker.args(["--server", &url]);
-        let worker = Child::spawn("worker", worker, site.folder())?;
-        answers(&caller, &mut server).await?;
+        let worker = ProductProcess::spawn_process("worker", worker, site.folder())?;
+        wait_until_ready(&client, &mut server).await?;
         Ok(Self {
-            client: caller,
+            client,
             publisher,
             server,
             worker,
@@ -81,7 +81,7 @@ impl Processes {
     }
 }
 
-fn client(url: &str, token: Option<BearerToken>) -> Result<Client, BenchError> {
+fn new_client(url: &str, token: Option<BearerToken>) -> Result<Client, BenchError> {
     let settings = ClientSettings {
         token,
         ..ClientSettings::default()
@@ -89,20 +89,20 @@ fn client(url: &str, token: Option<BearerToken>) -> Result<Client, BenchError> {
     Client::new(url, settings).map_err(|error| BenchError::Harness(error.to_string()))
 }
 
-/// The environment that turns the outlets on. The stream begins with the log.
-fn outlets(broker: Option<&Broker>) -> Vec<(&'static str, String)> {
+/// Returns the environment that enables publishing. The stream starts at the beginning of the log.
+fn publishing_environment(broker: Option<&BenchBroker>) -> Vec<(&'static str, String)> {
     broker.map_or_else(Vec::new, |broker| {
         vec![
             ("NOETL_NATS_URL", broker.url().to_owned()),
             ("NOETL_EVENT_STREAM_ENABLED", "true".to_owned()),
             ("NOETL_EVENT_STREAM_BACKFILL", "true".to_owned()),
-            ("NOETL_INTERNAL_API_TOKEN", TOKEN.to_owned()),
+            ("NOETL_INTERNAL_API_TOKEN", INTERNAL_API_TOKEN.to_owned()),
         ]
     })
 }
 
-/// The command of a role. Only programs of this machine may call, and they need no token.
-fn command(noetl: &Path, role: &str) -> Command {
+/// Returns the command of a role. Only programs on this machine can call it, without a token.
+fn role_command(noetl: &Path, role: &str) -> Command {
     let mut command = Command::new(noetl);
     command
         .arg(role)
@@ -111,31 +111,33 @@ fn command(noetl: &Path, role: &str) -> Command {
     command
 }
 
-/// A port that nobody listens on at this moment.
+/// Returns a port that is free at this moment.
 fn free_port() -> Result<u16, BenchError> {
     let listener =
-        TcpListener::bind(("127.0.0.1", 0)).map_err(BenchError::io("no port is free"))?;
+        TcpListener::bind(("127.0.0.1", 0)).map_err(BenchError::io_error("no port is free"))?;
     let address = listener.local_addr();
-    Ok(address.map_err(BenchError::io("no port is free"))?.port())
+    Ok(address
+        .map_err(BenchError::io_error("no port is free"))?
+        .port())
 }
 
-/// Waits until the server takes a definition, which is when it can take a run too.
-async fn answers(client: &Client, server: &mut Child) -> Result<(), BenchError> {
-    let began = Instant::now();
-    let request = registration(&one_step()?);
+/// Waits until the server accepts a definition, which means that it can accept a run too.
+async fn wait_until_ready(client: &Client, server: &mut ProductProcess) -> Result<(), BenchError> {
+    let started = Instant::now();
+    let request = register_request(&one_step_playbook()?);
     loop {
-        server.still_runs()?;
+        server.check_running()?;
         match client.catalog_register(&request).await {
             Ok(_) => return Ok(()),
-            Err(error) if began.elapsed() > START => {
-                return Err(server.trouble(format!("does not answer: {error}")));
+            Err(error) if started.elapsed() > START_TIMEOUT => {
+                return Err(server.process_error(format!("does not respond: {error}")));
             }
-            Err(_) => sleep(PAUSE).await,
+            Err(_) => sleep(START_POLL_INTERVAL).await,
         }
     }
 }
 
-fn registration(playbook: &Playbook) -> RegisterRequest {
+fn register_request(playbook: &BenchPlaybook) -> RegisterRequest {
     RegisterRequest {
         content: playbook.text.clone(),
         resource_type: None,
@@ -144,50 +146,56 @@ fn registration(playbook: &Playbook) -> RegisterRequest {
 }
 
 #[async_trait]
-impl System for Processes {
-    async fn register(&self, playbook: &Playbook) -> Result<(), BenchError> {
+impl SystemUnderTest for ProcessSystem {
+    async fn register_playbook(&self, playbook: &BenchPlaybook) -> Result<(), BenchError> {
         self.client
-            .catalog_register(&registration(playbook))
+            .catalog_register(&register_request(playbook))
             .await?;
         Ok(())
     }
 
-    async fn execute(
+    async fn execute_playbook(
         &self,
         request: ExecuteRequest,
     ) -> Result<(ExecutionId, Option<ExecutionStatus>), BenchError> {
-        let answer = self.client.execute(&request).await?;
-        Ok((answer.execution_id, answer.outcome.map(|it| it.status)))
+        let response = self.client.execute_playbook(&request).await?;
+        Ok((
+            response.execution_id,
+            response.outcome.map(|outcome| outcome.status),
+        ))
     }
 
-    async fn wait(&self, execution_id: ExecutionId) -> Result<Option<ExecutionStatus>, BenchError> {
-        let view = self.client.status(execution_id).await?;
+    async fn wait_for_run(
+        &self,
+        execution_id: ExecutionId,
+    ) -> Result<Option<ExecutionStatus>, BenchError> {
+        let view = self.client.get_execution_status(execution_id).await?;
         if view.status.is_terminal() {
             return Ok(Some(view.status));
         }
-        sleep(LOOK).await;
+        sleep(RUN_POLL_INTERVAL).await;
         Ok(None)
     }
 
-    async fn replay(&self, query: &ReplayQuery) -> Result<ReplayAnswer, BenchError> {
+    async fn replay_run(&self, query: &ReplayQuery) -> Result<ReplayResponse, BenchError> {
         Ok(self.client.replay_state(query).await?)
     }
 
-    async fn claim(&self, limit: u32) -> Result<Vec<Claimed>, BenchError> {
+    async fn claim_rows(&self, limit: u32) -> Result<Vec<ClaimedRow>, BenchError> {
         let request = OutboxClaimRequest {
             limit: Some(limit.into()),
         };
-        let answer = self.publisher.claim_outbox(&request).await?;
-        Ok(Claimed::of(&answer))
+        let response = self.publisher.claim_outbox(&request).await?;
+        Ok(ClaimedRow::from_response(&response))
     }
 
-    async fn mark(&self, rows: &[Claimed]) -> Result<u64, BenchError> {
-        let marks = Claimed::marks(rows);
-        Ok(self.publisher.mark_published(&marks).await?.marked)
+    async fn mark_rows(&self, rows: &[ClaimedRow]) -> Result<u64, BenchError> {
+        let request = ClaimedRow::to_mark_request(rows);
+        Ok(self.publisher.mark_published(&request).await?.marked)
     }
 
-    async fn pending(&self) -> Result<u64, BenchError> {
-        Ok(self.publisher.outbox_pending().await?.pending)
+    async fn pending_row_count(&self) -> Result<u64, BenchError> {
+        Ok(self.publisher.count_pending_outbox().await?.pending)
     }
 
     async fn stream_lag(&self) -> Result<u64, BenchError> {
@@ -198,19 +206,19 @@ impl System for Processes {
         None
     }
 
-    fn processes(&self) -> Vec<(&'static str, u32)> {
+    fn system_processes(&self) -> Vec<(&'static str, u32)> {
         vec![("server", self.server.pid()), ("worker", self.worker.pid())]
     }
 
-    fn commits(&self) -> Option<u64> {
+    fn commit_count(&self) -> Option<u64> {
         None
     }
 
     async fn stop(self: Arc<Self>) -> Result<(), BenchError> {
-        let parts = last_handle(self)?;
-        // The worker says goodbye to its server, so it goes first.
-        let worker = parts.worker.stop().await;
-        let server = parts.server.stop().await;
+        let system = unwrap_last_handle(self)?;
+        // The worker deregisters from its server, so it is stopped first.
+        let worker = system.worker.stop().await;
+        let server = system.server.stop().await;
         worker.and(server)
     }
 }

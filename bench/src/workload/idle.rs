@@ -1,41 +1,45 @@
-//! W5: what the product takes when nobody asks anything of it, and how soon it is there.
+//! W5: memory of the idle product, and its start times.
 //!
-//! Memory is told of processes of the product only: an embedded one shares it with its caller.
+//! Memory is measured only for processes of the product: an embedded one shares it with its caller.
 
 use std::time::Duration;
 
-use super::{Figures, Lab};
+use super::{Figures, WorkloadContext};
 use crate::error::BenchError;
-use crate::machine::{Memory, tree_memory};
+use crate::machine::{MemoryUsage, tree_memory};
 use crate::metric::Metric;
-use crate::playbooks::one_step;
+use crate::playbooks::one_step_playbook;
 
-pub(super) async fn measure(lab: Lab<'_>) -> Result<(Lab<'_>, Figures), BenchError> {
-    let mut figures = Figures::from([(Metric::FirstStartS, lab.first_start_s)]);
-    tokio::time::sleep(Duration::from_secs(lab.scale.settle_s)).await;
+pub(super) async fn measure_idle_system(
+    context: WorkloadContext<'_>,
+) -> Result<(WorkloadContext<'_>, Figures), BenchError> {
+    let mut figures = Figures::from([(Metric::FirstStartS, context.first_start_s)]);
+    tokio::time::sleep(Duration::from_secs(context.scale.settle_s)).await;
     let names = [
         ("server", Metric::IdleServerMib),
         ("worker", Metric::IdleWorkerMib),
     ];
-    note_memory(&lab, &mut figures, names);
-    for (_, pid) in lab.site.processes() {
+    record_memory(&context, &mut figures, names);
+    for (_, pid) in context.site.database_processes() {
         figures.insert(Metric::IdlePostgresMib, tree_memory(pid).pss);
     }
-    lab.one_by_one(&one_step()?, lab.scale.w5_runs).await?;
+    context
+        .run_sequentially(&one_step_playbook()?, context.scale.w5_runs)
+        .await?;
     let names = [
         ("server", Metric::UsedServerMib),
         ("worker", Metric::UsedWorkerMib),
     ];
-    note_memory(&lab, &mut figures, names);
-    let (lab, ready_s) = lab.restart(None).await?;
+    record_memory(&context, &mut figures, names);
+    let (context, ready_s) = context.restart_system(None).await?;
     figures.insert(Metric::SecondStartS, ready_s);
-    Ok((lab, figures))
+    Ok((context, figures))
 }
 
-fn note_memory(lab: &Lab<'_>, figures: &mut Figures, names: [(&str, Metric); 2]) {
-    for (name, pid) in lab.system.processes() {
-        let Memory { rss, .. } = tree_memory(pid);
-        if let Some((_, metric)) = names.iter().find(|(wanted, _)| *wanted == name) {
+fn record_memory(context: &WorkloadContext<'_>, figures: &mut Figures, names: [(&str, Metric); 2]) {
+    for (name, pid) in context.system.system_processes() {
+        let MemoryUsage { rss, .. } = tree_memory(pid);
+        if let Some((_, metric)) = names.iter().find(|(expected, _)| *expected == name) {
             figures.insert(*metric, rss);
         }
     }

@@ -1,4 +1,4 @@
-//! The workloads, one file each. All of them do the same on every store and in every shape.
+//! Workloads, one file each. All of them do the same on every store and in every shape.
 
 mod backlog;
 mod fan_out;
@@ -8,7 +8,7 @@ mod outbox;
 mod python;
 mod replay;
 mod sequence;
-mod steady;
+mod steady_log;
 mod stream;
 mod throughput;
 
@@ -19,17 +19,17 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::broker::Broker;
+use crate::broker::BenchBroker;
+use crate::cpu_sampler::{CpuSampler, CpuShares};
 use crate::error::BenchError;
-use crate::gauge::{Gauge, Shares};
-use crate::ledger::Ledger;
 use crate::metric::Metric;
-use crate::outlets::Outlets;
-use crate::scale::Scale;
-use crate::site::Site;
-use crate::system::{Shape, System, launch, run_to_end};
+use crate::publishing::PublishingMode;
+use crate::run_ledger::RunLedger;
+use crate::scale::WorkloadScale;
+use crate::store_site::StoreSite;
+use crate::system::{SystemShape, SystemUnderTest, launch_system, run_and_time};
 
-pub(crate) use outbox::BATCHES;
+pub(crate) use outbox::CLAIM_BATCH_SIZES;
 
 /// A workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -41,24 +41,24 @@ pub enum Workload {
     W2,
     /// Runs of ten steps, one at a time.
     W3,
-    /// Fan-out and join; and what an iteration of a long loop costs.
+    /// Fan-out and join, and the cost per iteration of a long loop
     W4,
-    /// Memory when idle, and cold starts.
+    /// Memory when idle, and cold starts
     W5,
-    /// Python steps, against the start of a bare interpreter.
+    /// Python steps, compared with the start of a bare interpreter
     W6,
-    /// Replays of logs of three lengths, whole and as of some place.
+    /// Replays of logs of three lengths, whole and at a position
     W7,
-    /// How soon a consumer has an event.
+    /// Latency from the store to a consumer
     W8,
-    /// How fast a backlog goes to a broker.
+    /// Publishing rate of a backlog
     W9,
-    /// How fast the outbox is emptied, and how soon it is counted.
+    /// Rate at which the outbox is emptied, and the cost of counting it
     W10,
 }
 
 impl Workload {
-    /// All of them, in the order in which they are run: the system is still fresh for the first.
+    /// All workloads in order of execution. Idle comes first, while the system is fresh.
     pub const ALL: [Self; 10] = [
         Self::W5,
         Self::W1,
@@ -72,7 +72,7 @@ impl Workload {
         Self::W7,
     ];
 
-    /// How it is called.
+    /// Name on the command line.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::W1 => "w1",
@@ -88,65 +88,63 @@ impl Workload {
         }
     }
 
-    /// Whether it is run where the outlets are so. What has nothing to do with them is not repeated.
-    pub(crate) const fn is_with(self, outlets: Outlets) -> bool {
+    /// True if it runs in this publishing mode. Workloads that do not depend on the mode run once.
+    pub(crate) const fn applies_to(self, publishing: PublishingMode) -> bool {
         match self {
             Self::W1 | Self::W2 | Self::W3 | Self::W4 => true,
-            Self::W5 | Self::W6 | Self::W7 => matches!(outlets, Outlets::Off),
-            Self::W8 | Self::W9 | Self::W10 => matches!(outlets, Outlets::On),
+            Self::W5 | Self::W6 | Self::W7 => matches!(publishing, PublishingMode::Off),
+            Self::W8 | Self::W9 | Self::W10 => matches!(publishing, PublishingMode::On),
         }
     }
 }
 
-/// The figures of a workload.
+/// Figures of a workload.
 pub(crate) type Figures = BTreeMap<Metric, f64>;
 
-/// What a workload gave.
+/// Result of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Which workload.
     pub workload: Workload,
-    /// What came out.
     pub figures: BTreeMap<Metric, f64>,
-    /// Who used the processors meanwhile, in percent of one core.
-    pub cpu: Shares,
-    /// Runs that were started, those that only warm up included.
+    /// CPU usage by process, in percent of one core.
+    pub cpu: CpuShares,
+    /// Number of started runs, including warm-up.
     pub runs: u64,
-    /// How often the store waited for the disk meanwhile, where that can be told.
+    /// Number of commits that waited for the disk, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commits: Option<u64>,
 }
 
-/// A running system, and all that a workload needs besides.
-pub(crate) struct Lab<'a> {
-    pub(crate) shape: &'a Shape,
-    pub(crate) site: &'a Site,
-    pub(crate) scale: &'a Scale,
-    pub(crate) ledger: Arc<Ledger>,
-    pub(crate) system: Arc<dyn System>,
-    /// Where its events go, where its outlets are on.
-    broker: Option<Arc<Broker>>,
-    /// Where the peers are installed.
+/// A running system, with everything that a workload needs.
+pub(crate) struct WorkloadContext<'a> {
+    pub(crate) shape: &'a SystemShape,
+    pub(crate) site: &'a StoreSite,
+    pub(crate) scale: &'a WorkloadScale,
+    pub(crate) ledger: Arc<RunLedger>,
+    pub(crate) system: Arc<dyn SystemUnderTest>,
+    /// Destination of its events, if publishing is on.
+    broker: Option<Arc<BenchBroker>>,
+    /// Installation folder of the peers.
     pub(crate) peers_home: Option<&'a Path>,
-    /// How long the first start took.
+    /// Time of the first start.
     pub(crate) first_start_s: f64,
 }
 
-impl<'a> Lab<'a> {
-    /// Starts a system on a fresh site.
+impl<'a> WorkloadContext<'a> {
+    /// Starts a system on a fresh store.
     pub(crate) async fn open(
-        shape: &'a Shape,
-        site: &'a Site,
-        scale: &'a Scale,
-        outlets: Outlets,
+        shape: &'a SystemShape,
+        site: &'a StoreSite,
+        scale: &'a WorkloadScale,
+        publishing: PublishingMode,
         peers_home: Option<&'a Path>,
     ) -> Result<Self, BenchError> {
-        let ledger = Arc::new(Ledger::default());
-        let broker = match outlets {
-            Outlets::Off => None,
-            Outlets::On => Some(Arc::new(Broker::start().await?)),
+        let ledger = Arc::new(RunLedger::default());
+        let broker = match publishing {
+            PublishingMode::Off => None,
+            PublishingMode::On => Some(Arc::new(BenchBroker::start().await?)),
         };
-        let launched = launch(shape, site, broker.as_deref(), &ledger).await?;
+        let launched = launch_system(shape, site, broker.as_deref(), &ledger).await?;
         Ok(Self {
             shape,
             site,
@@ -159,125 +157,129 @@ impl<'a> Lab<'a> {
         })
     }
 
-    /// Stops the system, and gives what must be in its log.
-    pub(crate) async fn close(self) -> Result<Arc<Ledger>, BenchError> {
+    /// Stops the system, and returns the runs that must be in its log.
+    pub(crate) async fn close(self) -> Result<Arc<RunLedger>, BenchError> {
         self.system.stop().await?;
         Ok(self.ledger)
     }
 
-    /// Measures one workload. After one that starts the system anew, the lab is another one; after
-    /// one that failed there is none, and what it had is torn down.
-    pub(crate) async fn measure(
+    /// Measures one workload. A workload that restarts the system returns a new context. If a
+    /// workload fails, the context and its system are dropped.
+    pub(crate) async fn measure_workload(
         self,
         workload: Workload,
     ) -> Result<(Self, Measurement), BenchError> {
         match workload {
             Workload::W5 => self.measure_idle().await,
             Workload::W9 => self.measure_backlog().await,
-            running => {
-                let measurement = self.measure_running(running).await?;
+            other => {
+                let measurement = self.measure_running(other).await?;
                 Ok((self, measurement))
             }
         }
     }
 
     async fn measure_running(&self, workload: Workload) -> Result<Measurement, BenchError> {
-        let runs = self.ledger.count();
-        let commits = self.system.commits();
-        let gauge = Gauge::begin(self.processes());
+        let runs = self.ledger.run_count();
+        let commits = self.system.commit_count();
+        let sampler = CpuSampler::start_sampling(self.all_processes());
         let figures = match workload {
-            Workload::W1 => latency::measure(self).await?,
-            Workload::W2 => throughput::measure(self).await?,
-            Workload::W3 => sequence::measure(self).await?,
-            Workload::W4 => fan_out::measure(self).await?,
+            Workload::W1 => latency::measure_latency(self).await?,
+            Workload::W2 => throughput::measure_throughput(self).await?,
+            Workload::W3 => sequence::measure_sequence(self).await?,
+            Workload::W4 => fan_out::measure_fan_out(self).await?,
             Workload::W5 | Workload::W9 => Figures::new(),
-            Workload::W6 => python::measure(self).await?,
-            Workload::W7 => replay::measure(self).await?,
-            Workload::W8 => stream::measure(self).await?,
-            Workload::W10 => outbox::measure(self).await?,
+            Workload::W6 => python::measure_python_steps(self).await?,
+            Workload::W7 => replay::measure_replay(self).await?,
+            Workload::W8 => stream::measure_stream_latency(self).await?,
+            Workload::W10 => outbox::measure_outbox(self).await?,
         };
-        let cpu = gauge.read();
-        let after = self.system.commits();
+        let cpu = sampler.read_shares();
+        let after = self.system.commit_count();
         Ok(Measurement {
             workload,
             figures,
             cpu,
-            runs: self.ledger.count() - runs,
+            runs: self.ledger.run_count() - runs,
             commits: after.zip(commits).map(|(after, before)| after - before),
         })
     }
 
-    /// No system runs all the time, so neither commits nor shares of processors can be told.
+    /// The system restarts during this workload, so neither commits nor CPU shares are known.
     async fn measure_idle(self) -> Result<(Self, Measurement), BenchError> {
-        let runs = self.ledger.count();
-        let (lab, figures) = idle::measure(self).await?;
+        let runs = self.ledger.run_count();
+        let (context, figures) = idle::measure_idle_system(self).await?;
         let measurement = Measurement {
             workload: Workload::W5,
             figures,
-            cpu: Shares::new(),
-            runs: lab.ledger.count() - runs,
+            cpu: CpuShares::new(),
+            runs: context.ledger.run_count() - runs,
             commits: None,
         };
-        Ok((lab, measurement))
+        Ok((context, measurement))
     }
 
-    /// The system is another one afterwards, so its commits cannot be told.
+    /// The system restarts during this workload, so its commits are not known.
     async fn measure_backlog(self) -> Result<(Self, Measurement), BenchError> {
-        let runs = self.ledger.count();
-        let (lab, figures, cpu) = backlog::measure(self).await?;
+        let runs = self.ledger.run_count();
+        let (context, figures, cpu) = backlog::measure_backlog_rate(self).await?;
         let measurement = Measurement {
             workload: Workload::W9,
             figures,
             cpu,
-            runs: lab.ledger.count() - runs,
+            runs: context.ledger.run_count() - runs,
             commits: None,
         };
-        Ok((lab, measurement))
+        Ok((context, measurement))
     }
 
-    /// The same lab with a new system on the store of the old one, and how long its start took.
-    async fn restart(self, broker: Option<Arc<Broker>>) -> Result<(Self, f64), BenchError> {
+    /// Restarts the system on the same store. Returns the new context and the start time.
+    async fn restart_system(
+        self,
+        broker: Option<Arc<BenchBroker>>,
+    ) -> Result<(Self, f64), BenchError> {
         let Self { system, .. } = self;
         system.stop().await?;
-        let launched = launch(self.shape, self.site, broker.as_deref(), &self.ledger).await?;
-        let lab = Self {
+        let launched =
+            launch_system(self.shape, self.site, broker.as_deref(), &self.ledger).await?;
+        let context = Self {
             system: launched.system,
             broker,
             ..self
         };
-        Ok((lab, launched.ready_s))
+        Ok((context, launched.ready_s))
     }
 
-    /// Where events go.
-    fn broker(&self) -> Result<&Broker, BenchError> {
+    /// Returns the broker, or an error if publishing is off.
+    fn broker(&self) -> Result<&BenchBroker, BenchError> {
         let broker = self.broker.as_deref();
-        broker.ok_or_else(|| BenchError::Harness("the outlets are off".to_owned()))
+        broker.ok_or_else(|| BenchError::Harness("publishing is off".to_owned()))
     }
 
-    /// The processes of the system and of its database.
-    fn processes(&self) -> Vec<(&'static str, u32)> {
-        let mut processes = self.system.processes();
-        processes.extend(self.site.processes());
+    /// Processes of the system and of its database.
+    fn all_processes(&self) -> Vec<(&'static str, u32)> {
+        let mut processes = self.system.system_processes();
+        processes.extend(self.site.database_processes());
         processes
     }
 
-    /// Runs a playbook some times, one after the other, and gives the milliseconds of each.
-    async fn one_by_one(
+    /// Runs a playbook several times in sequence, and returns the milliseconds of each run.
+    async fn run_sequentially(
         &self,
-        playbook: &crate::playbooks::Playbook,
+        playbook: &crate::playbooks::BenchPlaybook,
         runs: u32,
     ) -> Result<Vec<f64>, BenchError> {
         let mut times = Vec::new();
         for _ in 0..runs {
-            let took = run_to_end(&*self.system, &self.ledger, playbook).await?;
-            times.push(crate::stats::ms(took));
+            let took = run_and_time(&*self.system, &self.ledger, playbook).await?;
+            times.push(crate::stats::to_ms(took));
         }
         Ok(times)
     }
 }
 
-/// A percentile of times that must be there.
-fn at(times: &[f64], percent: u32) -> Result<f64, BenchError> {
+/// Returns a percentile of times, or an error if there are none.
+fn require_percentile(times: &[f64], percent: u32) -> Result<f64, BenchError> {
     crate::stats::percentile(times, percent)
         .ok_or_else(|| BenchError::Harness("a workload without runs".to_owned()))
 }

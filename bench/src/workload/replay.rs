@@ -1,42 +1,43 @@
-//! W7: how fast a log is folded through the way that readers have, and what the state at the end and in
-//! the middle of a log costs as logs get longer.
+//! W7: replay rate of a log through the public API, and the cost of the state at the end and in the
+//! middle of logs of growing length.
 //!
-//! There are two kinds of logs. That of a loop has an entry for each of its commands, so the answer
-//! itself grows with the log. That of a thing which changes over and over has one entry however long it
-//! is: there only the way to the answer can grow. The first replay of a log finds no snapshot; it may
-//! leave some behind, which later looks go on from.
+//! There are two kinds of logs. The state of a loop has an entry for each of its commands, so the
+//! response itself grows with the log. The state of an object that changes repeatedly has one entry
+//! for any length, so only the cost of computing it can grow. The first replay of a log finds no
+//! snapshot. It may create some, from which later reads continue.
 
 use std::sync::Arc;
 
-use noetl_api::replay::{Cut, ReplayAnswer, ReplayQuery};
+use noetl_api::replay::{ReplayCutoff, ReplayQuery, ReplayResponse};
 use noetl_engine::replay::ReplayState;
-use noetl_store::{LogPage, Store};
-use noetl_types::{ExecutionId, OrganizationId, StoredEvent, TenantId, Version};
+use noetl_store::{LogPageLimit, Store};
+use noetl_types::{ExecutionId, ExecutionVersion, OrganizationId, StoredEvent, TenantId};
 use tokio::time::Instant;
 
-use super::steady::written;
-use super::{Figures, Lab, at};
+use super::steady_log::write_steady_log;
+use super::{Figures, WorkloadContext, require_percentile};
 use crate::error::BenchError;
 use crate::metric::Metric;
-use crate::playbooks::fan_out;
-use crate::stats::ms;
-use crate::system::run_known;
+use crate::playbooks::fan_out_playbook;
+use crate::stats::to_ms;
+use crate::system::run_with_id;
 
-/// Iterations that are open at once.
-const IN_FLIGHT: u32 = 500;
+/// Maximum concurrent iterations.
+const MAX_IN_FLIGHT: u32 = 500;
 
-/// How often a log is folded from memory.
-const FOLDS: usize = 3;
+/// Number of replays from memory.
+const FOLD_REPEATS: usize = 3;
 
-/// What is told of the log of a loop: at its end, in its middle.
-const GROWING: [[Metric; 2]; 3] = [
+/// Metrics of the log of a loop: at its end, in its middle.
+const GROWING_LOG_METRICS: [[Metric; 2]; 3] = [
     [Metric::EndShortMs, Metric::AsOfShortMs],
     [Metric::EndMediumMs, Metric::AsOfMediumMs],
     [Metric::EndLongMs, Metric::AsOfLongMs],
 ];
 
-/// What is told of the log of a thing: at its end, in its middle, and where nobody has looked before.
-const STEADY: [([Metric; 2], Metric); 3] = [
+/// Metrics of the log of an object: at its end, in its middle, and at a position that was not read
+/// before.
+const STEADY_LOG_METRICS: [([Metric; 2], Metric); 3] = [
     (
         [Metric::SteadyEndShortMs, Metric::SteadyMiddleShortMs],
         Metric::SteadyFirstShortMs,
@@ -51,119 +52,130 @@ const STEADY: [([Metric; 2], Metric); 3] = [
     ),
 ];
 
-pub(super) async fn measure(lab: &Lab<'_>) -> Result<Figures, BenchError> {
+pub(super) async fn measure_replay(context: &WorkloadContext<'_>) -> Result<Figures, BenchError> {
     let mut figures = Figures::new();
-    for (iterations, metrics) in lab.scale.w7_iterations.into_iter().zip(GROWING) {
-        let playbook = fan_out(iterations, IN_FLIGHT)?;
-        lab.system.register(&playbook).await?;
-        let (id, _) = run_known(&*lab.system, &lab.ledger, &playbook).await?;
-        // The longest log comes last, so its rates are those that stay.
-        let (events, rate) = whole(lab, id).await?;
+    for (iterations, metrics) in context
+        .scale
+        .w7_iterations
+        .into_iter()
+        .zip(GROWING_LOG_METRICS)
+    {
+        let playbook = fan_out_playbook(iterations, MAX_IN_FLIGHT)?;
+        context.system.register_playbook(&playbook).await?;
+        let (id, _) = run_with_id(&*context.system, &context.ledger, &playbook).await?;
+        // The longest log comes last, so its rates are reported.
+        let (events, rate) = replay_whole_log(context, id).await?;
         figures.insert(Metric::ReplayEventsPerS, rate);
-        if let Some(store) = lab.system.store() {
-            figures.insert(Metric::FoldEventsPerS, folded(&store, id).await?);
+        if let Some(store) = context.system.store() {
+            figures.insert(Metric::FoldEventsPerS, measure_fold_rate(&store, id).await?);
         }
-        looks(lab, id, events, metrics, &mut figures).await?;
+        measure_reads(context, id, events, metrics, &mut figures).await?;
     }
-    let Some(store) = lab.system.store() else {
+    let Some(store) = context.system.store() else {
         return Ok(figures);
     };
-    let steady = lab.scale.w7_events.into_iter().zip(STEADY);
-    for (number, (length, (metrics, first))) in (1..).zip(steady) {
-        let id = written(&*store, number, length).await?;
-        lab.ledger.note(id, 0);
-        let (events, rate) = whole(lab, id).await?;
+    let steady = context.scale.w7_events.into_iter().zip(STEADY_LOG_METRICS);
+    for (number, (length, (metrics, first_read_metric))) in (1..).zip(steady) {
+        let id = write_steady_log(&*store, number, length).await?;
+        context.ledger.record_run(id, 0);
+        let (events, rate) = replay_whole_log(context, id).await?;
         figures.insert(Metric::SteadyEventsPerS, rate);
-        let (_, took) = as_of(lab, id, events / 7 * 5).await?;
-        figures.insert(first, took);
-        looks(lab, id, events, metrics, &mut figures).await?;
+        let (_, took) = replay_at(context, id, events / 7 * 5).await?;
+        figures.insert(first_read_metric, took);
+        measure_reads(context, id, events, metrics, &mut figures).await?;
     }
     Ok(figures)
 }
 
-/// The events of a log, and how many of them are folded per second by the first who asks.
-async fn whole(lab: &Lab<'_>, id: ExecutionId) -> Result<(i64, f64), BenchError> {
-    let (answer, took) = timed(lab, &ReplayQuery::new(id)).await?;
-    let events = answer.state.event_count;
-    Ok((events, counted(events)? / (took / 1e3)))
+/// Returns the number of events of a log, and the events per second of its first replay.
+async fn replay_whole_log(
+    context: &WorkloadContext<'_>,
+    id: ExecutionId,
+) -> Result<(i64, f64), BenchError> {
+    let (response, took) = timed_replay(context, &ReplayQuery::new(id)).await?;
+    let events = response.state.event_count;
+    Ok((events, event_count(events)? / (took / 1e3)))
 }
 
-async fn looks(
-    lab: &Lab<'_>,
+async fn measure_reads(
+    context: &WorkloadContext<'_>,
     id: ExecutionId,
     events: i64,
     metrics: [Metric; 2],
     figures: &mut Figures,
 ) -> Result<(), BenchError> {
-    for (place, metric) in [events, events / 2].into_iter().zip(metrics) {
+    for (position, metric) in [events, events / 2].into_iter().zip(metrics) {
         let mut times = Vec::new();
-        for _ in 0..lab.scale.w7_looks {
-            times.push(as_of(lab, id, place).await?.1);
+        for _ in 0..context.scale.w7_looks {
+            times.push(replay_at(context, id, position).await?.1);
         }
-        figures.insert(metric, at(&times, 50)?);
+        figures.insert(metric, require_percentile(&times, 50)?);
     }
     Ok(())
 }
 
-/// The state as of a place.
-async fn as_of(
-    lab: &Lab<'_>,
+/// Returns the state at a position.
+async fn replay_at(
+    context: &WorkloadContext<'_>,
     id: ExecutionId,
-    place: i64,
-) -> Result<(ReplayAnswer, f64), BenchError> {
+    position: i64,
+) -> Result<(ReplayResponse, f64), BenchError> {
     let query = ReplayQuery {
-        cut: Cut::Position(place),
+        cutoff: ReplayCutoff::Position(position),
         ..ReplayQuery::new(id)
     };
-    let (answer, took) = timed(lab, &query).await?;
-    if answer.state.event_count != place || answer.checksum.is_none() {
-        let text = format!("the replay of {id} is not what was asked for");
+    let (response, took) = timed_replay(context, &query).await?;
+    if response.state.event_count != position || response.checksum.is_none() {
+        let text = format!("the replay of {id} does not match the query");
         return Err(BenchError::Harness(text));
     }
-    Ok((answer, took))
+    Ok((response, took))
 }
 
-async fn timed(lab: &Lab<'_>, query: &ReplayQuery) -> Result<(ReplayAnswer, f64), BenchError> {
-    let began = Instant::now();
-    let answer = lab.system.replay(query).await?;
-    Ok((answer, ms(began.elapsed())))
+async fn timed_replay(
+    context: &WorkloadContext<'_>,
+    query: &ReplayQuery,
+) -> Result<(ReplayResponse, f64), BenchError> {
+    let started = Instant::now();
+    let response = context.system.replay_run(query).await?;
+    Ok((response, to_ms(started.elapsed())))
 }
 
-/// Events per second that are folded and summed up where they are in memory already.
-async fn folded(store: &Arc<dyn Store>, id: ExecutionId) -> Result<f64, BenchError> {
+/// Returns the events per second that are replayed from memory, with checksums.
+async fn measure_fold_rate(store: &Arc<dyn Store>, id: ExecutionId) -> Result<f64, BenchError> {
     let mut events: Vec<StoredEvent> = Vec::new();
     loop {
         let after = events
             .last()
-            .map_or(Version::EMPTY, |it| it.record.seq.into());
-        let page = store.events(id, after, LogPage::MAX).await?;
+            .map_or(ExecutionVersion::EMPTY, |event| event.record.seq.into());
+        let page = store.read_events(id, after, LogPageLimit::MAX).await?;
         if page.is_empty() {
             break;
         }
         events.extend(page);
     }
-    let count = counted(i64::try_from(events.len()).unwrap_or(i64::MAX))?;
-    let times = tokio::task::spawn_blocking(move || folds(&events, id)).await;
+    let count = event_count(i64::try_from(events.len()).unwrap_or(i64::MAX))?;
+    let times = tokio::task::spawn_blocking(move || time_folds(&events, id)).await;
     let times = times.map_err(|error| BenchError::Harness(error.to_string()))??;
-    Ok(count * 1e3 / at(&times, 50)?)
+    Ok(count * 1e3 / require_percentile(&times, 50)?)
 }
 
-fn folds(events: &[StoredEvent], id: ExecutionId) -> Result<Vec<f64>, BenchError> {
+fn time_folds(events: &[StoredEvent], id: ExecutionId) -> Result<Vec<f64>, BenchError> {
     let mut times = Vec::new();
-    for _ in 0..FOLDS {
-        let began = Instant::now();
+    for _ in 0..FOLD_REPEATS {
+        let started = Instant::now();
         let mut state = ReplayState::new(TenantId::default(), OrganizationId::default(), id);
         for event in events {
             let applied = state.apply(&event.record);
             applied.map_err(|error| BenchError::Harness(error.to_string()))?;
         }
         std::hint::black_box(state.checksums());
-        times.push(ms(began.elapsed()));
+        times.push(to_ms(started.elapsed()));
     }
     Ok(times)
 }
 
-fn counted(events: i64) -> Result<f64, BenchError> {
+fn event_count(events: i64) -> Result<f64, BenchError> {
     u32::try_from(events)
         .map(f64::from)
         .map_err(|_| BenchError::Harness(format!("a log of {events} events")))

@@ -1,31 +1,33 @@
-//! W8: how long after the answer about an append a consumer has its event.
+//! W8: time from the response to an append until a consumer has its event.
 //!
-//! The run goes on meanwhile, so the publisher shares the store and the processors with it, as it
-//! does elsewhere.
+//! The run continues meanwhile, so the publisher shares the store and the processors with it, as in
+//! production.
 
-use super::{Figures, Lab, at};
+use super::{Figures, WorkloadContext, require_percentile};
 use crate::error::BenchError;
 use crate::metric::Metric;
-use crate::playbooks::one_step;
-use crate::stats::ms;
-use crate::system::{begin, ended_well};
+use crate::playbooks::one_step_playbook;
+use crate::stats::to_ms;
+use crate::system::{start_run, wait_until_completed};
 use tokio::time::Instant;
 
-pub(super) async fn measure(lab: &Lab<'_>) -> Result<Figures, BenchError> {
-    let playbook = one_step()?;
-    let mut arrivals = lab.broker()?.follow().await?;
+pub(super) async fn measure_stream_latency(
+    context: &WorkloadContext<'_>,
+) -> Result<Figures, BenchError> {
+    let playbook = one_step_playbook()?;
+    let mut messages = context.broker()?.consume_new().await?;
     let mut times = Vec::new();
-    for number in 0..lab.scale.warm_up + lab.scale.w8_runs {
-        let run = begin(&*lab.system, &lab.ledger, &playbook).await?;
-        let answered = Instant::now();
-        let arrived = arrivals.begin_of(run).await?;
-        if number >= lab.scale.warm_up {
-            times.push(ms(arrived.saturating_duration_since(answered)));
+    for number in 0..context.scale.warm_up + context.scale.w8_runs {
+        let run = start_run(&*context.system, &context.ledger, &playbook).await?;
+        let responded_at = Instant::now();
+        let arrived_at = messages.wait_for_first_event(run).await?;
+        if number >= context.scale.warm_up {
+            times.push(to_ms(arrived_at.saturating_duration_since(responded_at)));
         }
-        ended_well(&*lab.system, run, None).await?;
+        wait_until_completed(&*context.system, run, None).await?;
     }
     Ok(Figures::from([
-        (Metric::ConsumerP50Ms, at(&times, 50)?),
-        (Metric::ConsumerP99Ms, at(&times, 99)?),
+        (Metric::ConsumerP50Ms, require_percentile(&times, 50)?),
+        (Metric::ConsumerP99Ms, require_percentile(&times, 99)?),
     ]))
 }

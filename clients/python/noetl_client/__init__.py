@@ -1,7 +1,7 @@
-"""A typed client of the NoETL HTTP API, generated from its document. Standard library only."""
+"""Typed client for the NoETL HTTP API, generated from its OpenAPI document."""
 
 from . import models
-from ._http import NoetlError, ProblemError, Unreachable
+from ._http import NoetlError, ProblemError, UnreachableError
 from .client import Client
 
-__all__ = ["Client", "NoetlError", "ProblemError", "Unreachable", "models"]
+__all__ = ["Client", "NoetlError", "ProblemError", "UnreachableError", "models"]

@@ -1,4 +1,4 @@
-"""Values of the wire and dataclasses. What an answer has and a type has not is passed over."""
+"""Conversion between JSON values and dataclasses. Unknown fields of a response are ignored."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 
 def encode(value: Any) -> Any:
-    """A value as JSON has it; what is absent is left out."""
+    """Converts a value to JSON types. Optional fields that are ``None`` are omitted."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        out = {}
+        encoded = {}
         for field in dataclasses.fields(value):
             item = getattr(value, field.name)
-            is_needed = field.default is dataclasses.MISSING
-            if item is not None or is_needed:
-                out[wire_name(field)] = encode(item)
-        return out
+            is_required = field.default is dataclasses.MISSING
+            if item is not None or is_required:
+                encoded[wire_name(field)] = encode(item)
+        return encoded
     if isinstance(value, dict):
         return {key: encode(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -26,41 +26,47 @@ def encode(value: Any) -> Any:
     return value
 
 
-def decode(kind: Any, value: Any) -> Any:
-    """A value of the wire as a type has it."""
-    if value is None or kind is Any:
+def decode(target_type: Any, value: Any) -> Any:
+    """Converts a JSON value to a type."""
+    if value is None or target_type is Any:
         return value
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _object(kind, value)
-    origin = typing.get_origin(kind)
+    if dataclasses.is_dataclass(target_type) and isinstance(target_type, type):
+        return _decode_dataclass(target_type, value)
+    origin = typing.get_origin(target_type)
     if origin in (typing.Union, types.UnionType):
-        options = [option for option in typing.get_args(kind) if option is not type(None)]
+        options = [option for option in typing.get_args(target_type) if option is not type(None)]
         return decode(options[0], value) if len(options) == 1 else value
     if origin is list:
-        (item,) = typing.get_args(kind)
-        return [decode(item, each) for each in value]
+        (item_type,) = typing.get_args(target_type)
+        return [decode(item_type, item) for item in value]
     if origin is dict:
-        _, item = typing.get_args(kind)
-        return {key: decode(item, each) for key, each in value.items()}
+        _, item_type = typing.get_args(target_type)
+        return {key: decode(item_type, item) for key, item in value.items()}
     return value
 
 
 def wire_name(field: dataclasses.Field[Any]) -> str:
-    """What the wire calls a field."""
+    """Returns the JSON name of a field."""
     name: str = field.metadata.get("name", field.name)
     return name
 
 
-def _object(kind: type, value: Any) -> Any:
-    known = {}
-    for name, wire, hint in _fields(kind):
-        if wire in value:
-            known[name] = decode(hint, value[wire])
-    return kind(**known)
+def _decode_dataclass(target_type: type, value: Any) -> Any:
+    arguments = {}
+    for field in _dataclass_fields(target_type):
+        if field.wire_name in value:
+            arguments[field.name] = decode(field.type, value[field.wire_name])
+    return target_type(**arguments)
+
+
+class _FieldInfo(typing.NamedTuple):
+    name: str
+    wire_name: str
+    type: Any
 
 
 @functools.cache
-def _fields(kind: type) -> list[tuple[str, str, Any]]:
-    hints = typing.get_type_hints(kind)
-    fields = dataclasses.fields(kind)
-    return [(field.name, wire_name(field), hints[field.name]) for field in fields]
+def _dataclass_fields(target_type: type) -> list[_FieldInfo]:
+    hints = typing.get_type_hints(target_type)
+    fields = dataclasses.fields(target_type)
+    return [_FieldInfo(field.name, wire_name(field), hints[field.name]) for field in fields]

@@ -1,4 +1,4 @@
-"""The way to a server: requests, retries, problems. Standard library only."""
+"""HTTP transport: requests, retries and error responses. Uses the standard library only."""
 
 from __future__ import annotations
 
@@ -21,22 +21,25 @@ from ._codec import decode, encode
 
 T = TypeVar("T")
 
-#: What time alone may mend.
-RETRIED = frozenset({408, 429, 502, 503, 504})
+#: HTTP statuses after which a request is retried.
+RETRYABLE_STATUSES = frozenset({408, 429, 502, 503, 504})
+
+MIN_BACKOFF_SECONDS = 0.1
+MAX_BACKOFF_SECONDS = 10.0
 
 
 class NoetlError(Exception):
-    """A call did not give what it should."""
+    """Base class of the errors of this client."""
 
 
-class Unreachable(NoetlError):
-    """The server was not reached, or the answer was cut off: the call may have taken effect."""
+class UnreachableError(NoetlError):
+    """The connection failed or was lost. The call may have taken effect."""
 
 
 class ProblemError(NoetlError):
-    """The server refused, and said why.
+    """The server returned an error response.
 
-    ``code`` is stable and has a page in the documentation; ``detail`` is for people.
+    ``code`` is stable and documented. ``detail`` is a human-readable message.
     """
 
     def __init__(self, problem: models.Problem, retry_after: float | None) -> None:
@@ -51,8 +54,8 @@ class ProblemError(NoetlError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Reply:
-    """What came back."""
+class Response:
+    """A successful response."""
 
     status: int
     headers: Mapping[str, str]
@@ -60,7 +63,7 @@ class Reply:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A token goes to the server that it was given for, and nowhere else."""
+    """Rejects redirects, so that the token is sent only to the configured server."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None
@@ -69,9 +72,9 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 class Transport:
     """Sends requests to one server.
 
-    ``retries`` is how often a request is made again after 408, 429, 502, 503, 504 or a connection
-    that broke. A request that changes something carries an ``Idempotency-Key``, the same one each
-    time, so that it has its effect once.
+    ``retries`` is the maximum number of retries after 408, 429, 502, 503, 504 or a lost connection.
+    All attempts of a mutating request send the same ``Idempotency-Key``, so that the request takes
+    effect once.
     """
 
     def __init__(
@@ -85,7 +88,7 @@ class Transport:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-            raise ValueError(f"not the address of a server: {url!r}; it begins with http:// or https://")
+            raise ValueError(f"invalid server URL {url!r}; it must start with http:// or https://")
         self._url = url.rstrip("/")
         self._token = token
         self._timeout = timeout
@@ -101,25 +104,21 @@ class Transport:
         method: str,
         path: str,
         *,
-        answer: Any,
+        response_type: Any,
         query: Mapping[str, Any] | None = None,
         body: Any = None,
-        changes: bool = False,
+        mutates: bool = False,
         idempotency_key: str | None = None,
         accept: str = "application/json",
     ) -> Any:
-        """Makes a call, and again where time may help."""
-        key = (idempotency_key or uuid.uuid4().hex) if changes else None
-        reply = self._send(method, path, query=query, body=body, key=key, accept=accept)
-        if answer is str:
-            return reply.body.decode("utf-8")
-        if answer is bytes:
-            return reply.body
-        try:
-            value = json.loads(reply.body)
-        except ValueError as error:
-            raise NoetlError(f"the server's answer cannot be read: {error}") from error
-        return decode(answer, value)
+        """Sends a request with retries and decodes the response as ``response_type``."""
+        key = (idempotency_key or uuid.uuid4().hex) if mutates else None
+        response = self._send(method, path, query=query, body=body, key=key, accept=accept)
+        if response_type is str:
+            return response.body.decode("utf-8")
+        if response_type is bytes:
+            return response.body
+        return decode(response_type, parse_json(response.body))
 
     def _send(
         self,
@@ -130,32 +129,33 @@ class Transport:
         body: Any = None,
         key: str | None = None,
         accept: str = "application/json",
-    ) -> Reply:
-        request = self._request(method, path, query, body, key, accept)
-        may_repeat = method in ("GET", "PUT", "DELETE") or key is not None
+    ) -> Response:
+        """Sends a request, and retries it if the failure may be temporary."""
+        request = self._build_request(method, path, query, body, key, accept)
+        is_idempotent = method in ("GET", "PUT", "DELETE") or key is not None
         attempt = 0
         while True:
-            wait: float | None
+            retry_after: float | None
             try:
                 with self._opener.open(request, timeout=self._timeout) as response:
-                    headers = _headers(response.headers)
-                    return Reply(response.status, headers, response.read())
+                    headers = _to_header_dict(response.headers)
+                    return Response(response.status, headers, response.read())
             except urllib.error.HTTPError as error:
                 with error:
-                    refused = _problem(error)
-                if attempt >= self._retries or error.code not in RETRIED:
-                    raise refused from None
-                wait = refused.retry_after
+                    problem_error = _to_problem_error(error)
+                if attempt >= self._retries or error.code not in RETRYABLE_STATUSES:
+                    raise problem_error from None
+                retry_after = problem_error.retry_after
             except (OSError, http.client.HTTPException) as error:
-                if attempt >= self._retries or not may_repeat:
-                    raise Unreachable(f"{method} {self._url}{path}: {error}") from error
-                wait = None
-            self._sleep(wait if wait is not None else _backoff(attempt))
+                if attempt >= self._retries or not is_idempotent:
+                    raise UnreachableError(f"{method} {self._url}{path}: {error}") from error
+                retry_after = None
+            self._sleep(retry_after if retry_after is not None else _backoff_seconds(attempt))
             attempt += 1
 
-    def _lines(self, path: str, query: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The lines of JSON of a live answer."""
-        request = self._request("GET", path, query, None, None, "application/jsonl")
+    def _stream_json_lines(self, path: str, query: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yields the values of a JSON lines response as they arrive."""
+        request = self._build_request("GET", path, query, None, None, "application/jsonl")
         try:
             with self._opener.open(request, timeout=self._timeout) as response:
                 for line in response:
@@ -163,11 +163,11 @@ class Transport:
                         yield json.loads(line)
         except urllib.error.HTTPError as error:
             with error:
-                raise _problem(error) from None
+                raise _to_problem_error(error) from None
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"GET {self._url}{path}: {error}") from error
+            raise UnreachableError(f"GET {self._url}{path}: {error}") from error
 
-    def _request(
+    def _build_request(
         self,
         method: str,
         path: str,
@@ -177,7 +177,7 @@ class Transport:
         accept: str,
     ) -> urllib.request.Request:
         url = self._url + path
-        pairs = {name: _word(value) for name, value in (query or {}).items() if value is not None}
+        pairs = {name: _to_query_value(value) for name, value in (query or {}).items() if value is not None}
         if pairs:
             url += "?" + urllib.parse.urlencode(pairs)
         headers = {"Accept": accept, "User-Agent": "noetl-client-python"}
@@ -192,33 +192,46 @@ class Transport:
         return urllib.request.Request(url, data=data, headers=headers, method=method)
 
 
-def quoted(value: object) -> str:
-    """A part of an address; slashes in it do not divide it."""
+def quote_path_segment(value: object) -> str:
+    """Percent-encodes one segment of a URL path, including its slashes."""
     return urllib.parse.quote(str(value), safe="")
 
 
-def _word(value: object) -> str:
+def parse_json(body: bytes) -> Any:
+    """Parses a response body."""
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise NoetlError(f"the server's response is not valid JSON: {error}") from error
+
+
+def _to_query_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
 
 
-def _backoff(attempt: int) -> float:
-    return float(min(10.0, 0.1 * 2**attempt) * (0.5 + random.random() / 2))
+def _backoff_seconds(attempt: int) -> float:
+    """Returns the exponential delay before a retry, with jitter."""
+    delay = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 2**attempt)
+    return float(delay * (0.5 + random.random() / 2))
 
 
-def _headers(headers: Message) -> dict[str, str]:
+def _to_header_dict(headers: Message) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _problem(error: urllib.error.HTTPError) -> ProblemError:
-    """The problem of an answer; one that a proxy wrote has no more than a status."""
-    text = error.headers.get("Retry-After")
-    retry_after = float(text) if text and text.isdigit() else None
+def _to_problem_error(error: urllib.error.HTTPError) -> ProblemError:
+    """Converts an error response.
+
+    A response without a problem document, for example from a proxy, has an empty ``code``.
+    """
+    header = error.headers.get("Retry-After")
+    retry_after = float(header) if header and header.isdigit() else None
     try:
         problem: models.Problem = decode(models.Problem, json.loads(error.read()))
     except (ValueError, TypeError, KeyError, AttributeError, OSError, http.client.HTTPException):
-        detail = f"the server answered with {error.code} {error.reason}"
+        detail = f"the server responded with {error.code} {error.reason}"
         problem = models.Problem(
             type="about:blank",
             title=str(error.reason),

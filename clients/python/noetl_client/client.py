@@ -1,4 +1,4 @@
-"""The client: every operation of the API, and a few things that take several calls."""
+"""The client: all operations of the API, and helpers that combine several calls."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 
 from . import models
 from ._codec import decode
-from ._http import NoetlError, quoted
+from ._http import parse_json, quote_path_segment
 from .operations import Operations
 
-#: How runs end.
-ENDS = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
+#: Statuses of an execution that has ended.
+TERMINAL_STATUSES = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
+
+MIN_POLL_INTERVAL_SECONDS = 0.05
+MAX_POLL_INTERVAL_SECONDS = 1.0
 
 
 class Client(Operations):
-    """Speaks to a NoETL server.
+    """A client of one NoETL server.
 
     >>> client = Client("http://127.0.0.1:8082", token="noetl_…")
     """
@@ -28,39 +31,52 @@ class Client(Operations):
         *,
         timeout: float = 300.0,
         idempotency_key: str | None = None,
-    ) -> models.StatusView:
-        """Starts a run of a playbook and waits for its end."""
+    ) -> models.ExecutionStatusView:
+        """Starts an execution of a playbook and waits until it ends."""
         request = models.ExecuteRequest(path=path, payload=payload)
-        begun = self.execute(request, idempotency_key=idempotency_key)
-        return self.wait(begun.execution_id, timeout=timeout)
+        started = self.execute(request, idempotency_key=idempotency_key)
+        return self.wait(started.execution_id, timeout=timeout)
 
-    def wait(self, execution_id: str | int, *, timeout: float = 300.0) -> models.StatusView:
-        """Waits for the end of a run, however it ends."""
-        end = time.monotonic() + timeout
-        pause = 0.05
+    def wait(self, execution_id: str | int, *, timeout: float = 300.0) -> models.ExecutionStatusView:
+        """Waits until an execution is completed, failed or cancelled, and returns its status.
+
+        Raises ``TimeoutError`` if it has not ended after ``timeout`` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        poll_interval = MIN_POLL_INTERVAL_SECONDS
         while True:
             status = self.execution_status(execution_id)
-            if status.status in ENDS:
+            if status.status in TERMINAL_STATUSES:
                 return status
-            left = end - time.monotonic()
-            if left <= 0:
-                raise TimeoutError(f"{execution_id} is {status.status} after {timeout} s")
-            self._sleep(min(pause, left))
-            pause = min(1.0, pause * 1.5)
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise TimeoutError(
+                    f"execution {execution_id} is {status.status} after {timeout} s; increase timeout"
+                )
+            self._sleep(min(poll_interval, remaining))
+            poll_interval = min(MAX_POLL_INTERVAL_SECONDS, poll_interval * 1.5)
 
-    def executions(self, **filters: Any) -> Iterator[models.ExecutionLine]:
-        """All runs, newest first, page by page; the filters are those of ``list_executions``."""
+    def iter_executions(self, **filters: Any) -> Iterator[models.ExecutionSummary]:
+        """Iterates over the executions of all pages, newest first.
+
+        ``filters`` are the parameters of ``list_executions``.
+        """
         while True:
-            reply = self._send("GET", "/api/executions", query=filters)
-            lines: list[models.ExecutionLine] = decode(list[models.ExecutionLine], _json(reply.body))
-            yield from lines
-            cursor = reply.headers.get("x-next-cursor")
+            response = self._send("GET", "/api/executions", query=filters)
+            page: list[models.ExecutionSummary] = decode(
+                list[models.ExecutionSummary], parse_json(response.body)
+            )
+            yield from page
+            cursor = response.headers.get("x-next-cursor")
             if not cursor:
                 return
             filters = {**filters, "cursor": cursor, "offset": None}
 
-    def events(self, execution_id: str | int, **filters: Any) -> Iterator[models.EventView]:
-        """The whole log of a run, page by page; the filters are those of ``execution_events``."""
+    def iter_events(self, execution_id: str | int, **filters: Any) -> Iterator[models.EventView]:
+        """Iterates over the events of an execution, over all pages.
+
+        ``filters`` are the parameters of ``execution_events``.
+        """
         while True:
             page = self.execution_events(execution_id, **filters)
             yield from page.events
@@ -69,17 +85,11 @@ class Client(Operations):
             filters = {**filters, "cursor": page.next_cursor}
 
     def follow(self, execution_id: str | int, *, after: int | None = None) -> Iterator[models.EventView]:
-        """The log of a run as it grows, to its end; ``after`` is the ``seq`` of the last one seen."""
-        path = f"/api/executions/{quoted(execution_id)}/events/stream"
-        for line in self._lines(path, {"last_event_id": after}):
-            event: models.EventView = decode(models.EventView, line)
+        """Yields the events of an execution as they occur, until it ends.
+
+        ``after`` is the ``seq`` of the last event already received.
+        """
+        path = f"/api/executions/{quote_path_segment(execution_id)}/events/stream"
+        for item in self._stream_json_lines(path, {"last_event_id": after}):
+            event: models.EventView = decode(models.EventView, item)
             yield event
-
-
-def _json(body: bytes) -> Any:
-    import json
-
-    try:
-        return json.loads(body)
-    except ValueError as error:
-        raise NoetlError(f"the server's answer cannot be read: {error}") from error

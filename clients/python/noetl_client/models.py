@@ -1,5 +1,5 @@
-# Made from docs/openapi.json by generate.py; do not edit.
-"""Bodies and answers of the API."""
+# Generated from docs/openapi.json by generate.py; do not edit.
+"""Request and response bodies of the API."""
 
 from __future__ import annotations
 
@@ -10,276 +10,257 @@ from typing import Any, Literal
 CommandStatus = Literal["PENDING", "CLAIMED", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"]
 
 
-ErrorCode = Literal["bad_json", "bad_query", "bad_id", "yaml_syntax", "out_of_range", "unauthenticated", "token_expired", "forbidden", "not_lease_holder", "residency", "not_found", "method_not_allowed", "version_conflict", "already_terminal", "already_decided", "active_claim", "stale_attempt", "id_conflict", "in_flight", "owned_by_other", "digest_mismatch", "paused", "retention_dropped", "too_large", "unsupported_media", "validation", "idempotency_mismatch", "dedup_mismatch", "illegal_transition", "rate_limited", "quota", "internal", "not_supported", "upstream", "store_unavailable", "pool_saturated", "disk_full", "not_ready", "timeout"]
+ErrorCode = Literal["bad_json", "bad_query", "bad_id", "yaml_syntax", "out_of_range", "unauthenticated", "token_expired", "forbidden", "not_lease_holder", "wrong_region", "not_found", "method_not_allowed", "version_conflict", "already_terminal", "already_decided", "active_claim", "stale_attempt", "id_conflict", "in_flight", "owned_by_other", "digest_mismatch", "paused", "retention_dropped", "too_large", "unsupported_media", "validation", "idempotency_mismatch", "dedup_mismatch", "illegal_transition", "rate_limited", "quota_exceeded", "internal", "not_supported", "upstream_failed", "store_unavailable", "pool_saturated", "disk_full", "not_ready", "timeout"]
+
+
+EventOrder = Literal["asc", "desc"]
+"""Sort order of events."""
 
 
 ExecutionStatus = Literal["PENDING", "RUNNING", "PAUSED", "COMPLETED", "FAILED", "CANCELLED"]
 
 
-Health = Literal["ok", "degraded", "failed"]
-"""Whether something works."""
+HealthStatus = Literal["ok", "degraded", "failed"]
+"""Health of a component."""
 
 
 KeychainStatus = Literal["found", "not_found", "expired"]
-"""Whether there is an entry."""
+"""State of an entry."""
 
 
-Order = Literal["asc", "desc"]
-"""Which events come first."""
+ProjectionKind = Literal["execution", "stage", "frame", "command", "business_object", "loop", "all"]
 
 
-Projection = Literal["execution", "stage", "frame", "command", "business_object", "loop", "all"]
+RawEvent = Any
+"""An event as received. An event that the log cannot store, for example with NUL in a string or a
+duplicate key, becomes its error message and raw text. That is not a valid event, so only this
+event is rejected and not its whole batch.
+"""
 
 
 RejectCode = Literal["missing_execution_id", "bad_value", "id_in_future", "id_conflict", "tenant_mismatch", "retention_dropped"]
 
 
-ReportStatus = Literal["completed", "failed", "progress", "parked"]
-"""How a command went."""
+ReportDisposition = Literal["accepted", "duplicate", "ignored", "rejected"]
+"""Disposition of a report."""
 
 
-ReportVerdict = Literal["accepted", "duplicate", "ignored", "rejected"]
-"""Whether a report counts."""
+ReportStatus = Literal["completed", "failed", "progress", "suspended"]
+"""Reported status of a command."""
 
 
 ResolutionScope = Literal["execution", "frame", "business_object"]
-"""Whose list a reference stands in."""
+"""Owner of a reference."""
 
 
 ResultKind = Literal["data", "ref", "refs"]
-"""How the result of an event is told."""
+"""Form of the result in an event."""
 
 
 Scope = Literal["exec:read", "exec:run", "exec:approve", "catalog:read", "catalog:write", "sub:write", "cred:use", "cred:admin", "worker", "internal:outbox", "internal:project", "internal:retention", "metrics:read", "admin"]
 
 
-SecretOperation = Literal["set", "look", "read", "lend", "seal", "delete", "rotate", "keychain.put", "keychain.get", "keychain.delete"]
-
-
-SentEvent = Any
-"""An event as somebody sends it. What a log cannot hold, such as NUL in a text or a key that is
-there twice, is its own text: that is no event, so that it is refused alone and stops no other.
-"""
+SecretOperation = Literal["set", "inspect", "read", "issue", "issue_sealed", "delete", "rotate", "keychain.put", "keychain.get", "keychain.delete"]
 
 
 TaskError = Any
-"""An error: an object with `kind` and `message`, or a text."""
+"""Error of a task: an object with `kind` and `message`, or a string."""
 
 
 TaskStatus = Literal["ok", "error"]
-"""How a task went."""
+"""Status of a task."""
 
 
-Version = int | str
-"""A version of a definition."""
+VersionSelector = int | str
+"""Version of a definition."""
 
 
-WaitingKind = Literal["paused", "pool", "approval", "signal", "limit", "retry", "child", "timer", "lease", "command", "join"]
-"""What kind of thing a run waits for. They stand in the order in which they hinder: what nobody but
-a person can change comes first.
+WaitConditionKind = Literal["paused", "pool", "approval", "signal", "limit", "retry", "child", "timer", "lease", "command", "join"]
+"""Kind of a condition that an execution waits for. Ordered by severity: conditions that only a
+person can resolve come first.
 """
 
 
 @dataclass(kw_only=True)
-class AdvanceAnswer:
-    """What became of them."""
+class AdvanceFailure:
+    """An execution whose read model could not be updated."""
 
-    advanced: list[Advanced]
-    """Those that follow their log."""
-    failed: list[NotAdvanced]
-    """Those that do not, and why."""
+    execution_id: int
+    """Id of the execution."""
+    error: str
+    """Error message."""
 
 
 @dataclass(kw_only=True)
 class AdvanceRequest:
-    """Runs whose read model is to follow their log."""
+    """Updates the read models of executions from their logs."""
 
     execution_ids: list[str | int]
-    """The runs."""
+    """Ids of the executions."""
 
 
 @dataclass(kw_only=True)
-class Advanced:
-    """A run whose read model follows its log."""
+class AdvanceResponse:
+    """Result of updating read models."""
+
+    advanced: list[AdvancedExecution]
+    """Updated executions."""
+    failed: list[AdvanceFailure]
+    """Executions that could not be updated."""
+
+
+@dataclass(kw_only=True)
+class AdvancedExecution:
+    """An execution whose read model was updated."""
 
     execution_id: int
-    """The run."""
+    """Id of the execution."""
     version: int
-    """How far."""
+    """Version of the read model."""
     events: int
-    """Events that were looked at."""
+    """Number of processed events."""
 
 
 @dataclass(kw_only=True)
-class AgentsRequest:
-    """A wish to see agents. A classic body."""
+class AgentListRequest:
+    """Lists agents. A classic body."""
 
     capabilities: list[str] | None = None
-    """Only those that can do all of this."""
-
-
-@dataclass(kw_only=True)
-class Alive:
-    """A process lives."""
-
-    status: Health
-    """Always the same, since a dead process answers nothing."""
-
-
-@dataclass(kw_only=True)
-class Analysis:
-    """Why a run stands where it stands, and some of its events."""
-
-    execution_id: str
-    """The run."""
-    status: ExecutionStatus
-    """Where it stands."""
-    summary: str
-    """The answer in one sentence."""
-    waiting_on: list[WaitingOn]
-    """What it waits for, what hinders it most first; empty once it has ended."""
-    more: int | None = None
-    """How many things more it waits for."""
-    failure: FailureView | None = None
-    """The first error that nothing caught."""
-    cause: list[Cause]
-    """What led here, the last event first, each the cause of the one before."""
-    events: list[EventView]
-    """Those that tell of a failure, then the newest, in order."""
+    """Filter by capabilities. An agent must have all of them."""
 
 
 @dataclass(kw_only=True)
 class AnalyzeRequest:
-    """How much of a run is to be analyzed."""
+    """Limits of an analysis."""
 
     max_events: int | None = None
-    """How many of its last events are looked at, 1 to 20000."""
+    """Number of recent events to analyze, 1 to 20000."""
     event_sample_size: int | None = None
-    """How many of those are shown, 1 to 500."""
+    """Number of events to return, 1 to 500."""
 
 
 @dataclass(kw_only=True)
 class ApprovalList:
-    """What waits for a person."""
+    """A page of pending approvals."""
 
     approvals: list[ApprovalView]
-    """In the order of their runs."""
+    """Approvals in the order of their executions."""
     next_cursor: str | None = None
-    """Where the next page begins; absent at the end."""
+    """Cursor of the next page; absent on the last page."""
 
 
 @dataclass(kw_only=True)
 class ApprovalView:
-    """Something that waits for a person."""
+    """A pending approval."""
 
     execution_id: str
-    """The run."""
+    """Id of the execution."""
     step: str
-    """The step that waits."""
+    """Waiting step."""
     index: int | None = None
-    """The iteration, in a loop."""
+    """Iteration, in a loop."""
     title: Any = None
-    """What it is about, in a few words."""
+    """Title of the request."""
     message: Any = None
-    """What it is about."""
+    """Message of the request."""
     form: Any = None
-    """JSON Schema of the values that a decision gives."""
+    """JSON Schema of the values of a decision."""
     approvers: Any
-    """Who may decide; anybody where there are none."""
+    """Allowed approvers; any caller if empty."""
     quorum: Any = None
-    """How many have to approve."""
+    """Number of required approvals."""
     since: str
-    """Since when it waits."""
+    """Start of the wait."""
     until: str | None = None
-    """Until when."""
+    """End of the wait."""
 
 
 @dataclass(kw_only=True)
-class ApproveAnswer:
-    """A decision is in the log of a run."""
+class ApproveRequest:
+    """Decides an approval."""
+
+    step: str
+    """Step that waits for the approval."""
+    index: int | None = None
+    """Iteration, in a loop."""
+    decision: str
+    """`approve` or `reject`."""
+    comment: str | None = None
+    """Comment of the approver."""
+    values: Any = None
+    """Values of the form."""
+
+
+@dataclass(kw_only=True)
+class ApproveResponse:
+    """A recorded decision."""
 
     seq: int
-    """The end of the log."""
+    """Last sequence number of the log."""
     decision: str
     """The decision."""
 
 
 @dataclass(kw_only=True)
-class ApproveRequest:
-    """The decision of a person."""
-
-    step: str
-    """The step that waits for it."""
-    index: int | None = None
-    """The iteration, in a loop."""
-    decision: str
-    """`approve` or `reject`."""
-    comment: str | None = None
-    """What there is to say."""
-    values: Any = None
-    """The values of the form."""
-
-
-@dataclass(kw_only=True)
-class ArchiveAnswer:
-    """What became of a definition that was put into the archive, or taken out."""
+class ArchiveResponse:
+    """Result of archiving or restoring a definition."""
 
     status: str
     """`archived` or `active`."""
     message: str
-    """The same in words."""
+    """Human-readable message."""
     path: str
-    """Its path."""
+    """Path of the definition."""
+
+
+@dataclass(kw_only=True)
+class AuditEntryView:
+    """An entry of the audit log."""
+
+    id: str
+    """Id of the entry."""
+    seq: int
+    """Sequence number in the audit log, from 1 without gaps."""
+    occurred_at: str
+    """Time of the request."""
+    actor: str
+    """Actor of the request."""
+    action: str
+    """Audited action: a method and a route, or `access` for a rejected access."""
+    target: str | None = None
+    """Path of the request."""
+    address: str | None = None
+    """Network address of the caller."""
+    outcome: str
+    """`ok`, or an error code."""
+    detail: Any = None
+    """The token, or the number and the start of repeated rejections."""
+    secret: SecretOperationView | None = None
+    """Operation on a secret, if there was one."""
+    chain: str
+    """Hash chain link to the previous entry, in hexadecimal."""
 
 
 @dataclass(kw_only=True)
 class AuditPage:
-    """A page of the trail, newest first."""
+    """A page of the audit log, newest first."""
 
-    entries: list[AuditView]
+    entries: list[AuditEntryView]
     """The entries."""
     next_cursor: str | None = None
-    """Where the next page begins."""
+    """Cursor of the next page."""
     intact: bool
-    """Whether every entry of the page is linked to the one before it, as it was written."""
+    """True if every entry of the page has a valid link to the previous entry."""
 
 
 @dataclass(kw_only=True)
-class AuditView:
-    """Something that was done, or tried."""
-
-    id: str
-    """Its id."""
-    seq: int
-    """Its number in the trail, from 1 without gaps."""
-    occurred_at: str
-    """When it happened."""
-    actor: str
-    """Who did it."""
-    act: str
-    """What was done: a method and a route, or `access` for a refusal."""
-    target: str | None = None
-    """The path of the request."""
-    address: str | None = None
-    """Where the caller was."""
-    outcome: str
-    """`ok`, or the code of the problem."""
-    detail: Any = None
-    """The token; or how often a refusal was repeated, and since when."""
-    secret: SecretActView | None = None
-    """What it did to a secret, where it did."""
-    chain: str
-    """Its link to the entry before, in hexadecimal."""
-
-
-@dataclass(kw_only=True)
-class BroadcastAnswer:
-    """A signal was sent to everybody."""
+class BroadcastResponse:
+    """A broadcast signal."""
 
     signal_id: str
-    """The signal."""
+    """Id of the signal."""
     delivered: list[str]
-    """The runs that were waiting for it."""
+    """Executions that were waiting for it."""
 
 
 @dataclass(kw_only=True)
@@ -287,241 +268,365 @@ class BusinessObjectEntry:
     """A business object that events are about."""
 
     attributes: Any = None
-    """What is known of it: a map."""
+    """Attributes of the object: a map."""
     deleted_event_id: int | None = None
-    """The event that removed it."""
+    """Event that deleted the object."""
     event_count: int | None = None
-    """How many events are about it."""
+    """Number of events about the object."""
     first_event_id: int | None = None
-    """The first of them."""
+    """First event about the object."""
     last_event_id: int | None = None
-    """The last of them."""
+    """Last event about the object."""
     last_event_type: str | None = None
-    """What the last of them is."""
+    """Type of the last event."""
     last_payload_ref: PayloadRef | None = None
-    """The last reference of its events."""
+    """Last reference in its events."""
     object_id: str | None = None
-    """Its id."""
+    """Id of the object."""
     object_key: str | None = None
-    """Its key: type and id."""
+    """Key of the object: type and id."""
     object_type: str | None = None
-    """Its type."""
+    """Type of the object."""
     payload_refs: list[PayloadRef] | None = None
-    """All that its events refer to, in their order."""
+    """References in its events, in log order."""
     status: str | None = None
-    """Where it stands."""
+    """Current status."""
     version: int | None = None
-    """Its version."""
-
-
-@dataclass(kw_only=True)
-class CancelAnswer:
-    """A run was ended."""
-
-    execution_id: str
-    """The run."""
-    status: str
-    """`cancelled`."""
-    cancelled_executions: list[str]
-    """The runs that were ended."""
-    message: str
-    """The same in words."""
+    """Version of the object."""
 
 
 @dataclass(kw_only=True)
 class CancelRequest:
-    """A wish to end a run. A classic body."""
+    """Cancels an execution. A classic body."""
 
     reason: str | None = None
-    """Why."""
+    """Reason for the cancellation."""
     cascade: bool | None = None
-    """Whether the runs that it waits for are ended too, as they are where absent."""
+    """Also cancel the child executions that it waits for; default true."""
+
+
+@dataclass(kw_only=True)
+class CancelResponse:
+    """A cancelled execution."""
+
+    execution_id: str
+    """Id of the execution."""
+    status: str
+    """`cancelled`."""
+    cancelled_executions: list[str]
+    """All cancelled executions."""
+    message: str
+    """Human-readable message."""
 
 
 @dataclass(kw_only=True)
 class CancellationCheck:
-    """Whether somebody ended a run."""
+    """Cancellation state of an execution."""
 
     execution_id: str
-    """The run."""
+    """Id of the execution."""
     is_cancelled: bool
-    """Whether somebody did."""
-
-
-@dataclass(kw_only=True)
-class CatalogItem:
-    """A definition."""
-
-    catalog_id: str
-    """Its id."""
-    path: str
-    """Its path."""
-    kind: str
-    """The kind of the document, in lower case."""
-    version: int
-    """Its version."""
-    content: str
-    """The document."""
-    sha256: str
-    """The digest of the document, in hexadecimal."""
-    created_at: str
-    """When it was registered."""
-
-
-@dataclass(kw_only=True)
-class CatalogLine:
-    """A definition as lists show it."""
-
-    catalog_id: str
-    """Its id."""
-    path: str
-    """Its path."""
-    kind: str
-    """The kind of the document, in lower case."""
-    version: int
-    """Its version."""
-    content: str | None = None
-    """The document."""
-    layout: Any
-    """How a console has drawn it."""
-    payload: Any
-    """Kept for classic clients; never there."""
-    meta: Any
-    """What else is known of it."""
-    created_at: str
-    """When it was registered."""
-    status: str
-    """`active`, or `archived`."""
+    """True if the execution was cancelled."""
 
 
 @dataclass(kw_only=True)
 class CatalogList:
-    """Definitions."""
+    """A page of definitions."""
 
-    entries: list[CatalogLine]
-    """In the order of their paths."""
+    entries: list[CatalogListEntry]
+    """Definitions in the order of their paths."""
     next_cursor: str | None = None
-    """Where the next page begins; absent at the end."""
+    """Cursor of the next page; absent on the last page."""
 
 
 @dataclass(kw_only=True)
-class Cause:
-    """An event that led to something."""
+class CatalogListEntry:
+    """A definition in a list."""
+
+    catalog_id: str
+    """Id of the version."""
+    path: str
+    """Path of the definition."""
+    kind: str
+    """Kind of the document, in lower case."""
+    version: int
+    """Version of the definition."""
+    content: str | None = None
+    """Content of the document."""
+    layout: Any
+    """Layout of the graph in a console."""
+    payload: Any
+    """For classic clients; always absent."""
+    meta: Any
+    """Metadata of the document."""
+    created_at: str
+    """Registration time."""
+    status: str
+    """`active` or `archived`."""
+
+
+@dataclass(kw_only=True)
+class CatalogListRequest:
+    """Lists definitions. A classic body."""
+
+    resource_type: str | None = None
+    """Filter by kind of document."""
+    latest_only: bool | None = None
+    """List only the newest version of each definition; default true."""
+    include_content: bool | None = None
+    """Include the content of the documents; default true."""
+    q: str | None = None
+    """Filter by text in the path."""
+    limit: int | None = None
+    """Maximum number of entries."""
+    cursor: str | None = None
+    """Cursor of the previous page."""
+
+
+@dataclass(kw_only=True)
+class CatalogResource:
+    """A definition with its content."""
+
+    catalog_id: str
+    """Id of the version."""
+    path: str
+    """Path of the definition."""
+    kind: str
+    """Kind of the document, in lower case."""
+    version: int
+    """Version of the definition."""
+    content: str
+    """Content of the document."""
+    sha256: str
+    """SHA-256 digest of the document, in hexadecimal."""
+    created_at: str
+    """Registration time."""
+
+
+@dataclass(kw_only=True)
+class CatalogResourceRequest:
+    """Selects a definition. A classic body."""
+
+    catalog_id: str | int | None = None
+    """Id of the version."""
+    path: str | None = None
+    """Path of the definition."""
+    version: VersionSelector | None = None
+    """Version; the newest if absent."""
+
+
+@dataclass(kw_only=True)
+class CausalEvent:
+    """An event in a causal chain."""
 
     seq: int
-    """Its place in the run."""
+    """Sequence number in the execution."""
     event_type: str
-    """What happened."""
+    """Type of the event."""
     step: str | None = None
-    """The step."""
+    """Name of the step."""
     at: str
-    """When."""
+    """Time of the event."""
     why: str
-    """What is known of it, in words."""
-
-
-@dataclass(kw_only=True)
-class Checksum:
-    """A checksum, and how it was made."""
-
-    type: str
-    """`sha256`."""
-    value: str
-    """The digest of the canonical form."""
-    fold_version: int
-    """Which fold made the state."""
-
-
-@dataclass(kw_only=True)
-class ClaimAnswer:
-    """The command is the worker's."""
-
-    status: str
-    """`ok`."""
-    event_id: int
-    """The event that issued it."""
-    execution_id: int
-    """The run."""
-    node_id: str
-    """The step, as an id."""
-    node_name: str
-    """The step."""
-    action: str
-    """The kind of its first tool."""
-    context: ClassicContext
-    """`tool_config` and `args` as the playbook has them, and the `render_context` of their
-    templates.
-    """
-    meta: dict[str, Any]
-    """Where it belongs."""
-    lease_token: str
-    """What proves the lease, for a worker that sends it back."""
-    lease_until: str
-    """Until when it is the worker's, unless a pool heartbeat renews it."""
-    attempt: int
-    """The attempt that begins, from 1."""
+    """Human-readable description."""
 
 
 @dataclass(kw_only=True)
 class ClaimRequest:
-    """A wish to have a command."""
+    """Claims a command."""
 
     worker_id: str
-    """Who."""
+    """Worker that claims the command."""
+
+
+@dataclass(kw_only=True)
+class ClaimResponse:
+    """A claimed command."""
+
+    status: str
+    """`ok`."""
+    event_id: int
+    """Event that issued the command."""
+    execution_id: int
+    """Id of the execution."""
+    node_id: str
+    """Id of the node: the name of the step."""
+    node_name: str
+    """Name of the step."""
+    action: str
+    """Kind of the first tool."""
+    context: ClassicContext
+    """`tool_config` and `args` as in the playbook, and the `render_context` of their templates."""
+    meta: dict[str, Any]
+    """Metadata of the command."""
+    lease_token: str
+    """Token that proves the lease, for workers that send it back."""
+    lease_until: str
+    """End of the lease, unless a pool heartbeat renews it."""
+    attempt: int
+    """Number of the attempt, from 1."""
 
 
 @dataclass(kw_only=True)
 class ClassicCommand:
-    """A command with what a classic worker needs to run it."""
+    """A command for a classic worker."""
 
     execution_id: int
-    """The run."""
+    """Id of the execution."""
     node_id: str
-    """The step, as an id."""
+    """Id of the node: the name of the step."""
     node_name: str
-    """The step."""
+    """Name of the step."""
     action: str
-    """The kind of its first tool."""
+    """Kind of the first tool."""
     context: ClassicContext
-    """`tool_config` and `args` as the playbook has them, and the `render_context` of their
-    templates.
-    """
+    """`tool_config` and `args` as in the playbook, and the `render_context` of their templates."""
     meta: dict[str, Any]
-    """Where it belongs."""
+    """Metadata of the command."""
 
 
 @dataclass(kw_only=True)
 class ClassicContext:
-    """What a classic worker renders and runs."""
+    """Input of a classic worker."""
 
     tool_config: Any
-    """The tool as the playbook has it; a list for a pipeline."""
+    """Tool configuration as in the playbook; a list for a pipeline."""
     args: dict[str, Any]
-    """The input of the step and of its task."""
+    """Input of the step and of its task."""
     render_context: dict[str, Any]
-    """The names that the templates of both read."""
+    """Template variables."""
 
 
 @dataclass(kw_only=True)
-class CleanupAnswer:
-    """Runs that nothing happened to any more."""
+class ClassicEvent:
+    """An event as a classic worker reports it."""
 
-    cancelled_count: int
-    """How many were ended."""
-    execution_ids: list[str]
-    """Which ones."""
-    message: str
-    """The same in words."""
+    step: str | None = None
+    """Name of the step."""
+    event_type: str
+    """Type of the event."""
+    payload: Any = None
+    """Payload of the event."""
+    meta: dict[str, Any] | None = None
+    """Metadata of the event."""
+    result_kind: ResultKind | None = None
+    """Form of the result."""
+    result_uri: str | None = None
+    """Address of the stored result."""
+    event_ids: list[Any] | None = None
+    """Ids of the events that hold the parts of the result."""
+    actionable: bool | None = None
+    """True if the event requests an action. The effect of an event depends on its content, so this
+    value is only recorded.
+    """
+    informative: bool | None = None
+    """True if the event is informational. Only recorded."""
+    event_id: str | int | None = None
+    """Id of the event, if the worker assigned one. Sending the same event again has no further
+    effect.
+    """
+    status: str | None = None
+    """Status of the event."""
+    created_at: str | None = None
+    """Time of the event."""
+
+
+@dataclass(kw_only=True)
+class ClassicEventBatch:
+    """Several events of one execution."""
+
+    execution_id: str | int
+    """Id of the execution."""
+    worker_id: str | None = None
+    """Worker that sends the events."""
+    events: list[ClassicEvent]
+    """The events in order; at most 1000."""
+
+
+@dataclass(kw_only=True)
+class ClassicEventBatchResponse:
+    """Result of an event batch."""
+
+    status: str
+    """`ok`."""
+    event_ids: list[int]
+    """Ids of the events, in order."""
+    commands_generated: int
+    """Number of commands issued."""
+
+
+@dataclass(kw_only=True)
+class ClassicEventRequest:
+    """An event sent by a worker."""
+
+    execution_id: str | int
+    """Id of the execution."""
+    step: str | None = None
+    """Name of the step."""
+    event_type: str
+    """Type of the event."""
+    payload: Any = None
+    """Payload of the event."""
+    meta: dict[str, Any] | None = None
+    """Metadata of the event."""
+    result_kind: ResultKind | None = None
+    """Form of the result."""
+    result_uri: str | None = None
+    """Address of the stored result."""
+    event_ids: list[Any] | None = None
+    """Ids of the events that hold the parts of the result."""
+    actionable: bool | None = None
+    """True if the event requests an action. The effect of an event depends on its content, so this
+    value is only recorded.
+    """
+    informative: bool | None = None
+    """True if the event is informational. Only recorded."""
+    event_id: str | int | None = None
+    """Id of the event, if the worker assigned one. Sending the same event again has no further
+    effect.
+    """
+    status: str | None = None
+    """Status of the event."""
+    created_at: str | None = None
+    """Time of the event."""
+    worker_id: str | None = None
+    """Worker that sends the event."""
+
+
+@dataclass(kw_only=True)
+class ClassicEventResponse:
+    """Result of an event."""
+
+    status: str
+    """`ok`, or `ignored` if the event was late or the sender does not hold the command."""
+    event_id: int
+    """Id of the event."""
+    commands_generated: int
+    """Number of commands issued."""
+    seq: int | None = None
+    """Sequence number of the event, or of the last event of the log after it."""
 
 
 @dataclass(kw_only=True)
 class CleanupRequest:
-    """A wish to end runs that nothing happens to any more. A classic body."""
+    """Cancels stale executions, which make no progress any more. A classic body."""
 
     older_than_minutes: int | None = None
-    """How long ago they must have begun."""
+    """Minimum age in minutes."""
     dry_run: bool | None = None
-    """Whether they are only to be found."""
+    """Only find the executions, without cancelling them."""
+
+
+@dataclass(kw_only=True)
+class CleanupResponse:
+    """Result of cancelling stale executions."""
+
+    cancelled_count: int
+    """Number of cancelled executions."""
+    execution_ids: list[str]
+    """Ids of the executions."""
+    message: str
+    """Human-readable message."""
 
 
 @dataclass(kw_only=True)
@@ -529,349 +634,398 @@ class CommandEntry:
     """A command."""
 
     claimed_event_id: int | None = None
-    """The last event that gave it to a worker."""
+    """Last event that assigned the command to a worker."""
     command_id: str | None = None
-    """Its id."""
+    """Id of the command."""
     frame_id: str | None = None
-    """The frame that it works on."""
+    """Frame that the command processes."""
     issued_event_id: int | None = None
-    """The event that issued it."""
+    """Event that issued the command."""
     last_event_id: int | None = None
-    """The last event about it."""
+    """Last event about the command."""
     parent_command_id: str | None = None
-    """The command that it belongs to."""
+    """Parent command."""
     stage_id: str | None = None
-    """The stage that it belongs to."""
+    """Stage of the command."""
     started_event_id: int | None = None
-    """The last event with which a worker began it."""
+    """Last event with which a worker started the command."""
     status: str | None = None
-    """Where it stands."""
+    """Current status."""
     terminal_event_id: int | None = None
-    """The event that ended it."""
+    """Event that ended the command."""
     worker_id: str | None = None
-    """The worker that has or had it."""
+    """Current or last worker."""
     worker_locator: str | None = None
-    """Where that worker is."""
-
-
-@dataclass(kw_only=True)
-class CommandLine:
-    """A command as lists show it."""
-
-    command_id: str
-    """The command."""
-    execution_id: str
-    """The run."""
-    step: str
-    """The step."""
-    run: int
-    """The run of the step, from 1."""
-    index: int | None = None
-    """The iteration, in a loop."""
-    tool_kind: str
-    """The kind of tool that it needs."""
-    pool: str
-    """The pool whose workers may take it."""
-    priority: int
-    """Its rank in the pool."""
-    status: str
-    """Where it stands."""
-    held: bool
-    """Whether it waits for its run to be resumed."""
-    attempt: int
-    """Attempts so far."""
-    max_attempts: int
-    """Attempts in all."""
-    worker_id: str | None = None
-    """The last worker that had it."""
-    lease_until: str | None = None
-    """Until when it is that worker's."""
-    not_before: str | None = None
-    """Not to be handed out before."""
-    claimed_at: str | None = None
-    """When it was granted last."""
-    started_at: str | None = None
-    """When it was last known to start."""
-    completed_at: str | None = None
-    """When it was closed."""
-    error: str | None = None
-    """Why it failed."""
+    """Location of the worker."""
 
 
 @dataclass(kw_only=True)
 class CommandList:
-    """A page of the queue."""
+    """A page of the command queue."""
 
-    commands: list[CommandLine]
+    commands: list[CommandSummary]
     """The commands, oldest first."""
     next_cursor: str | None = None
-    """Where the next page begins; absent at the end."""
+    """Cursor of the next page; absent on the last page."""
 
 
 @dataclass(kw_only=True)
 class CommandMeta:
-    """Where a command belongs."""
+    """Metadata of a command."""
 
     catalog_id: str
-    """The definition that its run is pinned to."""
+    """Definition that the execution is pinned to."""
     seq: int
-    """The place of the event that issued it."""
+    """Sequence number of the event that issued the command."""
     issued_at: str
-    """When it was issued: `now()` of its templates."""
+    """Time of issue: `now()` in its templates."""
     run: int
-    """The run of its step, from 1."""
+    """Number of the pass through the step, from 1."""
     index: int | None = None
-    """The iteration, in a loop."""
+    """Iteration, in a loop."""
     collection_size: int | None = None
-    """How many iterations there are."""
+    """Number of iterations."""
     frame_max_rows: int | None = None
-    """How many rows its frame asks for, in a loop over a cursor; `index` is the frame then."""
+    """Maximum rows of the frame, in a loop over a cursor. `index` is then the number of the frame.
+    """
     attempts: int
-    """The attempt that begins, as classic workers know it."""
+    """Number of the attempt, for classic workers."""
     max_attempts: int
-    """Attempts in all."""
+    """Maximum number of attempts."""
     trace: str | None = None
-    """The trace that its run was started in, as a `traceparent`."""
+    """Trace that the execution was started in, as a `traceparent`."""
 
 
 @dataclass(kw_only=True)
 class CommandReport:
-    """What became of a command."""
+    """Report on a command."""
 
     execution_id: str | int
-    """The run."""
+    """Id of the execution."""
     command_id: str | int
-    """The command."""
+    """Id of the command."""
     attempt: int
-    """The attempt."""
+    """Number of the attempt."""
     lease_token: str
-    """The token that came with it."""
+    """Token of the lease."""
     status: ReportStatus
-    """How it went."""
+    """Status of the command."""
     result: Any = None
-    """The data of the step, or how far it is."""
+    """Result of the step, or progress data."""
     labels: Any = None
-    """The data of each task of a pipeline, where that of the last one hides some of it."""
+    """Result of each task of a pipeline, if the result of the last task hides some of them."""
     onward: Any = None
-    """Where the pipeline goes on in another command; then the result is the data of its tasks by
-    label.
+    """Continuation of the pipeline in another command. The result then holds the results of its
+    tasks by label.
     """
     set: dict[str, Any] | None = None
-    """What its tasks wrote, by the keys of their `set`."""
+    """Values that its tasks set, by the keys of their `set`."""
     error: TaskError | None = None
-    """What it failed with."""
+    """Error of the command."""
     tasks: list[TaskReport] | None = None
-    """What became of each task."""
+    """Report on each task."""
     frame: FrameReport | None = None
-    """What became of the rows of its frame, in a loop over a cursor."""
+    """Report on the rows of the frame, in a loop over a cursor."""
     task_attempt: int | None = None
-    """The attempt of the last task, from 1."""
+    """Attempt of the last task, from 1."""
     retries: list[RetriedTask] | None = None
-    """Attempts of tasks that failed and were made again, as far as the worker does not know that
-    the server was told of them.
-    """
+    """Failed and retried task attempts that the server may not know yet."""
     retries_before: int | None = None
-    """How many there were before those, in this attempt of the command: what was told already is
-    known by it.
+    """Number of earlier retries in this attempt of the command. The server uses it to detect
+    retries that were already reported.
     """
     claimed_at: str | None = None
-    """Since when it was the worker's, as its lease said."""
+    """Start of the lease."""
     lease_until: str | None = None
-    """Until when, as its lease said."""
+    """End of the lease."""
     started_at: str | None = None
-    """When its work began."""
+    """Start time of the work."""
     finished_at: str | None = None
-    """When its work ended."""
+    """End time of the work."""
 
 
 @dataclass(kw_only=True)
-class Content:
-    """The text of a playbook."""
+class CommandSummary:
+    """A command in a list."""
 
-    content: str
-    """The text."""
-    path: str
-    """Its path."""
-    version: int
-    """Its version."""
+    command_id: str
+    """Id of the command."""
+    execution_id: str
+    """Id of the execution."""
+    step: str
+    """Name of the step."""
+    run: int
+    """Number of the pass through the step, from 1."""
+    index: int | None = None
+    """Iteration, in a loop."""
+    tool_kind: str
+    """Kind of tool that the command needs."""
+    pool: str
+    """Worker pool of the command."""
+    priority: int
+    """Priority within the pool."""
+    status: str
+    """Current status."""
+    held: bool
+    """True if the command waits for its execution to be resumed."""
+    attempt: int
+    """Number of attempts so far."""
+    max_attempts: int
+    """Maximum number of attempts."""
+    worker_id: str | None = None
+    """Last worker that held the command."""
+    lease_until: str | None = None
+    """End of the lease."""
+    not_before: str | None = None
+    """Earliest time of the next lease."""
+    claimed_at: str | None = None
+    """Time of the last lease."""
+    started_at: str | None = None
+    """Last known start time."""
+    completed_at: str | None = None
+    """End time."""
+    error: str | None = None
+    """Error message."""
 
 
 @dataclass(kw_only=True)
 class ContentRequest:
-    """A text to be registered or checked. A classic body."""
+    """A document to register or validate. A classic body."""
 
     content: str
-    """The document, or its base64."""
+    """The document, as text or base64."""
+
+
+@dataclass(kw_only=True)
+class ControlRequest:
+    """Pauses or resumes an execution."""
+
+    reason: str | None = None
+    """Reason for the action."""
+
+
+@dataclass(kw_only=True)
+class ControlResponse:
+    """State of an execution after it was paused or resumed."""
+
+    execution_id: str
+    """Id of the execution."""
+    status: ExecutionStatus
+    """Current status."""
+    seq: int
+    """Last sequence number of the log."""
+
+
+@dataclass(kw_only=True)
+class CreateTokenRequest:
+    """Creates an API token."""
+
+    name: str
+    """Name of the token, recorded as the actor in execution logs."""
+    scopes: list[Scope]
+    """Scopes of the token."""
+    pools: list[str] | None = None
+    """Pools that the token may work for; all if absent."""
+    path_globs: list[str] | None = None
+    """Patterns of paths. Restricts the token to matching playbooks and their executions; all if
+    absent.
+    """
+    ttl_days: int | None = None
+    """Lifetime in days; unlimited if absent."""
+    tenant_id: str | None = None
+    """Tenant of the token; the caller's tenant if absent. Only callers of the operator tenant may
+    name another tenant.
+    """
+    organization_id: str | None = None
+    """Organization within the tenant."""
 
 
 @dataclass(kw_only=True)
 class CreatedToken:
-    """A token that was made."""
+    """A created token."""
 
     token: str
-    """The token itself. It is shown here, and never again."""
+    """The token itself. It is returned only once."""
     id: str
-    """Its id."""
+    """Id of the token."""
     name: str
-    """What people call it."""
+    """Name of the token."""
     prefix: str
-    """What its text has behind `noetl_`."""
+    """Part of the token after `noetl_` that identifies it."""
     tenant_id: str
-    """Whose it is."""
+    """Tenant of the token."""
     organization_id: str
-    """The organization inside of the tenant."""
+    """Organization within the tenant."""
     scopes: list[Scope]
-    """What it may do."""
+    """Scopes of the token."""
     pools: list[str] | None = None
-    """The pools that it may work for; all where absent."""
+    """Pools that the token may work for; all if absent."""
     path_globs: list[str] | None = None
-    """Patterns of the paths whose playbooks and runs there are for it; all where absent."""
+    """Patterns of paths. Restricts the token to matching playbooks and their executions; all if
+    absent.
+    """
     created_at: str
-    """When it was made."""
+    """Creation time."""
     created_by: str
-    """Who made it."""
+    """Actor that created the token."""
     expires_at: str | None = None
-    """From when on it opens nothing."""
+    """Expiry time."""
     last_used_at: str | None = None
-    """When it was used last, to the minute."""
+    """Time of the last use, to the minute."""
     revoked_at: str | None = None
-    """Since when it is taken back."""
+    """Time of the revocation."""
+
+
+@dataclass(kw_only=True)
+class CredentialDeleteResponse:
+    """A deleted credential."""
+
+    message: str
+    """Human-readable message."""
+    id: str
+    """Id of the credential."""
 
 
 @dataclass(kw_only=True)
 class CredentialList:
-    """Credentials without their secrets."""
+    """A list of credentials without their secrets."""
 
     items: list[CredentialView]
     """The credentials."""
     filter: Any = None
-    """What was asked for, where that was anything."""
+    """Filter of the request, if there was one."""
+
+
+@dataclass(kw_only=True)
+class CredentialPutRequest:
+    """Stores a credential. A credential with the same name is replaced."""
+
+    name: str
+    """Name that playbooks use."""
+    type: str
+    """Type of the credential: `postgres`, `bearer`, `basic`, `api_key`, `nats`, `secret`…"""
+    data: Any
+    """The secret: an object with the fields of its type."""
+    meta: Any = None
+    """Metadata."""
+    tags: list[str] | None = None
+    """Tags."""
+    description: str | None = None
+    """Description."""
 
 
 @dataclass(kw_only=True)
 class CredentialView:
-    """A credential, with its secret for those alone who may have it."""
+    """A credential. The secret is only returned to authorized callers."""
 
     id: str
-    """Its id."""
+    """Id of the credential."""
     name: str
-    """Its name."""
+    """Name of the credential."""
     type: str
-    """What it is for."""
+    """Type of the credential."""
     meta: Any = None
-    """What its owner notes about it."""
+    """Metadata."""
     tags: list[str] | None = None
-    """Words to find it by."""
+    """Tags."""
     description: str | None = None
-    """What it is for, in words."""
+    """Description."""
     created_at: str
-    """When it was first kept."""
+    """Creation time."""
     updated_at: str
-    """When it was last replaced."""
+    """Time of the last update."""
     data: Any = None
     """The secret."""
 
 
 @dataclass(kw_only=True)
-class DatabaseAnswer:
-    """Whether the tables of the database are those that the server works with."""
+class DashboardStats:
+    """Counters of the system."""
+
+    total_executions: int
+    """Total executions."""
+    successful_executions: int
+    """Completed executions."""
+    failed_executions: int
+    """Failed executions."""
+    cancelled_executions: int
+    """Cancelled executions."""
+    running_executions: int
+    """Running executions."""
+    total_playbooks: int
+    """Playbooks in the catalog."""
+    total_workers: int
+    """Workers with a recent heartbeat."""
+
+
+@dataclass(kw_only=True)
+class DashboardStatsResponse:
+    """Counters for the dashboard, below `stats` and at the top level."""
+
+    status: str
+    """`ok`."""
+    stats: DashboardStats
+    """The counters."""
+    total_executions: int
+    """Total executions."""
+    successful_executions: int
+    """Completed executions."""
+    failed_executions: int
+    """Failed executions."""
+    cancelled_executions: int
+    """Cancelled executions."""
+    running_executions: int
+    """Running executions."""
+    total_playbooks: int
+    """Playbooks in the catalog."""
+    total_workers: int
+    """Workers with a recent heartbeat."""
+
+
+@dataclass(kw_only=True)
+class DashboardWidgets:
+    """Widgets of the dashboard."""
+
+    widgets: list[Any]
+    """One widget per counter."""
+
+
+@dataclass(kw_only=True)
+class DatabaseCheckResponse:
+    """Result of a database schema check."""
 
     status: str
     """`ok` or `error`."""
     message: str
-    """The same in words."""
+    """Human-readable message."""
     valid: bool
-    """Whether nothing is missing."""
+    """True if no table is missing."""
     tables: list[str]
-    """The tables that are there."""
+    """Existing tables."""
     missing: list[str]
-    """Those that are missing."""
+    """Missing tables."""
 
 
 @dataclass(kw_only=True)
-class Dedup:
-    """The key under which no second run is made, for a while."""
+class DedupKey:
+    """Dedup key: within the window, no second execution starts with the same key."""
 
     key: str
-    """Any text."""
+    """The key; any text."""
     window_secs: int | None = None
-    """For how long; see `DedupWindowSecs`."""
+    """Length of the window in seconds, 1 to 2592000; default 300."""
 
 
 @dataclass(kw_only=True)
-class DeletedCredential:
-    """A credential is gone."""
+class DeleteVariablesResponse:
+    """Result of deleting variables."""
 
-    message: str
-    """For people."""
-    id: str
-    """Which one."""
-
-
-@dataclass(kw_only=True)
-class Detail:
-    """One thing that is wrong."""
-
-    code: str | None = None
-    """Its code, such as that of a diagnostic."""
-    pointer: str
-    """Where in the body, as a JSON pointer."""
-    path: str | None = None
-    """Where in the playbook."""
-    line: int | None = None
-    """The line of the playbook, from 1."""
-    column: int | None = None
-    """The column of the playbook, from 1."""
-    message: str
-    """What is wrong."""
-    hint: str | None = None
-    """What to do about it."""
-
-
-@dataclass(kw_only=True)
-class Done:
-    """It is done, and there is nothing more to say."""
-
+    execution_id: str
+    """Id of the execution."""
+    deleted: int
+    """Number of variables."""
     status: str
     """`ok`."""
-
-
-@dataclass(kw_only=True)
-class EventAnswer:
-    """What became of an event."""
-
-    status: str
-    """`ok`, or `ignored` where it came too late or from somebody whose command it is not."""
-    event_id: int
-    """Its id."""
-    commands_generated: int
-    """How many commands followed."""
-    seq: int | None = None
-    """Its place, or the end of the run's log after it."""
-
-
-@dataclass(kw_only=True)
-class EventBatch:
-    """Several things that a worker tells of one run."""
-
-    execution_id: str | int
-    """The run."""
-    worker_id: str | None = None
-    """Who tells them."""
-    events: list[TaleOfEvent]
-    """What is told, in order; at most `MAX_EVENT_BATCH`."""
-
-
-@dataclass(kw_only=True)
-class EventBatchAnswer:
-    """What became of them."""
-
-    status: str
-    """`ok`."""
-    event_ids: list[int]
-    """Their ids, in order."""
-    commands_generated: int
-    """How many commands followed."""
 
 
 @dataclass(kw_only=True)
@@ -881,219 +1035,207 @@ class EventPage:
     events: list[EventView]
     """The events."""
     next_cursor: str | None = None
-    """Where the next page begins; absent at the end."""
-
-
-@dataclass(kw_only=True)
-class EventPost:
-    """Something that a worker tells."""
-
-    execution_id: str | int
-    """The run."""
-    step: str | None = None
-    """The step."""
-    event_type: str
-    """What happened."""
-    payload: Any = None
-    """With what."""
-    meta: dict[str, Any] | None = None
-    """What else is known of it."""
-    result_kind: ResultKind | None = None
-    """How its result is told."""
-    result_uri: str | None = None
-    """Where its result is kept."""
-    event_ids: list[Any] | None = None
-    """The events that hold the parts of its result."""
-    actionable: bool | None = None
-    """Whether it asks for something to happen. What follows from an event depends on what it says,
-    so this is only kept.
-    """
-    informative: bool | None = None
-    """Whether it is for people to read; only kept too."""
-    event_id: str | int | None = None
-    """Its id, where the worker has made one: the same event again is the same."""
-    status: str | None = None
-    """With what outcome."""
-    created_at: str | None = None
-    """When it happened."""
-    worker_id: str | None = None
-    """Who tells it."""
+    """Cursor of the next page; absent on the last page."""
 
 
 @dataclass(kw_only=True)
 class EventView:
-    """An event as readers see it."""
+    """An event of an execution."""
 
     event_id: str
-    """Its id."""
+    """Id of the event."""
     seq: int
-    """Its place in the run."""
+    """Sequence number in the execution."""
     execution_id: str
-    """The run."""
+    """Id of the execution."""
     event_type: str
-    """What happened."""
+    """Type of the event."""
     node_id: str | None = None
-    """The node, as an id."""
+    """Id of the node."""
     node_name: str | None
-    """The node."""
+    """Name of the node."""
     status: str
-    """The status that the event brings."""
+    """Status that the event records."""
     created_at: str
-    """When it happened."""
+    """Time of the event."""
     timestamp: str
-    """The same, as classic clients read it."""
+    """Time of the event, for classic clients."""
     duration: float | None = None
-    """How long it took, in milliseconds."""
+    """Duration in milliseconds."""
     context: Any = None
-    """What it was given."""
+    """Context or input."""
     result: Any
-    """What came out."""
+    """Result."""
     error: str | None
-    """What went wrong."""
+    """Error message."""
     catalog_id: str | None = None
-    """The definition."""
+    """Id of the definition."""
     parent_event_id: str | None = None
-    """The event that led to it."""
+    """Event that caused this one."""
     worker_id: str | None = None
-    """The worker that it came from."""
+    """Worker that sent the event."""
     meta: Any = None
-    """What else is known of it."""
+    """Metadata."""
 
 
 @dataclass(kw_only=True)
-class ExecuteAnswer:
-    """A run began."""
-
-    execution_id: str
-    """The run."""
-    status: str
-    """`started`."""
-    commands_generated: int
-    """How many commands its first decision issued."""
-    path: str
-    """The path of the definition."""
-    version: int
-    """The version of the definition."""
-    catalog_id: str
-    """The definition."""
-    outcome: Outcome | None = None
-    """What came of it, where the caller waited and it ended in time."""
-
-
-@dataclass(kw_only=True)
-class ExecuteBatch:
-    """Many runs to be started, each by itself. A classic body."""
+class ExecuteBatchRequest:
+    """Starts many executions independently. A classic body."""
 
     executions: list[Any]
-    """From 1 to `MAX_EXECUTE_BATCH`."""
+    """1 to 1000 requests."""
 
 
 @dataclass(kw_only=True)
-class ExecuteBatchAnswer:
-    """What became of them."""
+class ExecuteBatchResponse:
+    """Results of a batch start."""
 
     count: int
-    """How many were asked for."""
+    """Number of requested executions."""
     started: int
-    """How many began."""
+    """Number of started executions."""
     duplicates: int
-    """How many had begun before."""
+    """Number of executions that already existed."""
     failed: int
-    """How many did not."""
-    results: list[ExecuteVerdict]
-    """One for each, in order."""
+    """Number of rejected requests."""
+    results: list[ExecuteBatchResult]
+    """One result per request, in request order."""
+
+
+@dataclass(kw_only=True)
+class ExecuteBatchResult:
+    """Result for one execution of a batch."""
+
+    index: int
+    """Position in the request, from 0."""
+    status: str
+    """`started`, `duplicate` or `error`."""
+    execution_id: str | None = None
+    """Id of the execution."""
+    commands_generated: int
+    """Number of commands issued at the start."""
+    error: str | None = None
+    """Error message if the execution was not started."""
 
 
 @dataclass(kw_only=True)
 class ExecuteRequest:
-    """A wish to run a definition. A classic body: what it does not know it passes over."""
+    """Starts an execution of a definition. A classic body: unknown fields are ignored."""
 
     path: str | None = None
-    """The definition, by path."""
+    """Path of the definition."""
     catalog_id: str | int | None = None
-    """The definition, by id; wins over the path."""
-    version: Version | None = None
-    """Its version; the newest where absent."""
+    """Id of the definition; takes precedence over the path."""
+    version: VersionSelector | None = None
+    """Version of the definition; the newest if absent."""
     payload: Any = None
-    """What is laid over the defaults of the playbook."""
+    """Input, merged over the defaults of the playbook."""
     parent_execution_id: str | int | None = None
-    """The run that starts this one."""
+    """Parent execution."""
     execution_pool: str | None = None
-    """The pool of workers for it."""
+    """Worker pool of the execution."""
     trace: Any = None
-    """The trace that it belongs to."""
+    """Trace that the execution belongs to."""
     labels: Any = None
-    """What people tag it with."""
+    """Labels of the execution."""
     priority: int | None = None
-    """Its rank in the queue, -100 to 100."""
+    """Priority in the queue, -100 to 100."""
     start_at: str | None = None
-    """When it is to begin; at once where absent."""
-    dedup: Dedup | None = None
-    """The key under which no second run is made."""
+    """Start time; immediately if absent."""
+    dedup: DedupKey | None = None
+    """Dedup key: no second execution starts with the same key."""
     resource_kind: str | None = None
-    """What kind of definition the sender means; the definition itself decides."""
+    """Kind of definition according to the sender. The definition itself decides."""
     wait_ms: int | None = None
-    """How long the answer may wait for the end of the run."""
+    """Maximum time to wait for the end of the execution, in milliseconds."""
 
 
 @dataclass(kw_only=True)
-class ExecuteVerdict:
-    """What became of one of many runs."""
+class ExecuteResponse:
+    """A started execution."""
 
-    index: int
-    """Its place in the request, from 0."""
+    execution_id: str
+    """Id of the execution."""
     status: str
-    """`started`, `duplicate` or `error`."""
-    execution_id: str | None = None
-    """The run."""
+    """`started`."""
     commands_generated: int
-    """How many commands its first decision issued."""
-    error: str | None = None
-    """Why it did not begin."""
+    """Number of commands issued at the start."""
+    path: str
+    """Path of the definition."""
+    version: int
+    """Version of the definition."""
+    catalog_id: str
+    """Id of the definition."""
+    outcome: ExecutionResult | None = None
+    """Result of the execution, if the caller waited and it ended in time."""
+
+
+@dataclass(kw_only=True)
+class ExecutionAnalysis:
+    """Explanation of the state of an execution, with some of its events."""
+
+    execution_id: str
+    """Id of the execution."""
+    status: ExecutionStatus
+    """Current status."""
+    summary: str
+    """Summary in one sentence."""
+    waiting_on: list[WaitCondition]
+    """Conditions that the execution waits for, the most severe first; empty once it has ended."""
+    more: int | None = None
+    """Number of further conditions that are not listed."""
+    failure: FailureView | None = None
+    """First uncaught error."""
+    cause: list[CausalEvent]
+    """Events that led here. The last event comes first, and each event caused the one before it in
+    the list.
+    """
+    events: list[EventView]
+    """Failure events, then the newest events, in order."""
 
 
 @dataclass(kw_only=True)
 class ExecutionDetail:
-    """A run with a page of its log."""
+    """An execution with a page of its log."""
 
     execution_id: str
-    """The run."""
+    """Id of the execution."""
     catalog_id: str | None
-    """Its definition."""
+    """Id of the definition."""
     path: str | None
-    """The path of its definition."""
+    """Path of the definition."""
     version: int | None
-    """The version of its definition."""
+    """Version of the definition."""
     status: ExecutionStatus
-    """Where it stands."""
+    """Current status."""
     started_at: str
-    """When it began."""
+    """Start time."""
     completed_at: str | None
-    """When it ended."""
+    """End time."""
     start_time: str
-    """When it began, as classic clients read it."""
+    """Start time, for classic clients."""
     end_time: str | None
-    """When it ended, as classic clients read it."""
+    """End time, for classic clients."""
     duration_seconds: float
-    """How long it took, or has taken so far."""
+    """Duration so far, or in total."""
     duration_human: str
-    """The same for people."""
+    """Human-readable duration."""
     progress: int
-    """From 0 to 100."""
+    """Progress in percent, 0 to 100."""
     parent_execution_id: str | None
-    """The run that started it."""
+    """Parent execution."""
     event_count: int
-    """How many events its log has."""
+    """Number of events in the log."""
     error: str | None = None
-    """Why it failed."""
+    """Error message."""
     workload: Any
-    """What it began with."""
+    """Input of the execution."""
     result: Any = None
-    """What came out."""
+    """Result of the execution."""
     events: list[EventView]
-    """Its events."""
-    pagination: Pagination
-    """Which of them these are."""
+    """Events of the page."""
+    pagination: PageInfo
+    """Position of the page in the log."""
 
 
 @dataclass(kw_only=True)
@@ -1103,443 +1245,496 @@ class ExecutionEntry:
     last_node_name: str | None = None
     """The step that was last entered, left or finished."""
     payload_refs: list[PayloadRef] | None = None
-    """All that its events refer to, in their order."""
+    """References in the events, in log order."""
     status: str | None = None
-    """Where it stands."""
+    """Current status."""
 
 
 @dataclass(kw_only=True)
-class ExecutionLine:
-    """A line of the list of runs."""
+class ExecutionExplanation:
+    """Explanation of the state of an execution."""
 
     execution_id: str
-    """The run."""
-    catalog_id: str | None
-    """Its definition."""
-    path: str | None
-    """The path of its definition."""
-    version: int | None
-    """The version of its definition."""
+    """Id of the execution."""
     status: ExecutionStatus
-    """Where it stands."""
-    started_at: str
-    """When it began."""
-    completed_at: str | None
-    """When it ended."""
-    start_time: str
-    """When it began, as classic clients read it."""
-    end_time: str | None
-    """When it ended, as classic clients read it."""
-    duration_seconds: float
-    """How long it took, or has taken so far."""
-    duration_human: str
-    """The same for people."""
-    progress: int
-    """From 0 to 100."""
-    parent_execution_id: str | None
-    """The run that started it."""
-    event_count: int
-    """How many events its log has."""
-    error: str | None = None
-    """Why it failed."""
-
-
-@dataclass(kw_only=True)
-class Explanation:
-    """Why a run stands where it stands."""
-
-    execution_id: str
-    """The run."""
-    status: ExecutionStatus
-    """Where it stands."""
+    """Current status."""
     summary: str
-    """The answer in one sentence."""
-    waiting_on: list[WaitingOn]
-    """What it waits for, what hinders it most first; empty once it has ended."""
+    """Summary in one sentence."""
+    waiting_on: list[WaitCondition]
+    """Conditions that the execution waits for, the most severe first; empty once it has ended."""
     more: int | None = None
-    """How many things more it waits for."""
+    """Number of further conditions that are not listed."""
     failure: FailureView | None = None
-    """The first error that nothing caught."""
-    cause: list[Cause]
-    """What led here, the last event first, each the cause of the one before."""
+    """First uncaught error."""
+    cause: list[CausalEvent]
+    """Events that led here. The last event comes first, and each event caused the one before it in
+    the list.
+    """
+
+
+@dataclass(kw_only=True)
+class ExecutionResult:
+    """Result of an ended execution."""
+
+    status: ExecutionStatus
+    """Final status."""
+    result: Any = None
+    """Result."""
+    error: str | None = None
+    """Error message."""
+
+
+@dataclass(kw_only=True)
+class ExecutionStatusView:
+    """Status of an execution."""
+
+    execution_id: str
+    """Id of the execution."""
+    status: ExecutionStatus
+    """Current status."""
+    current_step: str | None
+    """Step that was last entered or left."""
+    progress: StepProgress
+    """Progress of the steps."""
+    is_cancelled: bool
+    """True if the execution was cancelled."""
+    completed: bool
+    """True if the execution has ended."""
+    failed: bool
+    """True if the execution failed."""
+    completed_steps: list[str]
+    """Completed steps."""
+    completion_inferred: bool
+    """Always false: the end of an execution is an event, never inferred."""
+    variables: Any
+    """Variables of the execution."""
+    start_time: str
+    """Start time."""
+    end_time: str | None
+    """End time."""
+    duration_seconds: float
+    """Duration so far, or in total."""
+    duration_human: str
+    """Human-readable duration."""
+    result: Any = None
+    """Result, once the execution has ended."""
+    error: str | None = None
+    """Error message."""
+
+
+@dataclass(kw_only=True)
+class ExecutionSummary:
+    """An execution in a list."""
+
+    execution_id: str
+    """Id of the execution."""
+    catalog_id: str | None
+    """Id of the definition."""
+    path: str | None
+    """Path of the definition."""
+    version: int | None
+    """Version of the definition."""
+    status: ExecutionStatus
+    """Current status."""
+    started_at: str
+    """Start time."""
+    completed_at: str | None
+    """End time."""
+    start_time: str
+    """Start time, for classic clients."""
+    end_time: str | None
+    """End time, for classic clients."""
+    duration_seconds: float
+    """Duration so far, or in total."""
+    duration_human: str
+    """Human-readable duration."""
+    progress: int
+    """Progress in percent, 0 to 100."""
+    parent_execution_id: str | None
+    """Parent execution."""
+    event_count: int
+    """Number of events in the log."""
+    error: str | None = None
+    """Error message."""
 
 
 @dataclass(kw_only=True)
 class FailureView:
-    """An error that nothing caught."""
+    """An uncaught error."""
 
     step: str | None = None
-    """The step that failed."""
+    """Step that failed."""
     error: Any
-    """The error, whole."""
+    """The complete error."""
     line: int | None = None
-    """The line of the playbook that it comes from, from 1."""
+    """Line in the playbook, from 1."""
     column: int | None = None
-    """The column of the playbook, from 1."""
-
-
-@dataclass(kw_only=True)
-class FeedAnswer:
-    """A part of the feed of all events."""
-
-    events: list[Any]
-    """The events, as the stream carries them."""
-    next: FeedPosition
-    """Where the next part begins."""
-    is_full: bool
-    """Whether there may be more right now."""
+    """Column in the playbook, from 1."""
 
 
 @dataclass(kw_only=True)
 class FeedPosition:
-    """Place of an event in the feed of a whole log. The order of commits is that of the pair;
-    neither part alone means anything.
+    """Position of an event in the feed of the whole log. The pair defines the commit order. Neither
+    part has a meaning alone.
     """
 
     tx: int
-    """The transaction that wrote the event."""
+    """Transaction that wrote the event."""
     position: int
-    """The number of the row."""
+    """Row number."""
 
 
 @dataclass(kw_only=True)
-class FinalizeAnswer:
-    """A run ended as it was said."""
+class FeedResponse:
+    """A page of the feed of all events."""
 
-    execution_id: str
-    """The run."""
-    status: ExecutionStatus
-    """How it ended."""
-    message: str
-    """The same in words."""
+    events: list[Any]
+    """Events in the form of the stream."""
+    next: FeedPosition
+    """Position of the next page."""
+    is_full: bool
+    """True if more events may be available immediately."""
 
 
 @dataclass(kw_only=True)
 class FinalizeRequest:
-    """How a run is said to have ended. A classic body."""
+    """Ends an execution with a given status. A classic body."""
 
     status: ExecutionStatus
     """`COMPLETED` or `FAILED`."""
     error: str | None = None
-    """What it failed with."""
+    """Error message, for a failure."""
     reason: str | None = None
-    """Why it is said."""
+    """Reason for the action."""
+
+
+@dataclass(kw_only=True)
+class FinalizeResponse:
+    """An execution that was ended."""
+
+    execution_id: str
+    """Id of the execution."""
+    status: ExecutionStatus
+    """Final status."""
+    message: str
+    """Human-readable message."""
 
 
 @dataclass(kw_only=True)
 class FrameEntry:
-    """A frame: some rows that are worked on together."""
+    """A frame: a group of rows that are processed together."""
 
     attempts: int | None = None
-    """How often it was tried."""
+    """Number of attempts."""
     claimed_event_id: int | None = None
-    """The event that gave it to a worker."""
+    """Event that assigned the frame to a worker."""
     command_id: str | None = None
-    """The command that works on it."""
+    """Command that processes the frame."""
     events_emitted: int | None = None
-    """How many events it wrote."""
+    """Number of events that the frame wrote."""
     frame_id: str | None = None
-    """Its id."""
+    """Id of the frame."""
     last_event_id: int | None = None
-    """The last event about it."""
+    """Last event about the frame."""
     output_ref: Any = None
-    """Where its output is."""
+    """Reference to the output."""
     output_ref_summary: ReferenceSummary | None = None
-    """What that reference tells."""
+    """Summary of the output reference."""
     parent_frame_id: str | None = None
-    """The frame that it was cut from."""
+    """Frame that this one was split from."""
     row_count: int | None = None
-    """How many rows it had."""
+    """Number of rows."""
     stage_id: str | None = None
-    """The stage that it belongs to."""
+    """Stage of the frame."""
     status: str | None = None
-    """Where it stands."""
+    """Current status."""
     terminal_event_id: int | None = None
-    """The event that ended it."""
+    """Event that ended the frame."""
 
 
 @dataclass(kw_only=True)
 class FrameReport:
-    """What became of the rows of a frame."""
+    """Report on the rows of a frame."""
 
     rows: int
-    """How many were claimed; none ends the chain of frames."""
+    """Number of claimed rows; zero ends the chain of frames."""
     done: int
-    """Those whose tasks went well."""
+    """Number of rows whose tasks completed."""
     failed: int
-    """Those whose tasks failed."""
+    """Number of rows whose tasks failed."""
     bytes: int
-    """Bytes of the rows."""
+    """Size of the rows in bytes."""
     errors: list[RowError] | None = None
-    """The first failures, where the frame went on after them."""
+    """First errors, if the frame continued after them."""
 
 
 @dataclass(kw_only=True)
-class HealthAnswer:
-    """How a server is."""
+class HealthResponse:
+    """Health of a server."""
 
     status: str
     """`ok` or `unhealthy`."""
-    database: Health
-    """Whether its store answers."""
+    database: HealthStatus
+    """Health of the store."""
     nats: str
-    """Whether its messages get out; `disabled` where it sends none."""
+    """State of the NATS connection; `disabled` if NATS is not configured."""
     uptime_seconds: int
-    """For how long it has run."""
+    """Uptime in seconds."""
     version: str
-    """What it is."""
-
-
-@dataclass(kw_only=True)
-class HeartbeatAnswer:
-    """What became of the wish to keep them; in the order of the request."""
-
-    leases: list[KeptLease]
-    """One for each."""
+    """Version of the server."""
 
 
 @dataclass(kw_only=True)
 class HeartbeatRequest:
-    """A worker keeps its commands."""
+    """Renews the leases of a worker."""
 
     worker_id: str
-    """Who."""
+    """Worker that holds the leases."""
     leases: list[HeldLease]
-    """What it holds."""
+    """Leases to renew."""
     extend_ms: int | None = None
-    """For how long from now; the server's own measure where absent."""
+    """Duration from now in milliseconds; the server's default if absent."""
+
+
+@dataclass(kw_only=True)
+class HeartbeatResponse:
+    """Results of a lease renewal, in request order."""
+
+    leases: list[LeaseRenewal]
+    """One result per lease."""
 
 
 @dataclass(kw_only=True)
 class HeldLease:
-    """What proves that a command is still one's own."""
+    """A lease that a worker holds."""
 
     execution_id: str | int
-    """The run."""
+    """Id of the execution."""
     command_id: str | int
-    """The command."""
+    """Id of the command."""
     lease_token: str
-    """The token that came with it."""
+    """Token of the lease."""
     attempt: int
-    """The attempt."""
-
-
-@dataclass(kw_only=True)
-class KeptLease:
-    """What became of one lease."""
-
-    command_id: str
-    """The command."""
-    ok: bool
-    """Whether it still is the worker's."""
-    lease_until: str | None = None
-    """Until when."""
-    cancel: bool | None = None
-    """Whether nobody wants its result any more: stop."""
-    code: ErrorCode | None = None
-    """Why it is not the worker's."""
-
-
-@dataclass(kw_only=True)
-class KeptResult:
-    """Data is kept."""
-
-    ref: str
-    """Its address."""
-    store: str
-    """Where it is kept."""
-    scope: str
-    """How long it is of use."""
-    bytes: int
-    """How many bytes it has."""
-    sha256: str
-    """What its canonical bytes hash to, in hexadecimal."""
-    expires_at: str | None = None
-    """When it goes."""
+    """Number of the attempt."""
 
 
 @dataclass(kw_only=True)
 class KeyStatus:
-    """Which keys secrets are under. A key that none is under may go."""
+    """Keys in use. A key without records may be removed."""
 
     current: str
-    """The key that seals."""
+    """Key for new records."""
     credential: dict[str, int]
-    """How many credentials are under each key."""
+    """Number of credentials per key."""
     keychain: dict[str, int]
-    """The same of what workers resolved."""
+    """Number of keychain cache entries per key."""
 
 
 @dataclass(kw_only=True)
-class KeychainDeleted:
-    """An entry is gone, or was not there."""
+class KeychainDeleteResponse:
+    """Result of deleting an entry."""
 
     status: str
     """`deleted` or `not_found`."""
     cache_key: str
-    """The key that it was kept under."""
-
-
-@dataclass(kw_only=True)
-class KeychainItem:
-    """An entry of a list, without its data."""
-
-    cache_key: str
-    """The key that it is kept under."""
-    is_expired: bool
-    """Whether its time is over."""
-    keychain_name: str
-    """Its name in the playbook."""
-    catalog_id: str
-    """The definition that names it."""
-    scope_type: str
-    """Who shares it."""
-    execution_id: str | None = None
-    """The run that it is for, where it is not for all."""
-    auto_renew: bool
-    """Whether workers are to resolve it anew when it is over."""
-    created_at: str
-    """When it was first kept."""
-    updated_at: str
-    """When it was last replaced."""
-    expires_at: str
-    """When it is over."""
-
-
-@dataclass(kw_only=True)
-class KeychainKept:
-    """Something is kept."""
-
-    status: str
-    """`success`."""
-    cache_key: str
-    """The key that it is kept under."""
-    expires_at: str
-    """When it is over."""
+    """Key of the entry."""
 
 
 @dataclass(kw_only=True)
 class KeychainList:
-    """A page of the entries of a definition, without their data."""
+    """A page of the entries of a definition, without their values."""
 
     catalog_id: str
-    """The definition."""
-    entries: list[KeychainItem]
+    """Id of the definition."""
+    entries: list[KeychainListEntry]
     """The entries."""
     count: int
-    """How many they are."""
+    """Number of entries."""
     next_cursor: str | None = None
-    """Where the next page begins."""
+    """Cursor of the next page."""
+
+
+@dataclass(kw_only=True)
+class KeychainListEntry:
+    """An entry in a list, without its value."""
+
+    cache_key: str
+    """Key of the entry."""
+    is_expired: bool
+    """True if the entry has expired."""
+    keychain_name: str
+    """Name of the keychain entry in the playbook."""
+    catalog_id: str
+    """Definition that uses it."""
+    scope_type: str
+    """Scope of the entry."""
+    execution_id: str | None = None
+    """Execution of the entry, if it is not global."""
+    auto_renew: bool
+    """True if workers resolve the value again after it expires."""
+    created_at: str
+    """Creation time."""
+    updated_at: str
+    """Time of the last update."""
+    expires_at: str
+    """Expiry time."""
+
+
+@dataclass(kw_only=True)
+class KeychainPutRequest:
+    """Stores a value in the keychain cache. A value with the same key is replaced."""
+
+    data: Any
+    """Resolved value."""
+    scope_type: str | None = None
+    """Scope of the entry: `local`, `shared` or `global`; default `global`. `catalog` means
+    `shared`.
+    """
+    execution_id: str | int | None = None
+    """Execution of a `local` or `shared` entry. Also the execution that the calling worker works
+    for.
+    """
+    worker_id: str | None = None
+    """Worker that stores the value. If absent, any worker that holds a command of the execution is
+    accepted.
+    """
+    expires_at: str | None = None
+    """Expiry time. If neither this nor `expires_in` is given, the entry expires after 600 seconds.
+    """
+    expires_in: int | None = None
+    """Seconds until expiry. No entry is kept for more than 30 days."""
+    auto_renew: bool | None = None
+    """True if workers resolve the value again after it expires."""
+    renew_config: Any = None
+    """Configuration for resolving the value again. As secret as the value."""
+
+
+@dataclass(kw_only=True)
+class KeychainPutResponse:
+    """A stored entry."""
+
+    status: str
+    """`success`."""
+    cache_key: str
+    """Key of the entry."""
+    expires_at: str
+    """Expiry time."""
 
 
 @dataclass(kw_only=True)
 class KeychainView:
-    """An entry, with its data for those alone who may have it."""
+    """An entry. The value is only returned to authorized callers."""
 
     status: KeychainStatus
-    """Whether there is one."""
+    """State of the entry."""
     cache_key: str
-    """The key that it is kept under."""
+    """Key of the entry."""
     data: Any = None
-    """What was resolved, while it is not over."""
+    """Resolved value, until it expires."""
     renew_config: Any = None
-    """How workers would resolve it anew."""
+    """Configuration for resolving the value again."""
     keychain_name: str | None = None
-    """Its name in the playbook."""
+    """Name of the keychain entry in the playbook."""
     catalog_id: str | None = None
-    """The definition that names it."""
+    """Definition that uses it."""
     scope_type: str | None = None
-    """Who shares it."""
+    """Scope of the entry."""
     execution_id: str | None = None
-    """The run that it is for, where it is not for all."""
+    """Execution of the entry, if it is not global."""
     auto_renew: bool | None = None
-    """Whether workers are to resolve it anew when it is over."""
+    """True if workers resolve the value again after it expires."""
     created_at: str | None = None
-    """When it was first kept."""
+    """Creation time."""
     updated_at: str | None = None
-    """When it was last replaced."""
+    """Time of the last update."""
     expires_at: str | None = None
-    """When it is over."""
+    """Expiry time."""
 
 
 @dataclass(kw_only=True)
-class LeaseAnswer:
-    """Work for a worker."""
+class LeaseRenewal:
+    """Result of renewing one lease."""
 
-    commands: list[LeasedCommand]
-    """The commands, each of them now the worker's."""
-    poll_after_ms: int
-    """How long to wait before asking again; 0 for at once."""
+    command_id: str
+    """Id of the command."""
+    ok: bool
+    """True if the worker still holds the lease."""
+    lease_until: str | None = None
+    """New end of the lease."""
+    cancel: bool | None = None
+    """True if the command was cancelled and the worker must stop it."""
+    code: ErrorCode | None = None
+    """Reason why the worker no longer holds the lease."""
 
 
 @dataclass(kw_only=True)
 class LeaseRequest:
-    """A worker asks for work."""
+    """Leases commands for a worker."""
 
     worker_id: str
-    """Who asks."""
+    """Worker that requests the lease."""
     pool: str
-    """The pool that it works for."""
+    """Pool of the worker."""
     max: int | None = None
-    """How many commands it can take."""
+    """Maximum number of commands."""
     wait_ms: int | None = None
-    """How long it waits where there is none."""
+    """Maximum time to wait for a command, in milliseconds."""
     kinds: list[str] | None = None
-    """The kinds of tools that it has; all where absent."""
+    """Kinds of tools that the worker supports; all if absent."""
     lease_ms: int | None = None
-    """How long a lease is to last; the server's own measure where absent."""
+    """Duration of the lease in milliseconds; the server's default if absent."""
+
+
+@dataclass(kw_only=True)
+class LeaseResponse:
+    """Leased commands."""
+
+    commands: list[LeasedCommand]
+    """The commands, now leased to the worker."""
+    poll_after_ms: int
+    """Time to wait before the next request, in milliseconds; 0 for none."""
 
 
 @dataclass(kw_only=True)
 class LeasedCommand:
-    """A command with all that a worker needs."""
+    """A leased command with everything that the worker needs."""
 
     execution_id: str
-    """The run."""
+    """Id of the execution."""
     event_id: str
-    """The event that issued it."""
+    """Event that issued the command."""
     command_id: str
-    """The command."""
+    """Id of the command."""
     attempt: int
-    """The attempt that begins, from 1."""
+    """Number of the attempt, from 1."""
     lease_token: str
-    """What proves the lease."""
+    """Token that proves the lease."""
     claimed_at: str
-    """Since when it is the worker's."""
+    """Start of the lease."""
     lease_until: str
-    """Until when, unless it is renewed."""
+    """End of the lease, unless it is renewed."""
     deadline_at: str | None = None
-    """When the attempt fails, renewed or not."""
+    """Deadline of the attempt, independent of renewals."""
     idempotency_key: str
-    """The first two parts of the key of every call: run and seq."""
+    """First two parts of the idempotency key of every call: execution and seq."""
     node_id: str
-    """The step, as an id."""
+    """Id of the node: the name of the step."""
     node_name: str
-    """The step."""
+    """Name of the step."""
     action: str
-    """The kind of its first tool."""
+    """Kind of the first tool."""
     context: dict[str, Any]
-    """The values that its templates read, as of its issue, or where they are kept."""
+    """Template variables at the time of issue, or a reference to them."""
     meta: CommandMeta
-    """Where it belongs."""
+    """Metadata of the command."""
 
 
 @dataclass(kw_only=True)
-class ListRequest:
-    """A wish to see definitions. A classic body."""
+class LivenessResponse:
+    """Liveness of a process."""
 
-    resource_type: str | None = None
-    """Only those of a kind."""
-    latest_only: bool | None = None
-    """Whether only the newest version of each is shown, as it is where absent."""
-    include_content: bool | None = None
-    """Whether their texts are shown, as they are where absent."""
-    q: str | None = None
-    """Only those whose path holds this text."""
-    limit: int | None = None
-    """How many at most."""
-    cursor: str | None = None
-    """Where the page before ended."""
+    status: HealthStatus
+    """Always `ok`: a dead process does not respond."""
 
 
 @dataclass(kw_only=True)
@@ -1547,692 +1742,627 @@ class LoopEntry:
     """A loop."""
 
     completed: bool | None = None
-    """Whether it is over."""
+    """True if the loop has ended."""
     done: int | None = None
-    """How many of its parts went well."""
+    """Number of completed parts."""
     failed: int | None = None
-    """How many of its parts failed."""
+    """Number of failed parts."""
     last_event_id: int | None = None
-    """The last event about it."""
+    """Last event about the loop."""
     loop_id: str | None = None
-    """Its id."""
+    """Id of the loop."""
     step_name: str | None = None
-    """The step that it belongs to."""
+    """Step of the loop."""
     total: int | None = None
-    """How many parts it has."""
-
-
-@dataclass(kw_only=True)
-class MarkFailedAnswer:
-    """What became of a row that failed."""
-
-    marked: bool
-    """Whether it was in the caller's hands."""
-    available_at_in: int
-    """Seconds until it may be claimed again; 0 where it may not."""
+    """Number of parts."""
 
 
 @dataclass(kw_only=True)
 class MarkFailedRequest:
-    """A row could not be published."""
+    """Marks a row as failed."""
 
     outbox_id: str | int
-    """The row."""
+    """Id of the row."""
     error: str
-    """Why."""
+    """Error message."""
     attempts: int | None = None
-    """The attempt that it was claimed with."""
+    """Claim number of the row."""
     max_delay_seconds: int | None = None
-    """The longest delay, 1 to 3600; 300 where absent."""
+    """Maximum delay in seconds, 1 to 3600; default 300."""
 
 
 @dataclass(kw_only=True)
-class MarkPublishedAnswer:
-    """How many rows a mark changed."""
+class MarkFailedResponse:
+    """Result of marking a row as failed."""
 
-    marked: int
-    """Those that were in the caller's hands."""
+    marked: bool
+    """True if the caller still held the row."""
+    available_at_in: int
+    """Seconds until the row may be claimed again; 0 if it may not."""
 
 
 @dataclass(kw_only=True)
 class MarkPublishedRequest:
-    """Rows are out."""
+    """Marks rows as published."""
 
     outbox_ids: list[str | int]
-    """The rows."""
+    """Ids of the rows."""
     attempts: list[int] | None = None
-    """The attempt that each was claimed with, in the same order: a row that has another one by now
-    is somebody else's.
+    """Claim number of each row, in the same order. A row with another number has been claimed by
+    another publisher since.
     """
 
 
 @dataclass(kw_only=True)
-class MaterializeAnswer:
-    """The same for events as workers tell them."""
+class MarkPublishedResponse:
+    """Result of marking rows as published."""
+
+    marked: int
+    """Number of rows that the caller still held."""
+
+
+@dataclass(kw_only=True)
+class MaterializeResponse:
+    """Result of materializing worker events."""
 
     materialized: int
-    """How many are in the log from now on."""
+    """Number of stored events."""
     duplicates: int
-    """How many were there already."""
+    """Number of events that were already stored."""
     rejected: list[RejectedEvent] | None = None
-    """Those that cannot be taken."""
-
-
-@dataclass(kw_only=True)
-class NewToken:
-    """A token that is to be made."""
-
-    name: str
-    """What people call it; logs of runs name it as the actor."""
-    scopes: list[Scope]
-    """What it may do."""
-    pools: list[str] | None = None
-    """The pools that it may work for; all where absent."""
-    path_globs: list[str] | None = None
-    """Patterns of the paths whose playbooks and runs there are for it; all where absent."""
-    ttl_days: int | None = None
-    """How long it lives; for ever where absent."""
-    tenant_id: str | None = None
-    """Whose it is: the caller's tenant where absent. Another one only where the caller's tenant
-    runs the installation.
-    """
-    organization_id: str | None = None
-    """The organization inside of the tenant."""
+    """Rejected events."""
 
 
 @dataclass(kw_only=True)
 class NextLease:
-    """What a worker that reports would like to have next."""
+    """Request for further commands, sent together with reports."""
 
     pool: str
-    """The pool that it works for."""
+    """Pool of the worker."""
     max: int
-    """How many commands it can take."""
+    """Maximum number of commands."""
     wait_ms: int | None = None
-    """How long it waits where there is none."""
+    """Maximum time to wait for a command, in milliseconds."""
     kinds: list[str] | None = None
-    """The kinds of tools that it has; all where absent."""
+    """Kinds of tools that the worker supports; all if absent."""
     lease_ms: int | None = None
-    """How long a lease is to last."""
+    """Duration of the lease in milliseconds."""
 
 
 @dataclass(kw_only=True)
-class NotAdvanced:
-    """A run whose read model does not follow its log."""
+class OkResponse:
+    """Success response without data."""
 
-    execution_id: int
-    """The run."""
-    error: str
-    """Why."""
+    status: str
+    """`ok`."""
 
 
 @dataclass(kw_only=True)
-class OutboxChanged:
-    """How many of them that changed: those that were dead."""
+class OutboxChangeResponse:
+    """Result of replaying or discarding dead rows."""
 
     changed: int
-    """How many."""
-
-
-@dataclass(kw_only=True)
-class OutboxClaimAnswer:
-    """Rows that are the publisher's for a while."""
-
-    rows: list[OutboxMessage]
-    """In the order in which they became available."""
-    claimed: int
-    """How many."""
+    """Number of changed rows."""
 
 
 @dataclass(kw_only=True)
 class OutboxClaimRequest:
-    """A publisher wants rows of the outbox."""
+    """Claims rows of the outbox."""
 
     limit: int | None = None
-    """How many; the nearest number from 1 to 1000 is taken, 100 where absent."""
+    """Number of rows; clamped to 1..1000, default 100."""
 
 
 @dataclass(kw_only=True)
-class OutboxIds:
-    """Rows that an operator decides about."""
+class OutboxClaimResponse:
+    """Claimed outbox rows."""
 
-    outbox_ids: list[str | int]
-    """The rows."""
+    rows: list[OutboxMessage]
+    """Rows in the order in which they became available."""
+    claimed: int
+    """Number of rows."""
 
 
 @dataclass(kw_only=True)
-class OutboxLine:
-    """A row of the outbox as lists show it."""
+class OutboxEntry:
+    """An outbox row in a list."""
 
     outbox_id: int
-    """The row."""
+    """Id of the row."""
     event_id: int
-    """The event."""
+    """Id of the event."""
     execution_id: int | None = None
-    """Its run."""
+    """Id of the execution."""
     subject: str | None = None
-    """Where it is published."""
+    """Subject to publish to."""
     message_id: str
     """The `Nats-Msg-Id`."""
     status: str
     """`PENDING`, `IN_FLIGHT`, `PUBLISHED`, `FAILED` or `DEAD`."""
     attempts: int
-    """How often it was claimed."""
+    """Number of claims."""
     available_at: str
-    """When it may be claimed."""
+    """Earliest time of the next claim."""
     lease_until: str | None = None
-    """Until when it is in a publisher's hands."""
+    """End of the current claim."""
     published_at: str | None = None
-    """When it was published."""
+    """Time of publication."""
     discarded_at: str | None = None
-    """When an operator gave it up."""
+    """Time at which an operator discarded the row."""
     last_error: str | None = None
-    """Why it last failed."""
+    """Last error message."""
     created_at: str
-    """When it was written."""
+    """Creation time."""
+
+
+@dataclass(kw_only=True)
+class OutboxIds:
+    """Outbox rows to replay or discard."""
+
+    outbox_ids: list[str | int]
+    """Ids of the rows."""
 
 
 @dataclass(kw_only=True)
 class OutboxList:
-    """Rows of the outbox, as an operator looks at them."""
+    """A page of the outbox."""
 
-    rows: list[OutboxLine]
-    """The rows, by id."""
+    rows: list[OutboxEntry]
+    """Rows in the order of their ids."""
     next_after: int | None = None
-    """The row that the next page follows; absent at the end."""
+    """Id to pass as `after` for the next page; absent on the last page."""
 
 
 @dataclass(kw_only=True)
 class OutboxMessage:
-    """A row of the outbox in the hands of a publisher."""
+    """An outbox row that is claimed by a publisher."""
 
     outbox_id: int
-    """The row."""
+    """Id of the row."""
     event_id: int
-    """The event."""
+    """Id of the event."""
     execution_id: int | None = None
-    """Its run; absent in rows of others that do not say."""
+    """Id of the execution; absent if a foreign row does not have it."""
     subject: str | None = None
-    """Where it is to be published; absent in rows of others that do not say."""
+    """Subject to publish to; absent if a foreign row does not have it."""
     message_id: str
     """The `Nats-Msg-Id`."""
     payload: Any
-    """What is to be published."""
+    """Payload to publish."""
     payload_codec: str
-    """What the payload is written in; absent means `arrow-feather`."""
+    """Encoding of the payload; `arrow-feather` if absent."""
     attempts: int
-    """How often it was claimed, this time included: what a mark sends back."""
+    """Number of claims, including this one. To be sent back when the row is marked."""
 
 
 @dataclass(kw_only=True)
-class Outcome:
-    """How a run ended."""
-
-    status: ExecutionStatus
-    """How."""
-    result: Any = None
-    """What came out."""
-    error: str | None = None
-    """Why it failed."""
-
-
-@dataclass(kw_only=True)
-class Pagination:
-    """Which part of a log a page shows."""
+class PageInfo:
+    """Position of a page in a log."""
 
     page: int
-    """The page, from 1."""
+    """Number of the page, from 1."""
     page_size: int
-    """Events on a page."""
+    """Events per page."""
     total_events: int
-    """Events in all."""
+    """Total number of events."""
     total_pages: int
-    """Pages in all."""
+    """Total number of pages."""
     has_next: bool
-    """Whether a page follows."""
+    """True if there is a next page."""
     has_prev: bool
-    """Whether a page comes before."""
+    """True if there is a previous page."""
 
 
 @dataclass(kw_only=True)
 class PayloadRef:
-    """Data that an event refers to."""
+    """A reference to data in an event."""
 
     event_id: str | None = None
-    """The event."""
+    """Id of the event."""
     reference: Any = None
-    """The reference as the event has it."""
+    """The reference as it is in the event."""
     summary: ReferenceSummary | None = None
-    """What the reference tells about the data."""
+    """Summary of the referenced data."""
 
 
 @dataclass(kw_only=True)
 class PayloadResolution:
-    """What was found out about the data that one event refers to."""
+    """Check result of one reference in an event."""
 
     scope: ResolutionScope
-    """Whose list it stands in."""
+    """Owner of the reference."""
     event_id: str
-    """The event."""
+    """Id of the event."""
     frame_id: str | None = None
-    """The frame, of that scope."""
+    """Id of the frame, if a frame is the owner."""
     object_key: str | None = None
-    """The object, of that scope."""
+    """Key of the business object, if one is the owner."""
     reference_summary: ReferenceSummary
-    """What the reference says."""
-    resolution: Resolution
-    """What is there."""
+    """Summary in the reference."""
+    resolution: ReferenceResolution
+    """Referenced data."""
 
 
 @dataclass(kw_only=True)
 class PendingCount:
-    """How many rows could be claimed now."""
+    """Number of claimable rows."""
 
     pending: int
-    """Those of publishers that died included."""
+    """Number of rows, including those of publishers that died."""
 
 
 @dataclass(kw_only=True)
-class PoolHeartbeatAnswer:
-    """What a worker that lives should know."""
+class PlaybookContent:
+    """Content of a playbook."""
+
+    content: str
+    """The text."""
+    path: str
+    """Path of the playbook."""
+    version: int
+    """Version of the playbook."""
+
+
+@dataclass(kw_only=True)
+class PoolHeartbeatResponse:
+    """Response to a pool heartbeat."""
 
     status: str
     """`ok`."""
     cancel: list[str]
-    """Commands that nobody wants any more."""
+    """Commands to cancel."""
     drain: bool
-    """Whether it should finish and leave."""
+    """True if the worker should finish its commands and stop."""
+
+
+@dataclass(kw_only=True)
+class PoolListResponse:
+    """Registered processes, and the load of the pools in use."""
+
+    items: list[RuntimeView]
+    """Processes in the order of their names."""
+    count: int
+    """Number of processes."""
+    pools: list[PoolView]
+    """Pools in the order of their names."""
 
 
 @dataclass(kw_only=True)
 class PoolView:
-    """How busy a pool is."""
+    """Load of a pool."""
 
     pool: str
-    """The pool."""
+    """Name of the pool."""
     pending: int
-    """Commands that wait for a worker."""
+    """Number of commands that wait for a worker."""
     in_flight: int
-    """Commands that a worker has."""
+    """Number of leased commands."""
     oldest_lease: str | None = None
-    """When the lease that is held the longest was granted."""
-
-
-@dataclass(kw_only=True)
-class Pools:
-    """Processes, and how busy the pools are that have anything to do."""
-
-    items: list[RuntimeView]
-    """The processes, by name."""
-    count: int
-    """How many they are."""
-    pools: list[PoolView]
-    """The pools, by name."""
+    """Start time of the oldest active lease."""
 
 
 @dataclass(kw_only=True)
 class Problem:
-    """Why a request failed."""
+    """Problem document of a failed request (RFC 9457)."""
 
     type: str
-    """Names the kind of problem."""
+    """URI of the problem type."""
     title: str
-    """The kind in words."""
+    """Title of the problem type."""
     status: int
-    """The status of the answer."""
+    """HTTP status."""
     detail: str
-    """What happened, for a person."""
+    """Human-readable description of this occurrence."""
     code: str
-    """The kind of problem."""
+    """Error code."""
     request_id: str | None = None
-    """The request, as logs know it."""
-    errors: list[Detail] | None = None
-    """Each thing that is wrong, where there are several or places to point at."""
+    """Request id, as in the logs."""
+    errors: list[ProblemDetail] | None = None
+    """Individual errors, if there are several or if they have a position."""
     error: str
-    """What happened, as classic clients read it."""
+    """Description of this occurrence, for classic clients."""
 
 
 @dataclass(kw_only=True)
-class Progress:
-    """How far a run is."""
+class ProblemDetail:
+    """An individual error."""
 
-    total_steps: int
-    """Steps of its playbook."""
-    completed_steps: int
-    """Those that went well."""
-    running_steps: int
-    """Those that run."""
-    failed_steps: int
-    """Those that failed."""
-
-
-@dataclass(kw_only=True)
-class ProjectAnswer:
-    """What became of them."""
-
-    projected: int
-    """How many are in the log from now on."""
-    duplicates: int
-    """How many were there already."""
-    rejected: list[RejectedEvent] | None = None
-    """Those that cannot be taken."""
+    code: str | None = None
+    """Code, for example of a diagnostic."""
+    pointer: str
+    """Position in the body, as a JSON pointer."""
+    path: str | None = None
+    """Position in the playbook."""
+    line: int | None = None
+    """Line in the playbook, from 1."""
+    column: int | None = None
+    """Column in the playbook, from 1."""
+    message: str
+    """Human-readable message."""
+    hint: str | None = None
+    """Suggested fix."""
 
 
 @dataclass(kw_only=True)
 class ProjectRequest:
-    """Events of others that are to be in the log."""
+    """Projects events into the log."""
 
     events: list[Any]
-    """Their envelopes, each as it came."""
+    """Event envelopes, each as received."""
+
+
+@dataclass(kw_only=True)
+class ProjectResponse:
+    """Result of projecting events."""
+
+    projected: int
+    """Number of stored events."""
+    duplicates: int
+    """Number of events that were already stored."""
+    rejected: list[RejectedEvent] | None = None
+    """Rejected events."""
 
 
 @dataclass(kw_only=True)
 class ProjectionChecksums:
-    """The checksum of each part, under its name."""
+    """Checksum of each part, by its name."""
 
     execution: str
-    """Of the execution as a whole."""
+    """Checksum of the execution entry."""
     stage: str
-    """Of the stages."""
+    """Checksum of the stages."""
     frame: str
-    """Of the frames."""
+    """Checksum of the frames."""
     command: str
-    """Of the commands."""
+    """Checksum of the commands."""
     business_object: str
-    """Of the business objects."""
+    """Checksum of the business objects."""
     loop: str
-    """Of the loops."""
-
-
-@dataclass(kw_only=True)
-class PurgeAnswer:
-    """What was dropped, or would be."""
-
-    commands_purged: int
-    """Commands."""
-    runtime_purged: int
-    """Workers."""
-    events_purged: int
-    """Parts of the log."""
-    event_partitions_dropped: list[str] | None = None
-    """Their names."""
-    outbox_purged: int
-    """Rows of the outbox that were published long ago."""
-    dry_run: bool
-    """Whether nothing was touched."""
-    skipped: list[SkippedPart] | None = None
-    """Parts of the log that are old enough and stay."""
+    """Checksum of the loops."""
 
 
 @dataclass(kw_only=True)
 class PurgeRequest:
-    """What is to be dropped; without a body all the defaults."""
+    """Deletes expired data. All fields are optional."""
 
     command_retention_days: int | None = None
-    """Days that commands are kept which have ended; 7 where absent, none or less skips them."""
+    """Days to keep ended commands; default 7. Zero or less skips them."""
     runtime_stale_minutes: int | None = None
-    """Minutes that workers are kept which are silent; 60 where absent, none or less skips them."""
+    """Minutes to keep silent workers; default 60. Zero or less skips them."""
     event_retention_days: int | None = None
-    """Days that the logs of ended runs are kept; 0 where absent, which touches none."""
+    """Days to keep the logs of ended executions; default 0, which deletes none."""
     dry_run: bool | None = None
-    """Whether to tell what would go, and touch nothing."""
+    """Only report the data that would be deleted."""
 
 
 @dataclass(kw_only=True)
-class PutCredential:
-    """A credential to be kept; one of the same name is replaced."""
+class PurgeResponse:
+    """Deleted data, or the data that would be deleted."""
 
-    name: str
-    """Its name, which playbooks use."""
-    type: str
-    """What it is for: `postgres`, `bearer`, `basic`, `api_key`, `nats`, `secret`…"""
-    data: Any
-    """The secret itself: an object with the fields of its type."""
-    meta: Any = None
-    """What its owner notes about it."""
-    tags: list[str] | None = None
-    """Words to find it by."""
-    description: str | None = None
-    """What it is for, in words."""
-
-
-@dataclass(kw_only=True)
-class PutKeychain:
-    """What is to be kept; what was there under the same key is replaced."""
-
-    data: Any
-    """What was resolved."""
-    scope_type: str | None = None
-    """Who shares it: `local`, `shared` or `global`, which it is where absent. `catalog` is
-    `shared`.
-    """
-    execution_id: str | int | None = None
-    """The run that it is for, where it is `local` or `shared`, and that a worker works on."""
-    worker_id: str | None = None
-    """Who works on it, for a worker; any that holds a command of the run where absent."""
-    expires_at: str | None = None
-    """When it is over; in 600 seconds where neither this nor `expires_in` is given."""
-    expires_in: int | None = None
-    """The same in seconds from now. Nothing is kept for more than 30 days."""
-    auto_renew: bool | None = None
-    """Whether workers are to resolve it anew when it is over."""
-    renew_config: Any = None
-    """How they would; kept as secret as the data."""
+    commands_purged: int
+    """Number of commands."""
+    runtime_purged: int
+    """Number of workers."""
+    events_purged: int
+    """Number of log partitions."""
+    event_partitions_dropped: list[str] | None = None
+    """Names of the log partitions."""
+    outbox_purged: int
+    """Number of published outbox rows."""
+    dry_run: bool
+    """True if nothing was deleted."""
+    skipped: list[SkippedPartition] | None = None
+    """Log partitions that are old enough but were not deleted."""
 
 
 @dataclass(kw_only=True)
-class PutResult:
-    """Data to be kept. A classic body: what it does not know it passes over."""
-
-    name: str
-    """Its name, which becomes part of its address."""
-    data: Any
-    """The data."""
-    scope: str | None = None
-    """How long it is of use: `step`, `execution`, `workflow` or `permanent`."""
-    source_step: str | None = None
-    """The step that made it."""
-    store: str | None = None
-    """Where it is to be kept; the server chooses where absent."""
-    ttl: Any = None
-    """How long it is kept: seconds, or a duration as in playbooks."""
-    correlation: Any = None
-    """What it belongs to, in the caller's words."""
-    compress: bool | None = None
-    """Whether it is packed."""
-
-
-@dataclass(kw_only=True)
-class QuarantineLine:
-    """A thing that was refused. The same one from the same source, for the same reason, is there
-    once.
-    """
+class QuarantineEntry:
+    """A rejected input. Equal inputs from the same source with the same reason are stored once."""
 
     quarantine_id: int
-    """The row."""
+    """Id of the row."""
     source: str
-    """Where it was met: `projector`, `materializer` or `stream`."""
+    """Component that rejected the input: `projector`, `materializer` or `stream`."""
     code: str
-    """Why it was refused, for programs."""
+    """Code of the reason."""
     message: str
-    """Why it was refused, for people."""
+    """Human-readable reason."""
     raw: str
-    """The thing as it came, cut where it is long."""
+    """The input as received, truncated if long."""
     created_at: str
-    """When it was met first."""
+    """Time of the first rejection."""
 
 
 @dataclass(kw_only=True)
 class QuarantineList:
-    """What was refused while its neighbours went on, as an operator looks at it."""
+    """A page of the quarantine: inputs that were rejected while the rest of their batch was stored.
+    """
 
-    rows: list[QuarantineLine]
-    """The refused things, oldest first."""
+    rows: list[QuarantineEntry]
+    """Rejected inputs, oldest first."""
     next_after: int | None = None
-    """The row that the next page follows; absent at the end."""
+    """Id to pass as `after` for the next page; absent on the last page."""
 
 
 @dataclass(kw_only=True)
-class Ready:
-    """Whether a server can work."""
+class ReadinessResponse:
+    """Readiness of a server."""
 
-    status: Health
-    """The worst of its checks."""
-    checks: dict[str, Health]
-    """What was looked at."""
+    status: HealthStatus
+    """Worst result of the checks."""
+    checks: dict[str, HealthStatus]
+    """Result of each check."""
     reasons: dict[str, str] | None = None
-    """What is wrong with those that are not well; told only to who shows an identity."""
+    """Reasons of failed checks. Only returned to authenticated callers."""
     unsafe: list[str] | None = None
-    """Settings that make it less safe than it should be."""
-    walls: list[str] | None = None
-    """Walls that do not stand: around the log, and around tasks those that workers could not raise.
-    """
+    """Settings that reduce security."""
+    missing_protections: list[str] | None = None
+    """Inactive protection layers: of the log, and of the task sandbox on workers."""
+
+
+@dataclass(kw_only=True)
+class ReferenceResolution:
+    """Facts about referenced data. Never the data itself."""
+
+    ref: str | None = None
+    """Address of the data."""
+    resolved: bool
+    """True if the data exists."""
+    checksum: str | None = None
+    """Digest of the data."""
+    size_bytes: int | None = None
+    """Size in bytes."""
+    row_count: int | None = None
+    """Number of rows."""
+    value_type: str | None = None
+    """JSON type of the data."""
+    error: str | None = None
+    """Reason why the data was not checked or not found."""
 
 
 @dataclass(kw_only=True)
 class ReferenceSummary:
-    """What a reference tells about its data."""
+    """Summary of referenced data."""
 
     media_type: str | None = None
-    """What kind of data it is."""
+    """Media type of the data."""
     ref: str | None = None
-    """Where it is."""
+    """Address of the data."""
     row_count: int | None = None
-    """How many rows it has."""
+    """Number of rows."""
     schema_digest: str | None = None
-    """The digest of its schema."""
+    """Digest of the schema."""
     sha256: str | None = None
-    """Its digest."""
+    """SHA-256 digest of the data."""
 
 
 @dataclass(kw_only=True)
-class RegisterAnswer:
-    """A definition is registered."""
-
-    status: str
-    """`success`."""
-    message: str
-    """The same in words."""
-    path: str
-    """Its path."""
-    version: int | None = None
-    """Its version; absent after a dry run of a new one."""
-    catalog_id: str | None = None
-    """Its id; absent after a dry run of a new one."""
-    kind: str
-    """The kind of the document, in lower case."""
-    unchanged: bool
-    """Whether the same content was there already."""
-    warnings: list[Any] | None = None
-    """What the checker warns of."""
-
-
-@dataclass(kw_only=True)
-class RegisterBatch:
-    """Many definitions to be registered, each by itself. A classic body."""
+class RegisterBatchRequest:
+    """Registers many definitions independently. A classic body."""
 
     items: list[RegisterRequest]
-    """At most `MAX_REGISTER_BATCH`."""
+    """At most 200 definitions."""
 
 
 @dataclass(kw_only=True)
-class RegisterBatchAnswer:
-    """What became of them."""
+class RegisterBatchResponse:
+    """Results of a batch registration."""
 
     registered: int
-    """How many are registered."""
+    """Number of registered definitions."""
     failed: int
-    """How many are not."""
-    results: list[RegisterVerdict]
-    """One for each, in order."""
+    """Number of rejected definitions."""
+    results: list[RegisterBatchResult]
+    """One result per definition, in request order."""
+
+
+@dataclass(kw_only=True)
+class RegisterBatchResult:
+    """Result for one definition of a batch."""
+
+    index: int
+    """Position in the request, from 0."""
+    status: str
+    """`registered` or `error`."""
+    path: str | None = None
+    """Path of the definition."""
+    version: int | None = None
+    """Version of the definition."""
+    catalog_id: str | None = None
+    """Id of the version."""
+    error: str | None = None
+    """Error message if the definition was rejected."""
 
 
 @dataclass(kw_only=True)
 class RegisterRequest:
-    """A wish to register a definition. A classic body."""
+    """Registers a definition. A classic body."""
 
     content: str
-    """The document, or its base64."""
+    """The document, as text or base64."""
     resource_type: str | None = None
-    """What kind of document the sender takes it for; the document itself decides."""
+    """Kind of document according to the sender. The document itself decides."""
     dry_run: bool | None = None
-    """Whether it is only to be checked."""
+    """Only validate the document, without registering it."""
 
 
 @dataclass(kw_only=True)
-class RegisterVerdict:
-    """What became of one of many definitions."""
+class RegisterResponse:
+    """A registered definition."""
 
-    index: int
-    """Its place in the request, from 0."""
     status: str
-    """`registered` or `error`."""
-    path: str | None = None
-    """Its path."""
+    """`success`."""
+    message: str
+    """Human-readable message."""
+    path: str
+    """Path of the definition."""
     version: int | None = None
-    """Its version."""
+    """Version of the definition; absent after a dry run of a new definition."""
     catalog_id: str | None = None
-    """Its id."""
-    error: str | None = None
-    """Why it is not registered."""
+    """Id of the version; absent after a dry run of a new definition."""
+    kind: str
+    """Kind of the document, in lower case."""
+    unchanged: bool
+    """True if the same content was already registered."""
+    warnings: list[Any] | None = None
+    """Warnings of the validation."""
 
 
 @dataclass(kw_only=True)
-class RegisterWorker:
-    """A worker makes itself known. A classic body."""
+class RegisterWorkerRequest:
+    """Registers a worker. A classic body."""
 
     name: str
-    """Its name: the id that it leases with."""
+    """Name of the worker: the worker id of its leases."""
     kind: str | None = None
     """`worker_pool`."""
     uri: str | None = None
-    """Where it can be reached."""
+    """Address of the worker."""
     status: str | None = None
-    """What it says of itself."""
+    """Status of the worker."""
     labels: dict[str, Any] | None = None
-    """Tags; `pool_name` is its pool."""
+    """Labels; `pool_name` is the pool of the worker."""
     capabilities: Any = None
-    """The kinds of tools that it has, and the like; `public_key` as in `runtime`."""
+    """Capabilities, such as kinds of tools. May contain `public_key`, as in `runtime`."""
     capacity: int | None = None
-    """How many commands it runs at once."""
+    """Maximum concurrent commands."""
     runtime: Any = None
-    """What it runs on; `public_key` is base64 of the 32 bytes of the X25519 key that secrets are
-    sealed for.
+    """Runtime environment. `public_key` is the base64 of the 32-byte X25519 key for sealed secrets.
     """
     hostname: str | None = None
-    """The machine."""
+    """Host name."""
 
 
 @dataclass(kw_only=True)
 class RejectedEvent:
-    """An event that cannot be taken; its neighbours are."""
+    """A rejected event. The other events of the batch are stored."""
 
     index: int
-    """Its place in the request, from 0."""
+    """Position in the request, from 0."""
     event_id: Any
-    """The id that it says, as it says it."""
+    """Event id as sent."""
     code: RejectCode
-    """Why, for programs."""
+    """Code of the reason."""
     message: str
-    """Why, for people."""
+    """Human-readable reason."""
 
 
 @dataclass(kw_only=True)
-class ReplayAnswer:
-    """A run as of a moment."""
+class ReplayResponse:
+    """State of an execution at a point of its log."""
 
     tenant_id: str
-    """Whose it is."""
+    """Tenant of the execution."""
     organization_id: str
-    """Whose it is, inside of the tenant."""
+    """Organization within the tenant."""
     execution_id: int
     """The execution."""
     event_count: int
-    """How many events were folded."""
+    """Number of folded events."""
     last_event_id: int | None = None
-    """The last of them."""
+    """Last folded event."""
     last_event_type: str | None = None
-    """What the last of them is."""
+    """Type of the last folded event."""
     execution: ExecutionEntry
     """The execution as a whole."""
     stages: dict[str, StageEntry]
@@ -2245,368 +2375,392 @@ class ReplayAnswer:
     """Business objects by key."""
     loops: dict[str, LoopEntry]
     """Loops by id."""
-    projection: Projection
-    """What the caller wants to see. It changes nothing: every part is there."""
+    projection: ProjectionKind
+    """Requested projection. It has no effect: all parts are returned."""
     replay_snapshot: ReplaySnapshot | None = None
-    """The snapshot that the fold went on from."""
-    checksum: Checksum | None = None
-    """Of the whole; none where the log was cut by a limit."""
+    """Snapshot that the fold started from."""
+    checksum: StateChecksum | None = None
+    """Checksum of the whole state; absent if the log was truncated."""
     projection_checksums: ProjectionChecksums | None = None
-    """Of each part; none where the log was cut by a limit."""
+    """Checksum of each part; absent if the log was truncated."""
     truncated: bool | None = None
-    """Whether a limit cut the log: then this is not the state that was asked for."""
+    """True if the limit truncated the log. Then this is not the requested state."""
     warnings: list[str] | None = None
-    """What is odd about the log."""
+    """Anomalies in the log."""
     payload_resolution: list[PayloadResolution] | None = None
-    """What was found out about the data that events refer to."""
+    """Check results of the referenced data."""
     payload_resolution_summary: ResolutionSummary | None = None
-    """The same in numbers."""
+    """Summary of the check results."""
 
 
 @dataclass(kw_only=True)
 class ReplaySnapshot:
-    """A snapshot that a fold went on from."""
+    """Snapshot that a fold started from."""
 
     aggregate_id: str
     """`execution/<id>/all`."""
     aggregate_type: str
     """`replay_state`."""
     version: int
-    """The last event that it holds."""
+    """Last event in the snapshot."""
     checksum: str
-    """Its checksum."""
+    """Checksum of the snapshot."""
     meta: Any
-    """What else is known of it."""
-
-
-@dataclass(kw_only=True)
-class ReportAnswer:
-    """What became of reports, and what to do next."""
-
-    results: list[ReportResult]
-    """One for each report, in the order of the request."""
-    commands: list[LeasedCommand] | None = None
-    """What to do next."""
+    """Metadata."""
 
 
 @dataclass(kw_only=True)
 class ReportRequest:
-    """A worker tells what became of its commands."""
+    """Reports the results of commands."""
 
     worker_id: str
-    """Who."""
+    """Worker that reports."""
     reports: list[CommandReport]
-    """At most `MAX_REPORT_BATCH`; each stands for itself."""
+    """At most 100 reports. Each is processed independently."""
     lease: NextLease | None = None
-    """What it would like to have next."""
+    """Request for further commands."""
+
+
+@dataclass(kw_only=True)
+class ReportResponse:
+    """Results of reports, and further commands."""
+
+    results: list[ReportResult]
+    """One result per report, in request order."""
+    commands: list[LeasedCommand] | None = None
+    """Further leased commands."""
 
 
 @dataclass(kw_only=True)
 class ReportResult:
-    """What became of a report."""
+    """Result of a report."""
 
     command_id: str
-    """The command."""
-    status: ReportVerdict
-    """Whether it counts."""
+    """Id of the command."""
+    status: ReportDisposition
+    """Disposition of the report."""
     seq: int | None = None
-    """The end of the run's log after it."""
+    """Last sequence number of the log after the report."""
     code: ErrorCode | None = None
-    """Why it does not count."""
+    """Error code if the report was not accepted."""
     detail: str | None = None
-    """The same in words."""
+    """Human-readable message."""
 
 
 @dataclass(kw_only=True)
 class RerunRequest:
-    """A wish to run a definition again with the input of an earlier run. A classic body."""
+    """Runs a definition again with the input of an earlier execution. A classic body."""
 
     workload: Any = None
-    """What is laid over the input of the earlier run."""
-
-
-@dataclass(kw_only=True)
-class Resolution:
-    """What is at the other end of a reference; never the data itself."""
-
-    ref: str | None = None
-    """The address."""
-    resolved: bool
-    """Whether the data is there."""
-    checksum: str | None = None
-    """Its digest."""
-    size_bytes: int | None = None
-    """How large it is."""
-    row_count: int | None = None
-    """How many rows it has."""
-    value_type: str | None = None
-    """What kind of JSON it is."""
-    error: str | None = None
-    """Why it was not looked at or not found."""
+    """Input, merged over the input of the earlier execution."""
 
 
 @dataclass(kw_only=True)
 class ResolutionSummary:
-    """References in numbers."""
+    """Summary of all references."""
 
     total: int
-    """How many there are."""
+    """Number of references."""
     resolved: int
-    """How many lead to data."""
+    """Number of references whose data exists."""
     unresolved: int
-    """How many do not, or were not looked at."""
+    """Number of references whose data is missing or was not checked."""
     unique_refs: int
-    """How many addresses there are."""
+    """Number of distinct addresses."""
     all_resolved: bool
-    """Whether every one leads to data."""
+    """True if the data of all references exists."""
     checksum: str
-    """Of the canonical form of the list."""
-
-
-@dataclass(kw_only=True)
-class ResourceRequest:
-    """A wish to see a definition. A classic body."""
-
-    catalog_id: str | int | None = None
-    """By id."""
-    path: str | None = None
-    """By path."""
-    version: Version | None = None
-    """The version; the newest where absent."""
+    """Digest of the canonical form of the list."""
 
 
 @dataclass(kw_only=True)
 class RestoreRequest:
-    """A wish to take a definition out of the archive."""
+    """Restores an archived definition."""
 
     path: str
-    """Its path."""
+    """Path of the definition."""
+
+
+@dataclass(kw_only=True)
+class ResultPutRequest:
+    """Stores data. A classic body: unknown fields are ignored."""
+
+    name: str
+    """Name, used as part of the address."""
+    data: Any
+    """The data."""
+    scope: str | None = None
+    """Lifetime: `step`, `execution`, `workflow` or `permanent`."""
+    source_step: str | None = None
+    """Step that produced the data."""
+    store: str | None = None
+    """Storage backend; chosen by the server if absent."""
+    ttl: Any = None
+    """Retention: seconds, or a duration as in playbooks."""
+    correlation: Any = None
+    """Correlation data of the caller."""
+    compress: bool | None = None
+    """True if the data is compressed."""
+
+
+@dataclass(kw_only=True)
+class ResultPutResponse:
+    """Stored data."""
+
+    ref: str
+    """Address of the data."""
+    store: str
+    """Storage backend."""
+    scope: str
+    """Lifetime."""
+    bytes: int
+    """Size in bytes."""
+    sha256: str
+    """SHA-256 digest of the canonical bytes, in hexadecimal."""
+    expires_at: str | None = None
+    """Expiry time."""
 
 
 @dataclass(kw_only=True)
 class RetriedTask:
-    """An attempt of a task that failed and is made again."""
+    """A failed task attempt that is retried."""
 
     error: TaskError
-    """What it failed with."""
+    """Error of the attempt."""
     attempt: int
-    """Which attempt it was, from 1."""
+    """Number of the attempt, from 1."""
     retry_in_ms: int
-    """After how long it is made again."""
+    """Delay until the next attempt, in milliseconds."""
     at: str | None = None
-    """When it failed."""
-
-
-@dataclass(kw_only=True)
-class Rotation:
-    """What a rotation did."""
-
-    processed: int
-    """Records that were looked at."""
-    rewrapped: int
-    """Those that are under the current key now."""
-    skipped: int
-    """Those that somebody wrote meanwhile."""
-    failed: int
-    """Those that could not be opened."""
+    """Time of the failure."""
 
 
 @dataclass(kw_only=True)
 class RotationRequest:
-    """How much of a rotation to do at once."""
+    """Limits of one key rotation call."""
 
     batch_size: int | None = None
-    """Records that are looked at together."""
+    """Records per batch."""
     max_batches: int | None = None
-    """How often."""
+    """Maximum number of batches."""
+
+
+@dataclass(kw_only=True)
+class RotationSummary:
+    """Result of a key rotation."""
+
+    processed: int
+    """Number of processed records."""
+    rewrapped: int
+    """Number of records that now use the current key."""
+    skipped: int
+    """Number of records that were modified concurrently."""
+    failed: int
+    """Number of records that could not be decrypted."""
 
 
 @dataclass(kw_only=True)
 class RowError:
-    """A row whose tasks failed."""
+    """A failed row."""
 
     row: int
-    """Its place in the frame, from 0."""
+    """Position in the frame, from 0."""
     error: TaskError
-    """With what they failed."""
+    """Error of its tasks."""
 
 
 @dataclass(kw_only=True)
 class RuntimeView:
-    """A process as lists show it."""
+    """A registered process."""
 
     runtime_id: str
-    """Its id."""
+    """Id of the process."""
     name: str
-    """Its name."""
+    """Name of the process."""
     kind: str
-    """What it is."""
+    """Kind of the process."""
     uri: str | None = None
-    """Where it can be reached."""
+    """Address of the process."""
     status: str
-    """`active`, `draining` where it was asked to leave, or `offline` after too long a silence."""
+    """`active`, `draining` if it was asked to stop, or `offline` without recent heartbeats."""
     labels: Any
-    """Tags."""
+    """Labels."""
     capacity: int | None = None
-    """How many commands it runs at once."""
+    """Maximum concurrent commands."""
     heartbeat: str
-    """When it was last heard of."""
+    """Time of the last heartbeat."""
     created_at: str
-    """When it was first heard of."""
+    """Time of the first registration."""
 
 
 @dataclass(kw_only=True)
 class SealedCredential:
-    """A credential that only one worker can open."""
+    """A credential that only one worker can decrypt."""
 
     alg: str
     """`x25519-hkdf-sha256-chacha20-poly1305`."""
     v: int
-    """The form, 1."""
+    """Version of the format: 1."""
     eph_pub: str
-    """The public half of the key that was made for it, in base64."""
+    """Public part of the ephemeral key, in base64."""
     ciphertext: str
-    """Nonce, text and tag, in base64. The text is the credential with its secret, as JSON."""
+    """Nonce, ciphertext and tag, in base64. The plaintext is the credential with its secret, as
+    JSON.
+    """
 
 
 @dataclass(kw_only=True)
-class SecretActView:
-    """What an act did to a secret."""
+class SecretAuditResponse:
+    """Rows of the secret audit log."""
 
-    operation: SecretOperation
-    """What was done."""
-    credential: str | None = None
-    """The name of the secret; absent where it was about many."""
-    worker_id: str | None = None
-    """The worker that it was for."""
-    execution_id: str | None = None
-    """The run that it was for."""
-    parent_execution_id: str | None = None
-    """The run that started that one."""
-    key_id: str | None = None
-    """The key that the secret is sealed under."""
+    rows: list[SecretAuditRow]
+    """Operations, newest first."""
 
 
 @dataclass(kw_only=True)
 class SecretAuditRow:
-    """Something that was done to a secret, or tried: an entry of the trail of a tenant."""
+    """An operation on a secret, or an attempt: an entry of the audit log of a tenant."""
 
     audit_id: int
-    """The entry."""
+    """Id of the entry."""
     occurred_at: str
-    """When it happened."""
+    """Time of the operation."""
     tenant_id: str
-    """Whose secret it is."""
+    """Tenant of the secret."""
     actor: str
-    """Who did it."""
+    """Actor of the operation."""
     credential: str | None = None
-    """The name of the secret; absent where it was about many."""
+    """Name of the secret; absent if the operation concerns many."""
     operation: SecretOperation
-    """What was done."""
+    """Operation."""
     outcome: str
-    """`ok`, or the code of the problem."""
+    """`ok`, or an error code."""
     worker_id: str | None = None
-    """The worker that it was for."""
+    """Worker that the operation was for."""
     execution_id: int | None = None
-    """The run that it was for."""
+    """Execution that the operation was for."""
     parent_execution_id: int | None = None
-    """The run that started that one."""
+    """Parent of that execution."""
     kek_version: str | None = None
-    """The key that the secret is sealed under."""
+    """Key that encrypts the secret."""
     address: str | None = None
-    """Where the caller was."""
+    """Network address of the caller."""
     notes: Any = None
-    """The token that was shown."""
+    """Token that was used."""
     seq: int
-    """Its number in the trail of its tenant, from 1 without gaps."""
+    """Sequence number in the audit log of the tenant, from 1 without gaps."""
     chain: str
-    """Its link to the entry before, in hexadecimal."""
+    """Hash chain link to the previous entry, in hexadecimal."""
 
 
 @dataclass(kw_only=True)
-class SecretAuditRows:
-    """What was done to secrets."""
+class SecretOperationView:
+    """Operation on a secret."""
 
-    rows: list[SecretAuditRow]
-    """The acts, newest first."""
+    operation: SecretOperation
+    """The operation."""
+    credential: str | None = None
+    """Name of the secret; absent if the operation concerns many."""
+    worker_id: str | None = None
+    """Worker that the operation was for."""
+    execution_id: str | None = None
+    """Execution that the operation was for."""
+    parent_execution_id: str | None = None
+    """Parent of that execution."""
+    key_id: str | None = None
+    """Key that encrypts the secret."""
 
 
 @dataclass(kw_only=True)
 class ServerStatus:
-    """What a server knows of itself."""
+    """Status of a server."""
 
-    status: Health
-    """Whether it can work."""
+    status: HealthStatus
+    """Health of the server."""
     server_name: str
-    """Its name among servers."""
+    """Name of the server."""
     version: str
-    """What it is."""
+    """Version of the server."""
     uptime_seconds: int
-    """For how long it has run."""
-    checks: dict[str, Health]
-    """What was looked at."""
+    """Uptime in seconds."""
+    checks: dict[str, HealthStatus]
+    """Result of each check."""
+
+
+@dataclass(kw_only=True)
+class SetVariablesResponse:
+    """Result of setting variables."""
+
+    execution_id: str
+    """Id of the execution."""
+    variables_set: int
+    """Number of variables."""
+    status: str
+    """`ok`."""
 
 
 @dataclass(kw_only=True)
 class ShardConfig:
-    """The shard that a server is set to."""
+    """Shard configuration of a server."""
 
     shard_count: int
-    """How many there are."""
+    """Number of shards."""
     shard_index: int
-    """Which one it is, from 0."""
+    """Shard of the server, from 0."""
 
 
 @dataclass(kw_only=True)
 class ShardInfo:
-    """Where a run is placed among shards."""
+    """Shard of an execution."""
 
     execution_id: str
-    """The run."""
+    """Id of the execution."""
     shard_count: int
-    """Among how many."""
+    """Number of shards."""
     shard_index: int
-    """Which one, from 0."""
+    """Shard of the execution, from 0."""
     source: str
-    """Who said how many there are: `query` or `server_config`."""
+    """Source of the shard count: `query` or `server_config`."""
     hash_function: str
-    """How the place is found."""
+    """Hash function."""
     seed: int
-    """What that starts from."""
+    """Seed of the hash function."""
     server_config: ShardConfig
-    """What this server is set to."""
-
-
-@dataclass(kw_only=True)
-class SignalAnswer:
-    """A signal is in the log of a run."""
-
-    seq: int
-    """The end of the log."""
-    delivered: bool
-    """Whether something was waiting for it; else it is kept."""
+    """Shard configuration of this server."""
 
 
 @dataclass(kw_only=True)
 class SignalRequest:
-    """A signal, to one run or to all that wait for it."""
+    """Sends a signal to one execution, or to all that wait for it."""
 
     name: str
-    """Its name."""
+    """Name of the signal."""
     key: str | None = None
-    """What it is about; a wait with a key takes only signals of that key."""
+    """Correlation key. A wait with a key accepts only signals with that key."""
     payload: Any = None
-    """What it says."""
+    """Payload of the signal."""
 
 
 @dataclass(kw_only=True)
-class SkippedPart:
-    """A part of the log that is old enough and stays."""
+class SignalResponse:
+    """A recorded signal."""
+
+    seq: int
+    """Last sequence number of the log."""
+    delivered: bool
+    """True if the execution was waiting for the signal. Otherwise the signal is stored until a wait
+    needs it.
+    """
+
+
+@dataclass(kw_only=True)
+class SkippedPartition:
+    """A log partition that is old enough but was not deleted."""
 
     partition: str
-    """Its name."""
+    """Name of the partition."""
     reason: str
-    """Why it stays."""
+    """Reason for keeping it."""
 
 
 @dataclass(kw_only=True)
@@ -2614,243 +2768,137 @@ class StageEntry:
     """A stage: frames that belong together."""
 
     closed_event_id: int | None = None
-    """The event that closed it."""
+    """Event that closed the stage."""
     events_emitted: int | None = None
-    """How many events its frames wrote."""
+    """Number of events that its frames wrote."""
     failed_count: int | None = None
-    """How many of its frames failed."""
+    """Number of failed frames."""
     frame_count: int | None = None
-    """How many frames it had."""
+    """Number of frames."""
     kind: str | None = None
-    """What it is."""
+    """Kind of the stage."""
     last_event_id: int | None = None
-    """The last event about it."""
+    """Last event about the stage."""
     loop_event_id: int | None = None
-    """The loop that it belongs to."""
+    """Event of the loop that the stage belongs to."""
     opened_event_id: int | None = None
-    """The event that opened it."""
+    """Event that opened the stage."""
     parent_stage_id: str | None = None
-    """The stage that it is part of."""
+    """Parent stage."""
     row_count: int | None = None
-    """How many rows its frames had."""
+    """Number of rows of its frames."""
     stage_id: str | None = None
-    """Its id."""
+    """Id of the stage."""
     status: str | None = None
-    """Where it stands."""
+    """Current status."""
     step_name: str | None = None
-    """The step that it belongs to."""
+    """Step of the stage."""
 
 
 @dataclass(kw_only=True)
-class Stats:
-    """How much there is of everything."""
+class StateChecksum:
+    """A checksum and its type."""
 
-    total_executions: int
-    """Runs."""
-    successful_executions: int
-    """Those that ended well."""
-    failed_executions: int
-    """Those that failed."""
-    cancelled_executions: int
-    """Those that somebody ended."""
-    running_executions: int
-    """Those that go on."""
-    total_playbooks: int
-    """Playbooks."""
-    total_workers: int
-    """Workers that were heard of lately."""
+    type: str
+    """`sha256`."""
+    value: str
+    """Digest of the canonical form."""
+    fold_version: int
+    """Version of the fold function."""
 
 
 @dataclass(kw_only=True)
-class StatsAnswer:
-    """The same as the dashboard reads it: once below `stats`, and once beside it."""
+class StepProgress:
+    """Progress of the steps of an execution."""
 
-    status: str
-    """`ok`."""
-    stats: Stats
-    """The counters."""
-    total_executions: int
-    """Runs."""
-    successful_executions: int
-    """Those that ended well."""
-    failed_executions: int
-    """Those that failed."""
-    cancelled_executions: int
-    """Those that somebody ended."""
-    running_executions: int
-    """Those that go on."""
-    total_playbooks: int
-    """Playbooks."""
-    total_workers: int
-    """Workers that were heard of lately."""
-
-
-@dataclass(kw_only=True)
-class StatusView:
-    """Where a run stands."""
-
-    execution_id: str
-    """The run."""
-    status: ExecutionStatus
-    """Where it stands."""
-    current_step: str | None
-    """The step that was last entered or left."""
-    progress: Progress
-    """How far it is."""
-    is_cancelled: bool
-    """Whether somebody ended it."""
-    completed: bool
-    """Whether it ended."""
-    failed: bool
-    """Whether it failed."""
-    completed_steps: list[str]
-    """The steps that went well."""
-    completion_inferred: bool
-    """Always false: the end of a run is an event, never a guess."""
-    variables: Any
-    """Its variables."""
-    start_time: str
-    """When it began."""
-    end_time: str | None
-    """When it ended."""
-    duration_seconds: float
-    """How long it took, or has taken so far."""
-    duration_human: str
-    """The same for people."""
-    result: Any = None
-    """What came out, once it ended."""
-    error: str | None = None
-    """Why it failed."""
-
-
-@dataclass(kw_only=True)
-class SteerAnswer:
-    """Where a run stands after it was steered."""
-
-    execution_id: str
-    """The run."""
-    status: ExecutionStatus
-    """Where it stands."""
-    seq: int
-    """The end of its log."""
-
-
-@dataclass(kw_only=True)
-class SteerRequest:
-    """A wish to hold a run, or to let it go on."""
-
-    reason: str | None = None
-    """Why."""
+    total_steps: int
+    """Steps in the playbook."""
+    completed_steps: int
+    """Completed steps."""
+    running_steps: int
+    """Running steps."""
+    failed_steps: int
+    """Failed steps."""
 
 
 @dataclass(kw_only=True)
 class StreamStatus:
-    """Where the stream stands."""
+    """Status of event publishing."""
 
     enabled: bool
-    """Whether this server takes part in publishing."""
+    """True if this server takes part in publishing."""
     state: str
-    """What it does: `off`, `starting`, `standby`, `publishing` or `troubled`."""
-    trouble: str | None = None
-    """What keeps it from publishing, or what the stream has otherwise than it is set."""
+    """State of the publisher: `off`, `starting`, `standby`, `publishing` or `failing`."""
+    problem: str | None = None
+    """Problem that prevents publishing, or a difference between the stream and its expected
+    configuration.
+    """
     owner: str | None = None
-    """Which server publishes."""
+    """Server that publishes."""
     epoch: int | None = None
-    """How often the publisher has changed."""
+    """Number of publisher changes."""
     position: FeedPosition | None = None
-    """Everything up to here is published."""
+    """Position up to which all events are published."""
     log_epoch: int
-    """The life of the log."""
+    """Log epoch."""
     stream_created_at: str | None = None
-    """When the broker made the stream."""
+    """Time at which the broker created the stream."""
     lag_events: int
-    """Events that are still to be published."""
+    """Number of events still to publish."""
     lag_ms: int
-    """For how long the first of them has waited."""
+    """Waiting time of the oldest of them, in milliseconds."""
     horizon_age_ms: int
-    """For how long an open transaction has held the log back."""
+    """Age of the open transaction that holds back the feed, in milliseconds."""
     published: int
-    """Messages that the broker acknowledged since this server began."""
+    """Messages that the broker has acknowledged since this server started."""
     duplicates: int
-    """Those of them that it had already."""
+    """Acknowledged messages that the broker already had."""
     by_reference: int
-    """Those that refer to an event which is too large."""
-    parked: int
-    """Events that can never be published and were put aside."""
+    """Messages that refer to an event because it is too large."""
+    undeliverable: int
+    """Events that can never be published and were set aside."""
     restored: int
-    """Messages that the broker had lost."""
+    """Messages that the broker had lost and that were published again."""
     rebuilds: int
-    """How often the stream was made anew."""
+    """Number of times the stream was rebuilt."""
     nats_connected: bool
-    """Whether the broker is reached."""
+    """True if the broker is connected."""
     nats_version: str | None = None
-    """Its version."""
+    """Version of the broker."""
 
 
 @dataclass(kw_only=True)
 class TableRotation:
-    """What a rotation did to the records of one table."""
+    """Result of a key rotation of one table."""
 
     processed: int
-    """Records that were looked at."""
+    """Number of processed records."""
     rewrapped: int
-    """Those that are under the current key now."""
+    """Number of records that now use the current key."""
     skipped: int
-    """Those that somebody wrote meanwhile."""
+    """Number of records that were modified concurrently."""
     failed: int
-    """Those that could not be opened."""
+    """Number of records that could not be decrypted."""
     last_id: int | None = None
-    """The last record that was looked at."""
-
-
-@dataclass(kw_only=True)
-class TaleOfEvent:
-    """What is told, and of which step."""
-
-    step: str | None = None
-    """The step."""
-    event_type: str
-    """What happened."""
-    payload: Any = None
-    """With what."""
-    meta: dict[str, Any] | None = None
-    """What else is known of it."""
-    result_kind: ResultKind | None = None
-    """How its result is told."""
-    result_uri: str | None = None
-    """Where its result is kept."""
-    event_ids: list[Any] | None = None
-    """The events that hold the parts of its result."""
-    actionable: bool | None = None
-    """Whether it asks for something to happen. What follows from an event depends on what it says,
-    so this is only kept.
-    """
-    informative: bool | None = None
-    """Whether it is for people to read; only kept too."""
-    event_id: str | int | None = None
-    """Its id, where the worker has made one: the same event again is the same."""
-    status: str | None = None
-    """With what outcome."""
-    created_at: str | None = None
-    """When it happened."""
+    """Id of the last processed record."""
 
 
 @dataclass(kw_only=True)
 class TaskReport:
-    """What became of a task of a command."""
+    """Report on a task of a command."""
 
     label: str
-    """The task."""
+    """Label of the task."""
     status: TaskStatus
-    """How its last run went."""
+    """Status of the last attempt."""
     attempts: int
-    """How often it ran."""
+    """Number of attempts."""
     duration_ms: int | None = None
-    """How long it ran, all attempts together."""
+    """Total duration of all attempts in milliseconds."""
     stdout: str | None = None
-    """What its last run wrote to its standard output besides giving data; the end of it."""
+    """End of the standard output of the last attempt, apart from its result."""
     stderr: str | None = None
-    """The same of the error output."""
+    """End of the error output of the last attempt."""
 
 
 @dataclass(kw_only=True)
@@ -2860,208 +2908,178 @@ class TokenList:
     tokens: list[TokenView]
     """The tokens, oldest first."""
     next_cursor: str | None = None
-    """Where the next page begins."""
+    """Cursor of the next page."""
 
 
 @dataclass(kw_only=True)
 class TokenView:
-    """A token, without what it proves itself by."""
+    """An API token, without its secret."""
 
     id: str
-    """Its id."""
+    """Id of the token."""
     name: str
-    """What people call it."""
+    """Name of the token."""
     prefix: str
-    """What its text has behind `noetl_`."""
+    """Part of the token after `noetl_` that identifies it."""
     tenant_id: str
-    """Whose it is."""
+    """Tenant of the token."""
     organization_id: str
-    """The organization inside of the tenant."""
+    """Organization within the tenant."""
     scopes: list[Scope]
-    """What it may do."""
+    """Scopes of the token."""
     pools: list[str] | None = None
-    """The pools that it may work for; all where absent."""
+    """Pools that the token may work for; all if absent."""
     path_globs: list[str] | None = None
-    """Patterns of the paths whose playbooks and runs there are for it; all where absent."""
+    """Patterns of paths. Restricts the token to matching playbooks and their executions; all if
+    absent.
+    """
     created_at: str
-    """When it was made."""
+    """Creation time."""
     created_by: str
-    """Who made it."""
+    """Actor that created the token."""
     expires_at: str | None = None
-    """From when on it opens nothing."""
+    """Expiry time."""
     last_used_at: str | None = None
-    """When it was used last, to the minute."""
+    """Time of the last use, to the minute."""
     revoked_at: str | None = None
-    """Since when it is taken back."""
+    """Time of the revocation."""
 
 
 @dataclass(kw_only=True)
 class UiField:
-    """One value of an input."""
+    """One input field."""
 
     name: str
-    """Its name."""
+    """Name of the field."""
     kind: str
     """`string`, `number`, `boolean`, `object`, `array`, or `any`."""
     default: Any
-    """Its value where nobody gives one."""
+    """Default value."""
     description: str | None
-    """What it is for."""
+    """Description of the field."""
     secret: bool
-    """Whether it is not to be shown."""
+    """True if the value must not be displayed."""
     credential_glob: str | None
-    """The credentials that it may name."""
+    """Pattern of the credentials that the field may name."""
     options: list[Any] | None
-    """The values that it may have."""
+    """Allowed values."""
     children: list[UiField]
-    """The values inside of it."""
+    """Nested fields."""
 
 
 @dataclass(kw_only=True)
 class UiSchema:
-    """What a form for the input of a playbook needs to know."""
+    """Description of an input form for a playbook."""
 
     path: str
-    """The path of the definition."""
+    """Path of the definition."""
     version: int
-    """Its version."""
+    """Version of the definition."""
     kind: str
-    """The kind of the document, in lower case."""
+    """Kind of the document, in lower case."""
     title: str
-    """What it is called."""
+    """Title of the playbook."""
     description_markdown: str | None
-    """What it is for."""
+    """Description in Markdown."""
     exposed_in_ui: bool
-    """Whether people are meant to start it."""
+    """True if users may start the playbook from the UI."""
     fields: list[UiField]
-    """Its input."""
+    """Input fields."""
     generated_at: str
-    """When this was worked out."""
+    """Time at which the schema was generated."""
 
 
 @dataclass(kw_only=True)
-class Validation:
-    """Whether a document is well."""
+class ValidationReport:
+    """Result of a validation."""
 
     valid: bool
-    """Whether it is."""
+    """True if the document is valid."""
     errors: list[str] | None = None
-    """What is wrong with it, in words."""
+    """Error messages."""
     diagnostics: list[Any]
-    """All that was found, with places."""
+    """All diagnostics, with positions."""
 
 
 @dataclass(kw_only=True)
-class VarView:
-    """A variable of a run."""
+class VariableList:
+    """Variables of an execution."""
 
     execution_id: str
-    """The run."""
-    var_name: str
-    """Its name."""
-    var_value: Any
-    """Its value."""
-    var_type: str
-    """What it is."""
-    source_step: str | None = None
-    """The step that set it."""
-    set_at: str
-    """When it was set last."""
-
-
-@dataclass(kw_only=True)
-class Vars:
-    """The variables of a run."""
-
-    execution_id: str
-    """The run."""
+    """Id of the execution."""
     variables: dict[str, Any]
-    """Their values, by name."""
+    """Values by name."""
     count: int
-    """How many they are."""
+    """Number of variables."""
 
 
 @dataclass(kw_only=True)
-class VarsDeleted:
-    """Variables were forgotten."""
+class VariableView:
+    """A variable of an execution."""
 
     execution_id: str
-    """The run."""
-    deleted: int
-    """How many."""
-    status: str
-    """`ok`."""
+    """Id of the execution."""
+    var_name: str
+    """Name of the variable."""
+    var_value: Any
+    """Value of the variable."""
+    var_type: str
+    """Type of the variable."""
+    source_step: str | None = None
+    """Step that set the variable."""
+    set_at: str
+    """Time of the last change."""
 
 
 @dataclass(kw_only=True)
-class VarsSet:
-    """Variables were set."""
+class WaitCondition:
+    """A condition that an execution waits for."""
 
-    execution_id: str
-    """The run."""
-    variables_set: int
-    """How many."""
-    status: str
-    """`ok`."""
-
-
-@dataclass(kw_only=True)
-class WaitingOn:
-    """Something that a run waits for."""
-
-    kind: WaitingKind
-    """What kind of thing."""
+    kind: WaitConditionKind
+    """Kind of the condition."""
     step: str | None = None
-    """The step that waits; absent where the whole run does."""
+    """Waiting step; absent if the whole execution waits."""
     count: int
-    """How many of its commands wait for the same."""
+    """Number of commands that wait for the condition."""
     detail: str
-    """The same in words."""
+    """Human-readable description."""
     since: str | None = None
-    """Since when."""
+    """Start of the wait."""
     until: str | None = None
-    """Until when, where time ends it."""
+    """End of the wait, if it is limited by time."""
     holders: list[str] | None = None
-    """Who has what is waited for: workers, runs, steps. At most `MAX_HOLDERS`."""
+    """Holders of the awaited resource: workers, executions or steps. At most 10."""
 
 
 @dataclass(kw_only=True)
 class WalletRotation:
-    """What a rotation did, table by table."""
+    """Result of a key rotation, by table."""
 
     credential: TableRotation
-    """The credentials."""
+    """Credentials."""
     keychain: TableRotation
-    """What workers resolved, and is kept for a while."""
+    """Keychain cache."""
 
 
 @dataclass(kw_only=True)
 class WhoAmI:
-    """Who makes a request."""
+    """Identity of the caller."""
 
     actor: str
-    """As logs tell it."""
+    """Actor name, as in the logs."""
     tenant_id: str
-    """Whose data it sees."""
+    """Tenant of the caller."""
     organization_id: str
-    """The same inside of the tenant."""
+    """Organization within the tenant."""
     scopes: list[str]
-    """What it may do."""
-
-
-@dataclass(kw_only=True)
-class Widgets:
-    """What the dashboard shows."""
-
-    widgets: list[Any]
-    """One for each counter."""
+    """Scopes of the caller."""
 
 
 @dataclass(kw_only=True)
 class WorkerName:
-    """A worker lives, or leaves. A classic body."""
+    """Name of a worker, for heartbeat, deregistration and drain. A classic body."""
 
     name: str
-    """Its name."""
+    """Name of the worker."""
     kind: str | None = None
     """`worker_pool`."""

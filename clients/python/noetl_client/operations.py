@@ -1,52 +1,52 @@
-# Made from docs/openapi.json by generate.py; do not edit.
-"""The operations of the API, one method each."""
+# Generated from docs/openapi.json by generate.py; do not edit.
+"""Operations of the API, one method each."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from . import models
-from ._http import Transport, quoted
+from ._http import Transport, quote_path_segment
 
 
 class Operations(Transport):
-    """Every operation; failures are raised as ProblemError."""
+    """One method per operation. Error responses raise ProblemError."""
 
     def register_playbook(
         self,
         body: models.RegisterRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.RegisterAnswer:
-        """Registers a definition. Stores the document under its path as the next version; the same
-        content again is `unchanged`. A document with mistakes is refused with all of them, each
-        with its line and column.
+    ) -> models.RegisterResponse:
+        """Register a definition. Stores the document as the next version of its path. Identical
+        content is `unchanged`. An invalid document is rejected with all of its errors, each with
+        line and column.
         """
-        result: models.RegisterAnswer = self._call(
+        result: models.RegisterResponse = self._call(
             "POST",
             "/api/catalog/register",
-            answer=models.RegisterAnswer,
+            response_type=models.RegisterResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
 
     def register_playbooks(
         self,
-        body: models.RegisterBatch,
+        body: models.RegisterBatchRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.RegisterBatchAnswer:
-        """Registers many definitions. Each by itself: a mistake in one does not keep the others
-        out.
+    ) -> models.RegisterBatchResponse:
+        """Register several definitions. Definitions are processed independently: an error in one
+        does not affect the others.
         """
-        result: models.RegisterBatchAnswer = self._call(
+        result: models.RegisterBatchResponse = self._call(
             "POST",
             "/api/catalog/register/batch",
-            answer=models.RegisterBatchAnswer,
+            response_type=models.RegisterBatchResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -57,15 +57,15 @@ class Operations(Transport):
         *,
         playbook_id: str,
         idempotency_key: str | None = None,
-    ) -> models.RegisterAnswer:
-        """Registers a text as the next version of a playbook."""
-        result: models.RegisterAnswer = self._call(
+    ) -> models.RegisterResponse:
+        """Register new content of a playbook as its next version."""
+        result: models.RegisterResponse = self._call(
             "PUT",
             "/api/catalog/playbook/content",
-            answer=models.RegisterAnswer,
+            response_type=models.RegisterResponse,
             body=body,
             query={"playbook_id": playbook_id},
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -74,12 +74,12 @@ class Operations(Transport):
         self,
         *,
         playbook_id: str,
-    ) -> models.Content:
-        """The text of a playbook."""
-        result: models.Content = self._call(
+    ) -> models.PlaybookContent:
+        """Get the source text of a playbook."""
+        result: models.PlaybookContent = self._call(
             "GET",
             "/api/catalog/playbook/content",
-            answer=models.Content,
+            response_type=models.PlaybookContent,
             query={"playbook_id": playbook_id},
         )
         return result
@@ -89,14 +89,14 @@ class Operations(Transport):
         body: models.RegisterRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.RegisterAnswer:
-        """Registers a definition, as classic clients do."""
-        result: models.RegisterAnswer = self._call(
+    ) -> models.RegisterResponse:
+        """Register a definition (classic clients)."""
+        result: models.RegisterResponse = self._call(
             "PUT",
             "/api/catalog/playbook",
-            answer=models.RegisterAnswer,
+            response_type=models.RegisterResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -104,12 +104,12 @@ class Operations(Transport):
     def validate_playbook(
         self,
         body: models.ContentRequest,
-    ) -> models.Validation:
-        """Checks a document and stores nothing."""
-        result: models.Validation = self._call(
+    ) -> models.ValidationReport:
+        """Validate a document without storing it."""
+        result: models.ValidationReport = self._call(
             "POST",
             "/api/catalog/playbooks/validate",
-            answer=models.Validation,
+            response_type=models.ValidationReport,
             body=body,
         )
         return result
@@ -119,15 +119,15 @@ class Operations(Transport):
         playbook_id: str,
         *,
         idempotency_key: str | None = None,
-    ) -> models.ArchiveAnswer:
-        """Puts a playbook into the archive. By its path or its catalog id; slashes of a path are
-        written as `%2F`. Refused while runs of it go on.
+    ) -> models.ArchiveResponse:
+        """Archive a playbook. Identify the playbook by path, with slashes as `%2F`, or by catalog
+        id. Fails while executions of the playbook are running.
         """
-        result: models.ArchiveAnswer = self._call(
+        result: models.ArchiveResponse = self._call(
             "DELETE",
-            f"/api/catalog/playbooks/{quoted(playbook_id)}",
-            answer=models.ArchiveAnswer,
-            changes=True,
+            f"/api/catalog/playbooks/{quote_path_segment(playbook_id)}",
+            response_type=models.ArchiveResponse,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -137,27 +137,27 @@ class Operations(Transport):
         body: models.RestoreRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.ArchiveAnswer:
-        """Takes a definition out of the archive."""
-        result: models.ArchiveAnswer = self._call(
+    ) -> models.ArchiveResponse:
+        """Restore an archived definition."""
+        result: models.ArchiveResponse = self._call(
             "POST",
             "/api/catalog/restore",
-            answer=models.ArchiveAnswer,
+            response_type=models.ArchiveResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
 
     def list_playbooks(
         self,
-        body: models.ListRequest | None = None,
+        body: models.CatalogListRequest | None = None,
     ) -> models.CatalogList:
-        """The definitions, in the order of their paths."""
+        """List definitions, ordered by path."""
         result: models.CatalogList = self._call(
             "POST",
             "/api/catalog/list",
-            answer=models.CatalogList,
+            response_type=models.CatalogList,
             body=body,
         )
         return result
@@ -166,36 +166,36 @@ class Operations(Transport):
         self,
         kind: str,
     ) -> list[str]:
-        """The paths of the definitions of a kind."""
+        """List the paths of the definitions of a kind."""
         result: list[str] = self._call(
             "GET",
-            f"/api/catalog/list/{quoted(kind)}",
-            answer=list[str],
+            f"/api/catalog/list/{quote_path_segment(kind)}",
+            response_type=list[str],
         )
         return result
 
     def list_agents(
         self,
-        body: models.AgentsRequest | None = None,
+        body: models.AgentListRequest | None = None,
     ) -> models.CatalogList:
-        """The definitions of agents."""
+        """List definitions of agents."""
         result: models.CatalogList = self._call(
             "POST",
             "/api/catalog/agents/list",
-            answer=models.CatalogList,
+            response_type=models.CatalogList,
             body=body,
         )
         return result
 
     def get_playbook(
         self,
-        body: models.ResourceRequest,
-    ) -> models.CatalogItem:
-        """A definition, by path or by id."""
-        result: models.CatalogItem = self._call(
+        body: models.CatalogResourceRequest,
+    ) -> models.CatalogResource:
+        """Get a definition by path or catalog id."""
+        result: models.CatalogResource = self._call(
             "POST",
             "/api/catalog/resource",
-            answer=models.CatalogItem,
+            response_type=models.CatalogResource,
             body=body,
         )
         return result
@@ -207,30 +207,30 @@ class Operations(Transport):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> models.CatalogList:
-        """The versions of a definition, newest first. Slashes of the path may stand as they are, or
-        as `%2F`.
+        """List the versions of a definition, newest first. Slashes in the path may be written as
+        `/` or `%2F`.
         """
         result: models.CatalogList = self._call(
             "GET",
-            f"/api/catalog/{quoted(path)}/versions",
-            answer=models.CatalogList,
+            f"/api/catalog/{quote_path_segment(path)}/versions",
+            response_type=models.CatalogList,
             query={"limit": limit, "cursor": cursor},
         )
         return result
 
-    def playbook_form(
+    def playbook_ui_schema(
         self,
         path: str,
         *,
         version: str | None = None,
     ) -> models.UiSchema:
-        """What a form for the input of a playbook needs to know. Slashes of the path may stand as
-        they are, or as `%2F`.
+        """Get the UI schema for an input form of a playbook. Slashes in the path may be written as
+        `/` or `%2F`.
         """
         result: models.UiSchema = self._call(
             "GET",
-            f"/api/catalog/{quoted(path)}/ui_schema",
-            answer=models.UiSchema,
+            f"/api/catalog/{quote_path_segment(path)}/ui_schema",
+            response_type=models.UiSchema,
             query={"version": version},
         )
         return result
@@ -241,30 +241,30 @@ class Operations(Transport):
         type: str | None = None,
         q: str | None = None,
     ) -> models.CredentialList:
-        """The credentials, without their secrets."""
+        """List credentials without their secrets."""
         result: models.CredentialList = self._call(
             "GET",
             "/api/credentials",
-            answer=models.CredentialList,
+            response_type=models.CredentialList,
             query={"type": type, "q": q},
         )
         return result
 
     def put_credential(
         self,
-        body: models.PutCredential,
+        body: models.CredentialPutRequest,
         *,
         idempotency_key: str | None = None,
     ) -> models.CredentialView:
-        """Keeps a credential; one of the same name is replaced. The secret is sealed and in no
-        answer. Leaves a trail.
+        """Create a credential, or replace the one with the same name. The secret is stored
+        encrypted and is not part of the response. The call is audited.
         """
         result: models.CredentialView = self._call(
             "POST",
             "/api/credentials",
-            answer=models.CredentialView,
+            response_type=models.CredentialView,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -277,13 +277,14 @@ class Operations(Transport):
         execution_id: str | None = None,
         worker_id: str | None = None,
     ) -> models.CredentialView:
-        """A credential, by its id or its name. With its secret for who has `cred:admin`, and for a
-        worker with a live lease in a run that names it. Leaves a trail.
+        """Get a credential by id or name. Includes the secret for callers with `cred:admin`, and
+        for a worker with an active lease in an execution that uses the credential. The call is
+        audited.
         """
         result: models.CredentialView = self._call(
             "GET",
-            f"/api/credentials/{quoted(credential)}",
-            answer=models.CredentialView,
+            f"/api/credentials/{quote_path_segment(credential)}",
+            response_type=models.CredentialView,
             query={"include_data": include_data, "execution_id": execution_id, "worker_id": worker_id},
         )
         return result
@@ -293,13 +294,13 @@ class Operations(Transport):
         credential: str,
         *,
         idempotency_key: str | None = None,
-    ) -> models.DeletedCredential:
-        """Forgets a credential. Leaves a trail."""
-        result: models.DeletedCredential = self._call(
+    ) -> models.CredentialDeleteResponse:
+        """Delete a credential. The call is audited."""
+        result: models.CredentialDeleteResponse = self._call(
             "DELETE",
-            f"/api/credentials/{quoted(credential)}",
-            answer=models.DeletedCredential,
-            changes=True,
+            f"/api/credentials/{quote_path_segment(credential)}",
+            response_type=models.CredentialDeleteResponse,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -311,14 +312,14 @@ class Operations(Transport):
         worker_id: str,
         execution_id: str | None = None,
     ) -> models.SealedCredential:
-        """A credential with its secret, sealed for a worker. For who would be shown it too. The
-        worker has registered its `public_key`, in `runtime` or in `capabilities`. Leaves a
-        trail.
+        """Get a credential with its secret, encrypted for a worker. Requires the same rights as
+        reading the secret. The worker must have registered its `public_key` in `runtime` or
+        `capabilities`. The call is audited.
         """
         result: models.SealedCredential = self._call(
             "GET",
-            f"/api/credentials/{quoted(credential)}/sealed",
-            answer=models.SealedCredential,
+            f"/api/credentials/{quote_path_segment(credential)}/sealed",
+            response_type=models.SealedCredential,
             query={"worker_id": worker_id, "execution_id": execution_id},
         )
         return result
@@ -328,14 +329,14 @@ class Operations(Transport):
         body: models.RotationRequest | None = None,
         *,
         idempotency_key: str | None = None,
-    ) -> models.Rotation:
-        """Wraps secrets under the current key. Leaves a trail."""
-        result: models.Rotation = self._call(
+    ) -> models.RotationSummary:
+        """Encrypt the secrets of the tenant with the current key. The call is audited."""
+        result: models.RotationSummary = self._call(
             "POST",
             "/api/credentials/rotate",
-            answer=models.Rotation,
+            response_type=models.RotationSummary,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -349,15 +350,15 @@ class Operations(Transport):
         execution_id: str | None = None,
         worker_id: str | None = None,
     ) -> models.KeychainView:
-        """What workers resolved for an entry of a keychain. With its data for who has `cred:admin`,
-        and for a worker that holds a command of a run of the definition. What is bound to the
-        run comes before what the root of its tree shares, and that before what is bound to no
-        run. Leaves a trail.
+        """Get a resolved keychain entry. Includes the data for callers with `cred:admin`, and for a
+        worker that holds a command of an execution of the definition. An entry of the execution
+        takes precedence over a shared entry of its root execution, and that over a global entry.
+        The call is audited.
         """
         result: models.KeychainView = self._call(
             "GET",
-            f"/api/keychain/{quoted(catalog_id)}/{quoted(name)}",
-            answer=models.KeychainView,
+            f"/api/keychain/{quote_path_segment(catalog_id)}/{quote_path_segment(name)}",
+            response_type=models.KeychainView,
             query={"scope_type": scope_type, "execution_id": execution_id, "worker_id": worker_id},
         )
         return result
@@ -366,20 +367,20 @@ class Operations(Transport):
         self,
         catalog_id: str | int,
         name: str,
-        body: models.PutKeychain,
+        body: models.KeychainPutRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.KeychainKept:
-        """Keeps what was resolved for a while; what was there is replaced. It is sealed, and in no
-        answer to others. For a worker that holds a command of a run of the definition, and for
-        who has `cred:admin`. Leaves a trail.
+    ) -> models.KeychainPutResponse:
+        """Store a resolved keychain entry, or replace it. The data is stored encrypted. Requires
+        `cred:admin`, or a worker that holds a command of an execution of the definition. The
+        call is audited.
         """
-        result: models.KeychainKept = self._call(
+        result: models.KeychainPutResponse = self._call(
             "POST",
-            f"/api/keychain/{quoted(catalog_id)}/{quoted(name)}",
-            answer=models.KeychainKept,
+            f"/api/keychain/{quote_path_segment(catalog_id)}/{quote_path_segment(name)}",
+            response_type=models.KeychainPutResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -393,16 +394,16 @@ class Operations(Transport):
         execution_id: str | None = None,
         worker_id: str | None = None,
         idempotency_key: str | None = None,
-    ) -> models.KeychainDeleted:
-        """Forgets what was resolved. For a worker that holds a command of a run of the definition,
-        and for who has `cred:admin`. Leaves a trail.
+    ) -> models.KeychainDeleteResponse:
+        """Delete a resolved keychain entry. Requires `cred:admin`, or a worker that holds a command
+        of an execution of the definition. The call is audited.
         """
-        result: models.KeychainDeleted = self._call(
+        result: models.KeychainDeleteResponse = self._call(
             "DELETE",
-            f"/api/keychain/{quoted(catalog_id)}/{quoted(name)}",
-            answer=models.KeychainDeleted,
+            f"/api/keychain/{quote_path_segment(catalog_id)}/{quote_path_segment(name)}",
+            response_type=models.KeychainDeleteResponse,
             query={"scope_type": scope_type, "execution_id": execution_id, "worker_id": worker_id},
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -414,11 +415,11 @@ class Operations(Transport):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> models.KeychainList:
-        """All that is kept for a definition, without its data."""
+        """List the resolved keychain entries of a definition without their data."""
         result: models.KeychainList = self._call(
             "GET",
-            f"/api/keychain/catalog/{quoted(catalog_id)}",
-            answer=models.KeychainList,
+            f"/api/keychain/catalog/{quote_path_segment(catalog_id)}",
+            response_type=models.KeychainList,
             query={"limit": limit, "cursor": cursor},
         )
         return result
@@ -428,35 +429,36 @@ class Operations(Transport):
         body: models.ExecuteRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.ExecuteAnswer:
-        """Starts a run. Of `path` (and `version`), or of `catalog_id`, with `payload` laid over the
-        workload. An answer means that the run is in the log for good.
+    ) -> models.ExecuteResponse:
+        """Start an execution. Select the playbook by `path` and optional `version`, or by
+        `catalog_id`. `payload` is merged into the workload. A response means that the execution
+        is stored durably.
         """
-        result: models.ExecuteAnswer = self._call(
+        result: models.ExecuteResponse = self._call(
             "POST",
             "/api/execute",
-            answer=models.ExecuteAnswer,
+            response_type=models.ExecuteResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
 
     def execute_batch(
         self,
-        body: models.ExecuteBatch,
+        body: models.ExecuteBatchRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.ExecuteBatchAnswer:
-        """Starts many runs, independent of each other. Each item is the body of `POST
-        /api/execute`; what became of each is told by itself.
+    ) -> models.ExecuteBatchResponse:
+        """Start several executions. Each item is a body of `POST /api/execute`. Items are processed
+        independently; the response contains the outcome of each.
         """
-        result: models.ExecuteBatchAnswer = self._call(
+        result: models.ExecuteBatchResponse = self._call(
             "POST",
             "/api/execute/batch",
-            answer=models.ExecuteBatchAnswer,
+            response_type=models.ExecuteBatchResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -477,12 +479,12 @@ class Operations(Transport):
         limit: int | None = None,
         offset: int | None = None,
         cursor: str | None = None,
-    ) -> list[models.ExecutionLine]:
-        """The runs, newest first."""
-        result: list[models.ExecutionLine] = self._call(
+    ) -> list[models.ExecutionSummary]:
+        """List executions, newest first."""
+        result: list[models.ExecutionSummary] = self._call(
             "GET",
             "/api/executions",
-            answer=list[models.ExecutionLine],
+            response_type=list[models.ExecutionSummary],
             query={"status": status, "path": path, "catalog_id": catalog_id, "parent": parent, "label": label, "since": since, "until": until, "q": q, "system": system, "roots": roots, "limit": limit, "offset": offset, "cursor": cursor},
         )
         return result
@@ -496,11 +498,11 @@ class Operations(Transport):
         since_event_id: str | None = None,
         event_type: str | None = None,
     ) -> models.ExecutionDetail:
-        """A run with its workload and a page of its log."""
+        """Get an execution with its workload and a page of its events."""
         result: models.ExecutionDetail = self._call(
             "GET",
-            f"/api/executions/{quoted(execution_id)}",
-            answer=models.ExecutionDetail,
+            f"/api/executions/{quote_path_segment(execution_id)}",
+            response_type=models.ExecutionDetail,
             query={"page": page, "page_size": page_size, "since_event_id": since_event_id, "event_type": event_type},
         )
         return result
@@ -508,12 +510,12 @@ class Operations(Transport):
     def execution_status(
         self,
         execution_id: str | int,
-    ) -> models.StatusView:
-        """Where a run stands, its variables, its result or error."""
-        result: models.StatusView = self._call(
+    ) -> models.ExecutionStatusView:
+        """Get the status of an execution, with its variables and its result or error."""
+        result: models.ExecutionStatusView = self._call(
             "GET",
-            f"/api/executions/{quoted(execution_id)}/status",
-            answer=models.StatusView,
+            f"/api/executions/{quote_path_segment(execution_id)}/status",
+            response_type=models.ExecutionStatusView,
         )
         return result
 
@@ -525,16 +527,17 @@ class Operations(Transport):
         before_seq: int | None = None,
         type: str | None = None,
         step: str | None = None,
-        order: models.Order | None = None,
+        order: models.EventOrder | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> models.EventPage:
-        """The log of a run. `next_cursor` is the `cursor` of the next page, and absent at the end.
+        """List the events of an execution. Pass `next_cursor` as `cursor` to get the next page. It
+        is absent on the last page.
         """
         result: models.EventPage = self._call(
             "GET",
-            f"/api/executions/{quoted(execution_id)}/events",
-            answer=models.EventPage,
+            f"/api/executions/{quote_path_segment(execution_id)}/events",
+            response_type=models.EventPage,
             query={"after_seq": after_seq, "before_seq": before_seq, "type": type, "step": step, "order": order, "limit": limit, "cursor": cursor},
         )
         return result
@@ -545,12 +548,12 @@ class Operations(Transport):
         *,
         step: str | None = None,
         at: str | None = None,
-    ) -> models.Explanation:
-        """Why a run waits, or how it came to its end."""
-        result: models.Explanation = self._call(
+    ) -> models.ExecutionExplanation:
+        """Explain why an execution waits, or how it ended."""
+        result: models.ExecutionExplanation = self._call(
             "GET",
-            f"/api/executions/{quoted(execution_id)}/explain",
-            answer=models.Explanation,
+            f"/api/executions/{quote_path_segment(execution_id)}/explain",
+            response_type=models.ExecutionExplanation,
             query={"step": step, "at": at},
         )
         return result
@@ -559,14 +562,14 @@ class Operations(Transport):
         self,
         execution_id: str | int,
         body: models.AnalyzeRequest | None = None,
-    ) -> models.Analysis:
-        """The same with some of its events, as classic clients ask. Of the last `max_events` events
-        it shows `event_sample_size`: those that tell of a failure, then the newest.
+    ) -> models.ExecutionAnalysis:
+        """Explain an execution, with a sample of its events (classic clients). Selects
+        `event_sample_size` of the last `max_events` events: failures first, then the newest.
         """
-        result: models.Analysis = self._call(
+        result: models.ExecutionAnalysis = self._call(
             "POST",
-            f"/api/executions/{quoted(execution_id)}/analyze",
-            answer=models.Analysis,
+            f"/api/executions/{quote_path_segment(execution_id)}/analyze",
+            response_type=models.ExecutionAnalysis,
             body=body,
         )
         return result
@@ -580,15 +583,17 @@ class Operations(Transport):
         as_of_time: str | None = None,
         tenant_id: str | None = None,
         organization_id: str | None = None,
-        projection: models.Projection | None = None,
+        projection: models.ProjectionKind | None = None,
         limit: int | None = None,
         resolve_payloads: bool | None = None,
-    ) -> models.ReplayAnswer:
-        """What a run looked like at any moment of it. Folded from its log, with a checksum."""
-        result: models.ReplayAnswer = self._call(
+    ) -> models.ReplayResponse:
+        """Get the state of an execution at a point of its log. The state is computed from the log,
+        with a checksum.
+        """
+        result: models.ReplayResponse = self._call(
             "GET",
             "/api/replay/state",
-            answer=models.ReplayAnswer,
+            response_type=models.ReplayResponse,
             query={"execution_id": execution_id, "as_of_event_id": as_of_event_id, "as_of_position": as_of_position, "as_of_time": as_of_time, "tenant_id": tenant_id, "organization_id": organization_id, "projection": projection, "limit": limit, "resolve_payloads": resolve_payloads},
         )
         return result
@@ -597,11 +602,11 @@ class Operations(Transport):
         self,
         execution_id: str | int,
     ) -> models.CancellationCheck:
-        """Whether somebody ended a run."""
+        """Check if an execution was cancelled."""
         result: models.CancellationCheck = self._call(
             "GET",
-            f"/api/executions/{quoted(execution_id)}/cancellation-check",
-            answer=models.CancellationCheck,
+            f"/api/executions/{quote_path_segment(execution_id)}/cancellation-check",
+            response_type=models.CancellationCheck,
         )
         return result
 
@@ -611,16 +616,16 @@ class Operations(Transport):
         body: models.CancelRequest | None = None,
         *,
         idempotency_key: str | None = None,
-    ) -> models.CancelAnswer:
-        """Ends a run, and the runs that it waits for. Doing it again changes nothing. Leaves a
-        trail.
+    ) -> models.CancelResponse:
+        """Cancel an execution and the child executions that it waits for. Cancelling again has no
+        effect. The call is audited.
         """
-        result: models.CancelAnswer = self._call(
+        result: models.CancelResponse = self._call(
             "POST",
-            f"/api/executions/{quoted(execution_id)}/cancel",
-            answer=models.CancelAnswer,
+            f"/api/executions/{quote_path_segment(execution_id)}/cancel",
+            response_type=models.CancelResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -631,14 +636,14 @@ class Operations(Transport):
         body: models.CancelRequest | None = None,
         *,
         idempotency_key: str | None = None,
-    ) -> models.CancelAnswer:
-        """Ends a run, as classic clients do."""
-        result: models.CancelAnswer = self._call(
+    ) -> models.CancelResponse:
+        """Cancel an execution (classic clients)."""
+        result: models.CancelResponse = self._call(
             "POST",
-            f"/api/executions/{quoted(execution_id)}/stop",
-            answer=models.CancelAnswer,
+            f"/api/executions/{quote_path_segment(execution_id)}/stop",
+            response_type=models.CancelResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -646,17 +651,17 @@ class Operations(Transport):
     def pause_execution(
         self,
         execution_id: str | int,
-        body: models.SteerRequest | None = None,
+        body: models.ControlRequest | None = None,
         *,
         idempotency_key: str | None = None,
-    ) -> models.SteerAnswer:
-        """Holds a run: nothing new is started, what runs ends."""
-        result: models.SteerAnswer = self._call(
+    ) -> models.ControlResponse:
+        """Pause an execution: running commands finish, new ones are not started."""
+        result: models.ControlResponse = self._call(
             "POST",
-            f"/api/executions/{quoted(execution_id)}/pause",
-            answer=models.SteerAnswer,
+            f"/api/executions/{quote_path_segment(execution_id)}/pause",
+            response_type=models.ControlResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -664,17 +669,17 @@ class Operations(Transport):
     def resume_execution(
         self,
         execution_id: str | int,
-        body: models.SteerRequest | None = None,
+        body: models.ControlRequest | None = None,
         *,
         idempotency_key: str | None = None,
-    ) -> models.SteerAnswer:
-        """Lets a run go on."""
-        result: models.SteerAnswer = self._call(
+    ) -> models.ControlResponse:
+        """Resume a paused execution."""
+        result: models.ControlResponse = self._call(
             "POST",
-            f"/api/executions/{quoted(execution_id)}/resume",
-            answer=models.SteerAnswer,
+            f"/api/executions/{quote_path_segment(execution_id)}/resume",
+            response_type=models.ControlResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -685,14 +690,14 @@ class Operations(Transport):
         body: models.RerunRequest | None = None,
         *,
         idempotency_key: str | None = None,
-    ) -> models.ExecuteAnswer:
-        """The same playbook and input once more."""
-        result: models.ExecuteAnswer = self._call(
+    ) -> models.ExecuteResponse:
+        """Rerun an execution with the same playbook and input."""
+        result: models.ExecuteResponse = self._call(
             "POST",
-            f"/api/executions/{quoted(execution_id)}/rerun",
-            answer=models.ExecuteAnswer,
+            f"/api/executions/{quote_path_segment(execution_id)}/rerun",
+            response_type=models.ExecuteResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -703,14 +708,14 @@ class Operations(Transport):
         body: models.FinalizeRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.FinalizeAnswer:
-        """Ends a run that cannot end by itself."""
-        result: models.FinalizeAnswer = self._call(
+    ) -> models.FinalizeResponse:
+        """Force an execution to end with a given status."""
+        result: models.FinalizeResponse = self._call(
             "POST",
-            f"/api/executions/{quoted(execution_id)}/finalize",
-            answer=models.FinalizeAnswer,
+            f"/api/executions/{quote_path_segment(execution_id)}/finalize",
+            response_type=models.FinalizeResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -720,14 +725,14 @@ class Operations(Transport):
         body: models.CleanupRequest | None = None,
         *,
         idempotency_key: str | None = None,
-    ) -> models.CleanupAnswer:
-        """Ends runs that nothing happens to any more."""
-        result: models.CleanupAnswer = self._call(
+    ) -> models.CleanupResponse:
+        """Cancel idle executions."""
+        result: models.CleanupResponse = self._call(
             "POST",
             "/api/executions/cleanup",
-            answer=models.CleanupAnswer,
+            response_type=models.CleanupResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -738,14 +743,16 @@ class Operations(Transport):
         body: models.SignalRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.SignalAnswer:
-        """Sends a signal to a run. `delivered` says whether it waited for it; else it is kept."""
-        result: models.SignalAnswer = self._call(
+    ) -> models.SignalResponse:
+        """Send a signal to an execution. `delivered` is true if the execution was waiting for the
+        signal. Otherwise the signal is stored until the execution waits for it.
+        """
+        result: models.SignalResponse = self._call(
             "POST",
-            f"/api/executions/{quoted(execution_id)}/signal",
-            answer=models.SignalAnswer,
+            f"/api/executions/{quote_path_segment(execution_id)}/signal",
+            response_type=models.SignalResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -755,14 +762,14 @@ class Operations(Transport):
         body: models.SignalRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.BroadcastAnswer:
-        """Sends a signal to every run that waits for it."""
-        result: models.BroadcastAnswer = self._call(
+    ) -> models.BroadcastResponse:
+        """Send a signal to all executions that wait for it."""
+        result: models.BroadcastResponse = self._call(
             "POST",
             "/api/signals",
-            answer=models.BroadcastAnswer,
+            response_type=models.BroadcastResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -774,31 +781,31 @@ class Operations(Transport):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> models.ApprovalList:
-        """What waits for a person. `next_cursor` is the `cursor` of the next page, and absent at
-        the end.
+        """List open approvals. Pass `next_cursor` as `cursor` to get the next page. It is absent on
+        the last page.
         """
         result: models.ApprovalList = self._call(
             "GET",
             "/api/approvals",
-            answer=models.ApprovalList,
+            response_type=models.ApprovalList,
             query={"execution_id": execution_id, "limit": limit, "cursor": cursor},
         )
         return result
 
-    def decide(
+    def approve_execution(
         self,
         execution_id: str | int,
         body: models.ApproveRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.ApproveAnswer:
-        """Decides about something that a run waits for."""
-        result: models.ApproveAnswer = self._call(
+    ) -> models.ApproveResponse:
+        """Submit the decision of an approval."""
+        result: models.ApproveResponse = self._call(
             "POST",
-            f"/api/executions/{quoted(execution_id)}/approve",
-            answer=models.ApproveAnswer,
+            f"/api/executions/{quote_path_segment(execution_id)}/approve",
+            response_type=models.ApproveResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -808,30 +815,30 @@ class Operations(Transport):
         *,
         ref: str,
     ) -> Any:
-        """Data that is kept beside the log. As it was kept. What is no JSON comes as
+        """Get a stored result. Returns the data as stored. Data that is not JSON is returned as
         `application/octet-stream`.
         """
         return self._call(
             "GET",
             "/api/result/resolve",
-            answer=Any,
+            response_type=Any,
             query={"ref": ref},
         )
 
     def put_result(
         self,
         execution_id: str | int,
-        body: models.PutResult,
+        body: models.ResultPutRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.KeptResult:
-        """Keeps data beside the log of a run."""
-        result: models.KeptResult = self._call(
+    ) -> models.ResultPutResponse:
+        """Store a result of an execution."""
+        result: models.ResultPutResponse = self._call(
             "PUT",
-            f"/api/result/{quoted(execution_id)}",
-            answer=models.KeptResult,
+            f"/api/result/{quote_path_segment(execution_id)}",
+            response_type=models.ResultPutResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -839,12 +846,12 @@ class Operations(Transport):
     def list_variables(
         self,
         execution_id: str | int,
-    ) -> models.Vars:
-        """The variables of a run."""
-        result: models.Vars = self._call(
+    ) -> models.VariableList:
+        """List the variables of an execution."""
+        result: models.VariableList = self._call(
             "GET",
-            f"/api/vars/{quoted(execution_id)}",
-            answer=models.Vars,
+            f"/api/vars/{quote_path_segment(execution_id)}",
+            response_type=models.VariableList,
         )
         return result
 
@@ -854,16 +861,16 @@ class Operations(Transport):
         body: dict[str, Any],
         *,
         idempotency_key: str | None = None,
-    ) -> models.VarsSet:
-        """Sets variables of a run. Either `{name: value, …}`, or `{variables: [{var_name,
+    ) -> models.SetVariablesResponse:
+        """Set variables of an execution. The body is `{name: value, …}` or `{variables: [{var_name,
         var_value, var_type?, source_step?}]}`.
         """
-        result: models.VarsSet = self._call(
+        result: models.SetVariablesResponse = self._call(
             "POST",
-            f"/api/vars/{quoted(execution_id)}",
-            answer=models.VarsSet,
+            f"/api/vars/{quote_path_segment(execution_id)}",
+            response_type=models.SetVariablesResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -873,13 +880,13 @@ class Operations(Transport):
         execution_id: str | int,
         *,
         idempotency_key: str | None = None,
-    ) -> models.VarsDeleted:
-        """Forgets all variables of a run."""
-        result: models.VarsDeleted = self._call(
+    ) -> models.DeleteVariablesResponse:
+        """Delete all variables of an execution."""
+        result: models.DeleteVariablesResponse = self._call(
             "DELETE",
-            f"/api/vars/{quoted(execution_id)}",
-            answer=models.VarsDeleted,
-            changes=True,
+            f"/api/vars/{quote_path_segment(execution_id)}",
+            response_type=models.DeleteVariablesResponse,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -888,12 +895,12 @@ class Operations(Transport):
         self,
         execution_id: str | int,
         name: str,
-    ) -> models.VarView:
-        """A variable of a run."""
-        result: models.VarView = self._call(
+    ) -> models.VariableView:
+        """Get a variable of an execution."""
+        result: models.VariableView = self._call(
             "GET",
-            f"/api/vars/{quoted(execution_id)}/{quoted(name)}",
-            answer=models.VarView,
+            f"/api/vars/{quote_path_segment(execution_id)}/{quote_path_segment(name)}",
+            response_type=models.VariableView,
         )
         return result
 
@@ -903,64 +910,66 @@ class Operations(Transport):
         name: str,
         *,
         idempotency_key: str | None = None,
-    ) -> models.VarsDeleted:
-        """Forgets a variable of a run."""
-        result: models.VarsDeleted = self._call(
+    ) -> models.DeleteVariablesResponse:
+        """Delete a variable of an execution."""
+        result: models.DeleteVariablesResponse = self._call(
             "DELETE",
-            f"/api/vars/{quoted(execution_id)}/{quoted(name)}",
-            answer=models.VarsDeleted,
-            changes=True,
+            f"/api/vars/{quote_path_segment(execution_id)}/{quote_path_segment(name)}",
+            response_type=models.DeleteVariablesResponse,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
 
     def register_worker(
         self,
-        body: models.RegisterWorker,
+        body: models.RegisterWorkerRequest,
         *,
         idempotency_key: str | None = None,
     ) -> models.RuntimeView:
-        """Makes a worker known."""
+        """Register a worker."""
         result: models.RuntimeView = self._call(
             "POST",
             "/api/worker/pool/register",
-            answer=models.RuntimeView,
+            response_type=models.RuntimeView,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
 
-    def worker_alive(
+    def heartbeat_worker(
         self,
         body: models.WorkerName,
         *,
         idempotency_key: str | None = None,
-    ) -> models.PoolHeartbeatAnswer:
-        """Notes that a worker lives. `not_found` means: drop all work and register again."""
-        result: models.PoolHeartbeatAnswer = self._call(
+    ) -> models.PoolHeartbeatResponse:
+        """Send a heartbeat of a worker. On `not_found`, the worker must drop its work and register
+        again.
+        """
+        result: models.PoolHeartbeatResponse = self._call(
             "POST",
             "/api/worker/pool/heartbeat",
-            answer=models.PoolHeartbeatAnswer,
+            response_type=models.PoolHeartbeatResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
 
-    def worker_leaves(
+    def deregister_worker(
         self,
         body: models.WorkerName,
         *,
         idempotency_key: str | None = None,
-    ) -> models.Done:
-        """Lets a worker go; its leases end at once."""
-        result: models.Done = self._call(
+    ) -> models.OkResponse:
+        """Deregister a worker; its leases end immediately."""
+        result: models.OkResponse = self._call(
             "POST",
             "/api/worker/pool/deregister",
-            answer=models.Done,
+            response_type=models.OkResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -971,13 +980,13 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.RuntimeView:
-        """Asks a worker to finish and leave."""
+        """Drain a worker: it finishes its commands and stops."""
         result: models.RuntimeView = self._call(
             "POST",
             "/api/worker/pool/drain",
-            answer=models.RuntimeView,
+            response_type=models.RuntimeView,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -988,12 +997,12 @@ class Operations(Transport):
         kind: str | None = None,
         status: str | None = None,
         name: str | None = None,
-    ) -> models.Pools:
-        """The workers, and how busy their pools are."""
-        result: models.Pools = self._call(
+    ) -> models.PoolListResponse:
+        """List workers and the load of their pools."""
+        result: models.PoolListResponse = self._call(
             "GET",
             "/api/worker/pools",
-            answer=models.Pools,
+            response_type=models.PoolListResponse,
             query={"kind": kind, "status": status, "name": name},
         )
         return result
@@ -1008,11 +1017,11 @@ class Operations(Transport):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> models.CommandList:
-        """The queue, oldest first."""
+        """List commands, oldest first."""
         result: models.CommandList = self._call(
             "GET",
             "/api/commands",
-            answer=models.CommandList,
+            response_type=models.CommandList,
             query={"status": status, "pool": pool, "worker_id": worker_id, "execution_id": execution_id, "limit": limit, "cursor": cursor},
         )
         return result
@@ -1022,31 +1031,31 @@ class Operations(Transport):
         body: models.LeaseRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.LeaseAnswer:
-        """Hands out commands. Waits up to `wait_ms` where there are none."""
-        result: models.LeaseAnswer = self._call(
+    ) -> models.LeaseResponse:
+        """Lease commands. If no command is available, waits up to `wait_ms`."""
+        result: models.LeaseResponse = self._call(
             "POST",
             "/api/commands/lease",
-            answer=models.LeaseAnswer,
+            response_type=models.LeaseResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
 
-    def keep_commands(
+    def renew_commands(
         self,
         body: models.HeartbeatRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.HeartbeatAnswer:
-        """Keeps commands: their leases are renewed."""
-        result: models.HeartbeatAnswer = self._call(
+    ) -> models.HeartbeatResponse:
+        """Renew the leases of commands."""
+        result: models.HeartbeatResponse = self._call(
             "POST",
             "/api/commands/heartbeat",
-            answer=models.HeartbeatAnswer,
+            response_type=models.HeartbeatResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1056,16 +1065,16 @@ class Operations(Transport):
         body: models.ReportRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.ReportAnswer:
-        """Takes what became of commands, and hands out the next. Each report stands for itself; the
-        answer says of each whether it counts.
+    ) -> models.ReportResponse:
+        """Report results of commands, and lease the next ones. Reports are processed independently;
+        the response contains the outcome of each.
         """
-        result: models.ReportAnswer = self._call(
+        result: models.ReportResponse = self._call(
             "POST",
             "/api/commands/report",
-            answer=models.ReportAnswer,
+            response_type=models.ReportResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1074,11 +1083,11 @@ class Operations(Transport):
         self,
         event_id: str | int,
     ) -> models.ClassicCommand:
-        """A command, by the event that issued it."""
+        """Get a command by the event that issued it."""
         result: models.ClassicCommand = self._call(
             "GET",
-            f"/api/commands/{quoted(event_id)}",
-            answer=models.ClassicCommand,
+            f"/api/commands/{quote_path_segment(event_id)}",
+            response_type=models.ClassicCommand,
         )
         return result
 
@@ -1088,148 +1097,148 @@ class Operations(Transport):
         body: models.ClaimRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.ClaimAnswer:
-        """Gives a command to a worker that names it."""
-        result: models.ClaimAnswer = self._call(
+    ) -> models.ClaimResponse:
+        """Claim a command."""
+        result: models.ClaimResponse = self._call(
             "POST",
-            f"/api/commands/{quoted(event_id)}/claim",
-            answer=models.ClaimAnswer,
+            f"/api/commands/{quote_path_segment(event_id)}/claim",
+            response_type=models.ClaimResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
 
     def post_event(
         self,
-        body: models.EventPost,
+        body: models.ClassicEventRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.EventAnswer:
-        """Takes an event of a worker."""
-        result: models.EventAnswer = self._call(
+    ) -> models.ClassicEventResponse:
+        """Post an event."""
+        result: models.ClassicEventResponse = self._call(
             "POST",
             "/api/events",
-            answer=models.EventAnswer,
+            response_type=models.ClassicEventResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
 
     def post_events(
         self,
-        body: models.EventBatch,
+        body: models.ClassicEventBatch,
         *,
         idempotency_key: str | None = None,
-    ) -> models.EventBatchAnswer:
-        """Takes several events of one run."""
-        result: models.EventBatchAnswer = self._call(
+    ) -> models.ClassicEventBatchResponse:
+        """Post several events of one execution."""
+        result: models.ClassicEventBatchResponse = self._call(
             "POST",
             "/api/events/batch",
-            answer=models.EventBatchAnswer,
+            response_type=models.ClassicEventBatchResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
 
     def livez(
         self,
-    ) -> models.Alive:
-        """The process lives."""
-        result: models.Alive = self._call(
+    ) -> models.LivenessResponse:
+        """Liveness probe."""
+        result: models.LivenessResponse = self._call(
             "GET",
             "/livez",
-            answer=models.Alive,
+            response_type=models.LivenessResponse,
         )
         return result
 
     def health(
         self,
-    ) -> models.Alive:
-        """The same, for probes that ask there."""
-        result: models.Alive = self._call(
+    ) -> models.LivenessResponse:
+        """Liveness probe (alias)."""
+        result: models.LivenessResponse = self._call(
             "GET",
             "/health",
-            answer=models.Alive,
+            response_type=models.LivenessResponse,
         )
         return result
 
     def readyz(
         self,
-    ) -> models.Ready:
-        """Whether the server can work; each check by name."""
-        result: models.Ready = self._call(
+    ) -> models.ReadinessResponse:
+        """Readiness probe, with the result of each check."""
+        result: models.ReadinessResponse = self._call(
             "GET",
             "/readyz",
-            answer=models.Ready,
+            response_type=models.ReadinessResponse,
         )
         return result
 
     def metrics(
         self,
     ) -> str:
-        """What the server counts, for Prometheus."""
+        """Get metrics for Prometheus."""
         result: str = self._call(
             "GET",
             "/metrics",
-            answer=str,
+            response_type=str,
         )
         return result
 
     def api_health(
         self,
-    ) -> models.HealthAnswer:
-        """How the server is, as classic clients ask."""
-        result: models.HealthAnswer = self._call(
+    ) -> models.HealthResponse:
+        """Get the health of the server (classic clients)."""
+        result: models.HealthResponse = self._call(
             "GET",
             "/api/health",
-            answer=models.HealthAnswer,
+            response_type=models.HealthResponse,
         )
         return result
 
     def server_status(
         self,
     ) -> models.ServerStatus:
-        """What the server knows of itself."""
+        """Get the status of the server."""
         result: models.ServerStatus = self._call(
             "GET",
             "/api/status",
-            answer=models.ServerStatus,
+            response_type=models.ServerStatus,
         )
         return result
 
     def pool_status(
         self,
     ) -> models.ServerStatus:
-        """The same, as classic clients ask."""
+        """Get the status of the server (classic clients)."""
         result: models.ServerStatus = self._call(
             "GET",
             "/api/pool/status",
-            answer=models.ServerStatus,
+            response_type=models.ServerStatus,
         )
         return result
 
     def dashboard_stats(
         self,
-    ) -> models.StatsAnswer:
-        """How much there is of everything."""
-        result: models.StatsAnswer = self._call(
+    ) -> models.DashboardStatsResponse:
+        """Get the statistics of the dashboard."""
+        result: models.DashboardStatsResponse = self._call(
             "GET",
             "/api/dashboard/stats",
-            answer=models.StatsAnswer,
+            response_type=models.DashboardStatsResponse,
         )
         return result
 
     def dashboard_widgets(
         self,
-    ) -> models.Widgets:
-        """The same as tiles."""
-        result: models.Widgets = self._call(
+    ) -> models.DashboardWidgets:
+        """Get the widgets of the dashboard."""
+        result: models.DashboardWidgets = self._call(
             "GET",
             "/api/dashboard/widgets",
-            answer=models.Widgets,
+            response_type=models.DashboardWidgets,
         )
         return result
 
@@ -1239,11 +1248,11 @@ class Operations(Transport):
         execution_id: str,
         shard_count: int | None = None,
     ) -> models.ShardInfo:
-        """Where a run is placed among shards."""
+        """Get the shard of an execution."""
         result: models.ShardInfo = self._call(
             "GET",
             "/api/runtime/shard-info",
-            answer=models.ShardInfo,
+            response_type=models.ShardInfo,
             query={"execution_id": execution_id, "shard_count": shard_count},
         )
         return result
@@ -1251,32 +1260,32 @@ class Operations(Transport):
     def openapi(
         self,
     ) -> Any:
-        """This document."""
+        """Get this document."""
         return self._call(
             "GET",
             "/api/openapi.json",
-            answer=Any,
+            response_type=Any,
         )
 
     def json_schema(
         self,
         document: str,
     ) -> Any:
-        """The JSON Schema of `playbook.json`, `subscription.json` or `config.json`."""
+        """Get the JSON Schema `playbook.json`, `subscription.json` or `config.json`."""
         return self._call(
             "GET",
-            f"/api/schema/{quoted(document)}",
-            answer=Any,
+            f"/api/schema/{quote_path_segment(document)}",
+            response_type=Any,
         )
 
     def validate_database(
         self,
-    ) -> models.DatabaseAnswer:
-        """Whether the tables of the database are there."""
-        result: models.DatabaseAnswer = self._call(
+    ) -> models.DatabaseCheckResponse:
+        """Check that the tables of the database exist."""
+        result: models.DatabaseCheckResponse = self._call(
             "GET",
             "/api/db/validate",
-            answer=models.DatabaseAnswer,
+            response_type=models.DatabaseCheckResponse,
         )
         return result
 
@@ -1284,15 +1293,15 @@ class Operations(Transport):
         self,
         *,
         idempotency_key: str | None = None,
-    ) -> models.DatabaseAnswer:
-        """Prepares the database, as a server does when it starts. Doing it again changes nothing.
-        Leaves a trail.
+    ) -> models.DatabaseCheckResponse:
+        """Create missing tables of the database, as at server start. Calling it again has no
+        effect. The call is audited.
         """
-        result: models.DatabaseAnswer = self._call(
+        result: models.DatabaseCheckResponse = self._call(
             "POST",
             "/api/db/init",
-            answer=models.DatabaseAnswer,
-            changes=True,
+            response_type=models.DatabaseCheckResponse,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1300,22 +1309,22 @@ class Operations(Transport):
     def docs(
         self,
     ) -> str:
-        """This document for people."""
+        """Get this document as an HTML page."""
         result: str = self._call(
             "GET",
             "/api/docs",
-            answer=str,
+            response_type=str,
         )
         return result
 
     def whoami(
         self,
     ) -> models.WhoAmI:
-        """Who the server takes the caller for, and what it may do."""
+        """Get the identity and scopes of the caller."""
         result: models.WhoAmI = self._call(
             "GET",
             "/api/whoami",
-            answer=models.WhoAmI,
+            response_type=models.WhoAmI,
         )
         return result
 
@@ -1325,28 +1334,28 @@ class Operations(Transport):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> models.TokenList:
-        """The tokens of the tenant, without their secrets."""
+        """List the tokens of the tenant without their secrets."""
         result: models.TokenList = self._call(
             "GET",
             "/api/tokens",
-            answer=models.TokenList,
+            response_type=models.TokenList,
             query={"limit": limit, "cursor": cursor},
         )
         return result
 
     def create_token(
         self,
-        body: models.NewToken,
+        body: models.CreateTokenRequest,
         *,
         idempotency_key: str | None = None,
     ) -> models.CreatedToken:
-        """Makes a token, which is shown in this answer and never again. Leaves a trail."""
+        """Create a token; only this response contains its secret. The call is audited."""
         result: models.CreatedToken = self._call(
             "POST",
             "/api/tokens",
-            answer=models.CreatedToken,
+            response_type=models.CreatedToken,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1357,27 +1366,27 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.TokenView:
-        """Takes a token back. Leaves a trail."""
+        """Revoke a token (takes effect within seconds). The call is audited."""
         result: models.TokenView = self._call(
             "DELETE",
-            f"/api/tokens/{quoted(token_id)}",
-            answer=models.TokenView,
-            changes=True,
+            f"/api/tokens/{quote_path_segment(token_id)}",
+            response_type=models.TokenView,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
 
-    def audit_trail(
+    def list_audit_entries(
         self,
         *,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> models.AuditPage:
-        """What was done in the tenant, newest first."""
+        """List the audit log of the tenant, newest first."""
         result: models.AuditPage = self._call(
             "GET",
             "/api/audit",
-            answer=models.AuditPage,
+            response_type=models.AuditPage,
             query={"limit": limit, "cursor": cursor},
         )
         return result
@@ -1385,11 +1394,11 @@ class Operations(Transport):
     def stream_status(
         self,
     ) -> models.StreamStatus:
-        """Where the stream of all events stands."""
+        """Get the status of the event stream."""
         result: models.StreamStatus = self._call(
             "GET",
             "/api/stream/status",
-            answer=models.StreamStatus,
+            response_type=models.StreamStatus,
         )
         return result
 
@@ -1399,12 +1408,12 @@ class Operations(Transport):
         after: str | None = None,
         limit: int | None = None,
         wait_ms: int | None = None,
-    ) -> models.FeedAnswer:
-        """A part of the feed of all events."""
-        result: models.FeedAnswer = self._call(
+    ) -> models.FeedResponse:
+        """Read the feed of all events."""
+        result: models.FeedResponse = self._call(
             "GET",
             "/api/stream/feed",
-            answer=models.FeedAnswer,
+            response_type=models.FeedResponse,
             query={"after": after, "limit": limit, "wait_ms": wait_ms},
         )
         return result
@@ -1414,21 +1423,21 @@ class Operations(Transport):
         execution_id: str | int,
         seq: int,
     ) -> Any:
-        """An event as the stream carries it, whatever its size."""
+        """Get an event in the format of the stream, without size limit."""
         return self._call(
             "GET",
-            f"/api/stream/events/{quoted(execution_id)}/{quoted(seq)}",
-            answer=Any,
+            f"/api/stream/events/{quote_path_segment(execution_id)}/{quote_path_segment(seq)}",
+            response_type=Any,
         )
 
-    def stream_standing(
+    def internal_stream_status(
         self,
     ) -> models.StreamStatus:
-        """Where the stream of all events stands, for operators."""
+        """Get the status of the event stream (operators)."""
         result: models.StreamStatus = self._call(
             "GET",
             "/api/internal/stream/status",
-            answer=models.StreamStatus,
+            response_type=models.StreamStatus,
         )
         return result
 
@@ -1437,12 +1446,12 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.StreamStatus:
-        """Has the whole log published again."""
+        """Publish the whole log again."""
         result: models.StreamStatus = self._call(
             "POST",
             "/api/internal/stream/rebuild",
-            answer=models.StreamStatus,
-            changes=True,
+            response_type=models.StreamStatus,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1454,11 +1463,11 @@ class Operations(Transport):
         after: str | None = None,
         limit: int | None = None,
     ) -> models.OutboxList:
-        """Rows of the outbox, by id."""
+        """List outbox rows, ordered by id."""
         result: models.OutboxList = self._call(
             "GET",
             "/api/internal/outbox",
-            answer=models.OutboxList,
+            response_type=models.OutboxList,
             query={"status": status, "after": after, "limit": limit},
         )
         return result
@@ -1468,14 +1477,14 @@ class Operations(Transport):
         body: models.OutboxClaimRequest | None = None,
         *,
         idempotency_key: str | None = None,
-    ) -> models.OutboxClaimAnswer:
-        """Hands rows of the outbox to a publisher."""
-        result: models.OutboxClaimAnswer = self._call(
+    ) -> models.OutboxClaimResponse:
+        """Claim outbox rows for a publisher."""
+        result: models.OutboxClaimResponse = self._call(
             "POST",
             "/api/internal/outbox/claim",
-            answer=models.OutboxClaimAnswer,
+            response_type=models.OutboxClaimResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1485,14 +1494,14 @@ class Operations(Transport):
         body: models.MarkPublishedRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.MarkPublishedAnswer:
-        """Rows of the outbox are out."""
-        result: models.MarkPublishedAnswer = self._call(
+    ) -> models.MarkPublishedResponse:
+        """Mark outbox rows as published."""
+        result: models.MarkPublishedResponse = self._call(
             "POST",
             "/api/internal/outbox/mark-published",
-            answer=models.MarkPublishedAnswer,
+            response_type=models.MarkPublishedResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1502,14 +1511,14 @@ class Operations(Transport):
         body: models.MarkFailedRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.MarkFailedAnswer:
-        """A row of the outbox could not be published."""
-        result: models.MarkFailedAnswer = self._call(
+    ) -> models.MarkFailedResponse:
+        """Mark an outbox row as failed."""
+        result: models.MarkFailedResponse = self._call(
             "POST",
             "/api/internal/outbox/mark-failed",
-            answer=models.MarkFailedAnswer,
+            response_type=models.MarkFailedResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1517,11 +1526,11 @@ class Operations(Transport):
     def outbox_pending_count(
         self,
     ) -> models.PendingCount:
-        """How many rows could be claimed."""
+        """Count the outbox rows that can be claimed."""
         result: models.PendingCount = self._call(
             "GET",
             "/api/internal/outbox/pending-count",
-            answer=models.PendingCount,
+            response_type=models.PendingCount,
         )
         return result
 
@@ -1531,11 +1540,11 @@ class Operations(Transport):
         after: str | None = None,
         limit: int | None = None,
     ) -> models.OutboxList:
-        """Rows that failed too often."""
+        """List outbox rows that reached the maximum number of attempts."""
         result: models.OutboxList = self._call(
             "GET",
             "/api/internal/outbox/dead",
-            answer=models.OutboxList,
+            response_type=models.OutboxList,
             query={"after": after, "limit": limit},
         )
         return result
@@ -1547,14 +1556,14 @@ class Operations(Transport):
         after: str | None = None,
         limit: int | None = None,
     ) -> models.QuarantineList:
-        """What was refused while its neighbours went on, oldest first. Events that could not be
-        copied into the log, and such that no broker takes. They are kept as long as rows of the
-        outbox that are published.
+        """List events in quarantine, oldest first. Contains events that could not be copied into
+        the log, and events that the broker rejects. They have the same retention as published
+        outbox rows.
         """
         result: models.QuarantineList = self._call(
             "GET",
             "/api/internal/quarantine",
-            answer=models.QuarantineList,
+            response_type=models.QuarantineList,
             query={"source": source, "after": after, "limit": limit},
         )
         return result
@@ -1564,14 +1573,14 @@ class Operations(Transport):
         body: models.OutboxIds,
         *,
         idempotency_key: str | None = None,
-    ) -> models.OutboxChanged:
-        """Sends dead rows out again."""
-        result: models.OutboxChanged = self._call(
+    ) -> models.OutboxChangeResponse:
+        """Make dead outbox rows claimable again."""
+        result: models.OutboxChangeResponse = self._call(
             "POST",
             "/api/internal/outbox/replay",
-            answer=models.OutboxChanged,
+            response_type=models.OutboxChangeResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1581,14 +1590,14 @@ class Operations(Transport):
         body: models.OutboxIds,
         *,
         idempotency_key: str | None = None,
-    ) -> models.OutboxChanged:
-        """Gives dead rows up."""
-        result: models.OutboxChanged = self._call(
+    ) -> models.OutboxChangeResponse:
+        """Discard dead outbox rows."""
+        result: models.OutboxChangeResponse = self._call(
             "POST",
             "/api/internal/outbox/discard",
-            answer=models.OutboxChanged,
+            response_type=models.OutboxChangeResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1598,31 +1607,31 @@ class Operations(Transport):
         body: models.ProjectRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.ProjectAnswer:
-        """Copies events of others into the log."""
-        result: models.ProjectAnswer = self._call(
+    ) -> models.ProjectResponse:
+        """Copy events from elsewhere into the log."""
+        result: models.ProjectResponse = self._call(
             "POST",
             "/api/internal/events/project",
-            answer=models.ProjectAnswer,
+            response_type=models.ProjectResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
 
     def materialize_events(
         self,
-        body: list[models.SentEvent],
+        body: list[models.RawEvent],
         *,
         idempotency_key: str | None = None,
-    ) -> models.MaterializeAnswer:
-        """The same, as workers tell them."""
-        result: models.MaterializeAnswer = self._call(
+    ) -> models.MaterializeResponse:
+        """Copy events of classic workers into the log."""
+        result: models.MaterializeResponse = self._call(
             "POST",
             "/api/internal/events/materialize",
-            answer=models.MaterializeAnswer,
+            response_type=models.MaterializeResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1632,14 +1641,14 @@ class Operations(Transport):
         body: models.AdvanceRequest,
         *,
         idempotency_key: str | None = None,
-    ) -> models.AdvanceAnswer:
-        """Lets read models follow their logs."""
-        result: models.AdvanceAnswer = self._call(
+    ) -> models.AdvanceResponse:
+        """Update read models from their logs."""
+        result: models.AdvanceResponse = self._call(
             "POST",
             "/api/internal/projection/advance",
-            answer=models.AdvanceAnswer,
+            response_type=models.AdvanceResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1649,14 +1658,14 @@ class Operations(Transport):
         body: models.PurgeRequest | None = None,
         *,
         idempotency_key: str | None = None,
-    ) -> models.PurgeAnswer:
-        """Drops what is old."""
-        result: models.PurgeAnswer = self._call(
+    ) -> models.PurgeResponse:
+        """Delete data beyond its retention."""
+        result: models.PurgeResponse = self._call(
             "POST",
             "/api/internal/cleanup/purge",
-            answer=models.PurgeAnswer,
+            response_type=models.PurgeResponse,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1667,13 +1676,13 @@ class Operations(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> models.WalletRotation:
-        """Wraps the secrets of all tenants under the current key. Leaves a trail."""
+        """Encrypt the secrets of all tenants with the current key. The call is audited."""
         result: models.WalletRotation = self._call(
             "POST",
             "/api/internal/wallet/rotate-kek",
-            answer=models.WalletRotation,
+            response_type=models.WalletRotation,
             body=body,
-            changes=True,
+            mutates=True,
             idempotency_key=idempotency_key,
         )
         return result
@@ -1681,11 +1690,11 @@ class Operations(Transport):
     def wallet_key_status(
         self,
     ) -> models.KeyStatus:
-        """How many secrets are under which key."""
+        """Count secrets per encryption key."""
         result: models.KeyStatus = self._call(
             "GET",
             "/api/internal/wallet/key-status",
-            answer=models.KeyStatus,
+            response_type=models.KeyStatus,
         )
         return result
 
@@ -1697,12 +1706,12 @@ class Operations(Transport):
         from_: str | None = None,
         to: str | None = None,
         limit: int | None = None,
-    ) -> models.SecretAuditRows:
-        """What was done to the secrets of all tenants, newest first."""
-        result: models.SecretAuditRows = self._call(
+    ) -> models.SecretAuditResponse:
+        """List operations on secrets of all tenants, newest first."""
+        result: models.SecretAuditResponse = self._call(
             "GET",
             "/api/internal/secret-audit",
-            answer=models.SecretAuditRows,
+            response_type=models.SecretAuditResponse,
             query={"credential": credential, "execution_id": execution_id, "from": from_, "to": to, "limit": limit},
         )
         return result
@@ -1710,9 +1719,9 @@ class Operations(Transport):
     def list_cells(
         self,
     ) -> Any:
-        """The cells that there are."""
+        """List cells (always empty)."""
         return self._call(
             "GET",
             "/api/internal/cells",
-            answer=Any,
+            response_type=Any,
         )

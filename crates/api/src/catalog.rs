@@ -1,292 +1,292 @@
-//! Definitions on the wire.
+//! Catalog requests and responses.
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{CatalogId, Json, PlaybookPath, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::execute::Version;
+use crate::execute::VersionSelector;
 
-/// A wish to register a definition. A classic body.
+/// Registers a definition. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegisterRequest {
-    /// The document, or its base64.
+    /// The document, as text or base64.
     pub content: String,
-    /// What kind of document the sender takes it for; the document itself decides.
+    /// Kind of document according to the sender. The document itself decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_type: Option<Text>,
-    /// Whether it is only to be checked.
+    /// Only validate the document, without registering it.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// A definition is registered.
+/// A registered definition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct RegisterAnswer {
+pub struct RegisterResponse {
     /// `success`.
     pub status: Text,
-    /// The same in words.
+    /// Human-readable message.
     pub message: Text,
-    /// Its path.
+    /// Path of the definition.
     pub path: PlaybookPath,
-    /// Its version; absent after a dry run of a new one.
+    /// Version of the definition; absent after a dry run of a new definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// Its id; absent after a dry run of a new one.
+    /// Id of the version; absent after a dry run of a new definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog_id: Option<CatalogId>,
-    /// The kind of the document, in lower case.
+    /// Kind of the document, in lower case.
     pub kind: Text,
-    /// Whether the same content was there already.
+    /// True if the same content was already registered.
     pub unchanged: bool,
-    /// What the checker warns of.
+    /// Warnings of the validation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Json>,
 }
 
-/// A wish to see a definition. A classic body.
+/// Selects a definition. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ResourceRequest {
-    /// By id.
+pub struct CatalogResourceRequest {
+    /// Id of the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog_id: Option<CatalogId>,
-    /// By path.
+    /// Path of the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PlaybookPath>,
-    /// The version; the newest where absent.
+    /// Version; the newest if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<Version>,
+    pub version: Option<VersionSelector>,
 }
 
-/// Many definitions to be registered, each by itself. A classic body.
+/// Registers many definitions independently. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct RegisterBatch {
-    /// At most [`noetl_types::limits::MAX_REGISTER_BATCH`].
+pub struct RegisterBatchRequest {
+    /// At most 200 definitions.
     pub items: Vec<RegisterRequest>,
 }
 
-/// What became of them.
+/// Results of a batch registration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct RegisterBatchAnswer {
-    /// How many are registered.
+pub struct RegisterBatchResponse {
+    /// Number of registered definitions.
     pub registered: u32,
-    /// How many are not.
+    /// Number of rejected definitions.
     pub failed: u32,
-    /// One for each, in order.
-    pub results: Vec<RegisterVerdict>,
+    /// One result per definition, in request order.
+    pub results: Vec<RegisterBatchResult>,
 }
 
-/// What became of one of many definitions.
+/// Result for one definition of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct RegisterVerdict {
-    /// Its place in the request, from 0.
+pub struct RegisterBatchResult {
+    /// Position in the request, from 0.
     pub index: u32,
     /// `registered` or `error`.
     pub status: Text,
-    /// Its path.
+    /// Path of the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PlaybookPath>,
-    /// Its version.
+    /// Version of the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// Its id.
+    /// Id of the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog_id: Option<CatalogId>,
-    /// Why it is not registered.
+    /// Error message if the definition was rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Text>,
 }
 
-/// A wish to see definitions. A classic body.
+/// Lists definitions. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ListRequest {
-    /// Only those of a kind.
+pub struct CatalogListRequest {
+    /// Filter by kind of document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_type: Option<Text>,
-    /// Whether only the newest version of each is shown, as it is where absent.
+    /// List only the newest version of each definition; default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_only: Option<bool>,
-    /// Whether their texts are shown, as they are where absent.
+    /// Include the content of the documents; default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_content: Option<bool>,
-    /// Only those whose path holds this text.
+    /// Filter by text in the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub q: Option<Text>,
-    /// How many at most.
+    /// Maximum number of entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<PageLimit>,
-    /// Where the page before ended.
+    /// Cursor of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Text>,
 }
 
-/// A wish to see agents. A classic body.
+/// Lists agents. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct AgentsRequest {
-    /// Only those that can do all of this.
+pub struct AgentListRequest {
+    /// Filter by capabilities. An agent must have all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Vec<Text>>,
 }
 
-/// Definitions.
+/// A page of definitions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CatalogList {
-    /// In the order of their paths.
-    pub entries: Vec<CatalogLine>,
-    /// Where the next page begins; absent at the end.
+    /// Definitions in the order of their paths.
+    pub entries: Vec<CatalogListEntry>,
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Text>,
 }
 
-/// A definition as lists show it.
+/// A definition in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CatalogLine {
-    /// Its id.
+pub struct CatalogListEntry {
+    /// Id of the version.
     pub catalog_id: CatalogId,
-    /// Its path.
+    /// Path of the definition.
     pub path: PlaybookPath,
-    /// The kind of the document, in lower case.
+    /// Kind of the document, in lower case.
     pub kind: Text,
-    /// Its version.
+    /// Version of the definition.
     pub version: u32,
-    /// The document.
+    /// Content of the document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Text>,
-    /// How a console has drawn it.
+    /// Layout of the graph in a console.
     pub layout: Option<Json>,
-    /// Kept for classic clients; never there.
+    /// For classic clients; always absent.
     pub payload: Option<Json>,
-    /// What else is known of it.
+    /// Metadata of the document.
     pub meta: Option<Json>,
-    /// When it was registered.
+    /// Registration time.
     pub created_at: Timestamp,
-    /// `active`, or `archived`.
+    /// `active` or `archived`.
     pub status: Text,
 }
 
-/// The text of a playbook.
+/// Content of a playbook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Content {
+pub struct PlaybookContent {
     /// The text.
     pub content: Text,
-    /// Its path.
+    /// Path of the playbook.
     pub path: PlaybookPath,
-    /// Its version.
+    /// Version of the playbook.
     pub version: u32,
 }
 
-/// A text to be registered or checked. A classic body.
+/// A document to register or validate. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContentRequest {
-    /// The document, or its base64.
+    /// The document, as text or base64.
     pub content: String,
 }
 
-/// Whether a document is well.
+/// Result of a validation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Validation {
-    /// Whether it is.
+pub struct ValidationReport {
+    /// True if the document is valid.
     pub valid: bool,
-    /// What is wrong with it, in words.
+    /// Error messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Text>,
-    /// All that was found, with places.
+    /// All diagnostics, with positions.
     pub diagnostics: Vec<Json>,
 }
 
-/// What a form for the input of a playbook needs to know.
+/// Description of an input form for a playbook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UiSchema {
-    /// The path of the definition.
+    /// Path of the definition.
     pub path: PlaybookPath,
-    /// Its version.
+    /// Version of the definition.
     pub version: u32,
-    /// The kind of the document, in lower case.
+    /// Kind of the document, in lower case.
     pub kind: Text,
-    /// What it is called.
+    /// Title of the playbook.
     pub title: Text,
-    /// What it is for.
+    /// Description in Markdown.
     pub description_markdown: Option<Text>,
-    /// Whether people are meant to start it.
+    /// True if users may start the playbook from the UI.
     pub exposed_in_ui: bool,
-    /// Its input.
+    /// Input fields.
     pub fields: Vec<UiField>,
-    /// When this was worked out.
+    /// Time at which the schema was generated.
     pub generated_at: Timestamp,
 }
 
-/// One value of an input.
+/// One input field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UiField {
-    /// Its name.
+    /// Name of the field.
     pub name: Text,
     /// `string`, `number`, `boolean`, `object`, `array`, or `any`.
     pub kind: Text,
-    /// Its value where nobody gives one.
+    /// Default value.
     pub default: Json,
-    /// What it is for.
+    /// Description of the field.
     pub description: Option<Text>,
-    /// Whether it is not to be shown.
+    /// True if the value must not be displayed.
     pub secret: bool,
-    /// The credentials that it may name.
+    /// Pattern of the credentials that the field may name.
     pub credential_glob: Option<Text>,
-    /// The values that it may have.
+    /// Allowed values.
     pub options: Option<Vec<Json>>,
-    /// The values inside of it.
+    /// Nested fields.
     pub children: Vec<UiField>,
 }
 
-/// A wish to take a definition out of the archive.
+/// Restores an archived definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RestoreRequest {
-    /// Its path.
+    /// Path of the definition.
     pub path: PlaybookPath,
 }
 
-/// What became of a definition that was put into the archive, or taken out.
+/// Result of archiving or restoring a definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ArchiveAnswer {
+pub struct ArchiveResponse {
     /// `archived` or `active`.
     pub status: Text,
-    /// The same in words.
+    /// Human-readable message.
     pub message: Text,
-    /// Its path.
+    /// Path of the definition.
     pub path: PlaybookPath,
 }
 
-/// A definition.
+/// A definition with its content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CatalogItem {
-    /// Its id.
+pub struct CatalogResource {
+    /// Id of the version.
     pub catalog_id: CatalogId,
-    /// Its path.
+    /// Path of the definition.
     pub path: PlaybookPath,
-    /// The kind of the document, in lower case.
+    /// Kind of the document, in lower case.
     pub kind: Text,
-    /// Its version.
+    /// Version of the definition.
     pub version: u32,
-    /// The document.
+    /// Content of the document.
     pub content: Text,
-    /// The digest of the document, in hexadecimal.
+    /// SHA-256 digest of the document, in hexadecimal.
     pub sha256: Text,
-    /// When it was registered.
+    /// Registration time.
     pub created_at: Timestamp,
 }

@@ -1,7 +1,7 @@
-//! The wire of classic workers: commands by the id of their event, and events told one by one.
+//! Wire types of classic workers: commands by the id of their event, and single events.
 //!
-//! Unlike elsewhere ids travel as numbers here, since that is how these workers read them. Both are
-//! read. Unknown fields are passed over.
+//! Unlike elsewhere, ids are sent as numbers, because these workers expect numbers. Both forms are
+//! accepted. Unknown fields are ignored.
 
 use noetl_types::id::as_number;
 use noetl_types::{
@@ -11,249 +11,249 @@ use serde::{Deserialize, Serialize};
 
 use crate::token::LeaseToken;
 
-/// A command with what a classic worker needs to run it.
+/// A command for a classic worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassicCommand {
-    /// The run.
+    /// Id of the execution.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub execution_id: ExecutionId,
-    /// The step, as an id.
+    /// Id of the node: the name of the step.
     pub node_id: StepName,
-    /// The step.
+    /// Name of the step.
     pub node_name: StepName,
-    /// The kind of its first tool.
+    /// Kind of the first tool.
     pub action: Text,
-    /// `tool_config` and `args` as the playbook has them, and the `render_context` of their
-    /// templates.
+    /// `tool_config` and `args` as in the playbook, and the `render_context` of their templates.
     pub context: ClassicContext,
-    /// Where it belongs.
+    /// Metadata of the command.
     pub meta: JsonMap,
 }
 
-/// What a classic worker renders and runs.
+/// Input of a classic worker.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassicContext {
-    /// The tool as the playbook has it; a list for a pipeline.
+    /// Tool configuration as in the playbook; a list for a pipeline.
     pub tool_config: Json,
-    /// The input of the step and of its task.
+    /// Input of the step and of its task.
     pub args: JsonMap,
-    /// The names that the templates of both read.
+    /// Template variables.
     pub render_context: JsonMap,
 }
 
-/// A wish to have a command.
+/// Claims a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClaimRequest {
-    /// Who.
+    /// Worker that claims the command.
     pub worker_id: WorkerId,
 }
 
-/// The command is the worker's.
+/// A claimed command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ClaimAnswer {
+pub struct ClaimResponse {
     /// `ok`.
     pub status: Text,
-    /// The event that issued it.
+    /// Event that issued the command.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub event_id: EventId,
     /// The command.
     #[serde(flatten)]
     pub command: ClassicCommand,
-    /// What proves the lease, for a worker that sends it back.
+    /// Token that proves the lease, for workers that send it back.
     pub lease_token: LeaseToken,
-    /// Until when it is the worker's, unless a pool heartbeat renews it.
+    /// End of the lease, unless a pool heartbeat renews it.
     pub lease_until: Timestamp,
-    /// The attempt that begins, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
 }
 
-/// How the result of an event is told.
+/// Form of the result in an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResultKind {
-    /// In the payload.
+    /// Inline in the payload.
     #[default]
     Data,
-    /// By the address of where it is kept.
+    /// Address of the stored result.
     Ref,
-    /// By the events that hold its parts.
+    /// Ids of the events that hold the parts of the result.
     Refs,
 }
 
-/// Something that a worker tells.
+/// An event sent by a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct EventPost {
-    /// The run.
+pub struct ClassicEventRequest {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// What is told, and of which step.
+    /// The event.
     #[serde(flatten)]
-    pub event: TaleOfEvent,
-    /// Who tells it.
+    pub event: ClassicEvent,
+    /// Worker that sends the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
 }
 
-/// What is told, and of which step.
+/// An event as a classic worker reports it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TaleOfEvent {
-    /// The step.
+pub struct ClassicEvent {
+    /// Name of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Text>,
-    /// What happened.
+    /// Type of the event.
     #[serde(alias = "name")]
     pub event_type: Text,
-    /// With what.
+    /// Payload of the event.
     #[serde(
         default,
         alias = "context",
         skip_serializing_if = "noetl_types::Json::is_null"
     )]
     pub payload: Json,
-    /// What else is known of it.
+    /// Metadata of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<JsonMap>,
-    /// How its result is told.
+    /// Form of the result.
     #[serde(default)]
     pub result_kind: ResultKind,
-    /// Where its result is kept.
+    /// Address of the stored result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_uri: Option<Text>,
-    /// The events that hold the parts of its result.
+    /// Ids of the events that hold the parts of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_ids: Option<Vec<Json>>,
-    /// Whether it asks for something to happen. What follows from an event depends on what it says,
-    /// so this is only kept.
+    /// True if the event requests an action. The effect of an event depends on its content, so this
+    /// value is only recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actionable: Option<bool>,
-    /// Whether it is for people to read; only kept too.
+    /// True if the event is informational. Only recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub informative: Option<bool>,
-    /// Its id, where the worker has made one: the same event again is the same.
+    /// Id of the event, if the worker assigned one. Sending the same event again has no further
+    /// effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,
-    /// With what outcome.
+    /// Status of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Text>,
-    /// When it happened.
+    /// Time of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
 }
 
-/// What became of an event.
+/// Result of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct EventAnswer {
-    /// `ok`, or `ignored` where it came too late or from somebody whose command it is not.
+pub struct ClassicEventResponse {
+    /// `ok`, or `ignored` if the event was late or the sender does not hold the command.
     pub status: Text,
-    /// Its id.
+    /// Id of the event.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub event_id: EventId,
-    /// How many commands followed.
+    /// Number of commands issued.
     pub commands_generated: u32,
-    /// Its place, or the end of the run's log after it.
+    /// Sequence number of the event, or of the last event of the log after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<Seq>,
 }
 
-/// Several things that a worker tells of one run.
+/// Several events of one execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct EventBatch {
-    /// The run.
+pub struct ClassicEventBatch {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// Who tells them.
+    /// Worker that sends the events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
-    /// What is told, in order; at most [`noetl_types::limits::MAX_EVENT_BATCH`].
-    pub events: Vec<TaleOfEvent>,
+    /// The events in order; at most 1000.
+    pub events: Vec<ClassicEvent>,
 }
 
-/// What became of them.
+/// Result of an event batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct EventBatchAnswer {
+pub struct ClassicEventBatchResponse {
     /// `ok`.
     pub status: Text,
-    /// Their ids, in order.
+    /// Ids of the events, in order.
     #[serde(with = "as_number::list")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Vec<noetl_types::schema::IdNumber>")
     )]
     pub event_ids: Vec<EventId>,
-    /// How many commands followed.
+    /// Number of commands issued.
     pub commands_generated: u32,
 }
 
-/// A page of the queue.
+/// A page of the command queue.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandList {
     /// The commands, oldest first.
-    pub commands: Vec<CommandLine>,
-    /// Where the next page begins; absent at the end.
+    pub commands: Vec<CommandSummary>,
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Text>,
 }
 
-/// A command as lists show it.
+/// A command in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CommandLine {
-    /// The command.
+pub struct CommandSummary {
+    /// Id of the command.
     pub command_id: CommandId,
-    /// The run.
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// The step.
+    /// Name of the step.
     pub step: StepName,
-    /// The run of the step, from 1.
+    /// Number of the pass through the step, from 1.
     pub run: u32,
-    /// The iteration, in a loop.
+    /// Iteration, in a loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
-    /// The kind of tool that it needs.
+    /// Kind of tool that the command needs.
     pub tool_kind: Text,
-    /// The pool whose workers may take it.
+    /// Worker pool of the command.
     pub pool: Text,
-    /// Its rank in the pool.
+    /// Priority within the pool.
     pub priority: i16,
-    /// Where it stands.
+    /// Current status.
     pub status: Text,
-    /// Whether it waits for its run to be resumed.
+    /// True if the command waits for its execution to be resumed.
     pub held: bool,
-    /// Attempts so far.
+    /// Number of attempts so far.
     pub attempt: u32,
-    /// Attempts in all.
+    /// Maximum number of attempts.
     pub max_attempts: u32,
-    /// The last worker that had it.
+    /// Last worker that held the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
-    /// Until when it is that worker's.
+    /// End of the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<Timestamp>,
-    /// Not to be handed out before.
+    /// Earliest time of the next lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
-    /// When it was granted last.
+    /// Time of the last lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<Timestamp>,
-    /// When it was last known to start.
+    /// Last known start time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it was closed.
+    /// End time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Timestamp>,
-    /// Why it failed.
+    /// Error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Text>,
 }

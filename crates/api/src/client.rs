@@ -1,14 +1,15 @@
-//! The client over HTTP.
+//! The HTTP client.
 //!
-//! Owns how a call of the API is made: one pool of connections, one body written once, an answer
-//! that is read up to a bound. Does not repeat calls: whoever makes one knows whether that is safe.
+//! Owns how an API call is made: one connection pool, a body that is serialized once, a response
+//! that is read up to a maximum size. Does not retry, because only the caller knows if a retry is
+//! safe.
 
 mod call;
 mod collector;
-mod frames;
+mod event_stream;
 mod internal;
-mod live;
 mod settings;
+mod sse;
 #[cfg(test)]
 mod tests;
 mod user;
@@ -25,26 +26,26 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::paths;
 
-pub use live::{LiveLog, News};
-pub use settings::{BearerToken, ClientCertificate, ClientRefused, ClientSettings};
+pub use event_stream::{LiveEventStream, StreamUpdate};
+pub use settings::{BearerToken, ClientBuildError, ClientCertificate, ClientSettings};
 
-/// A client of one server. A clone is another handle of the same.
+/// A client of one server. A clone is another handle of the same client.
 #[derive(Debug, Clone)]
 pub struct Client {
-    inner: Arc<Inner>,
+    inner: Arc<ClientInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ClientInner {
     http: reqwest::Client,
-    /// The address of the server, without a slash at its end.
+    /// Base URL of the server, without a trailing slash.
     base: String,
     hot: HotRoutes,
     timeout: Millis,
-    max_answer: ByteSize,
+    max_response_size: ByteSize,
 }
 
-/// The addresses that a busy worker calls again and again, read once.
+/// URLs that a busy worker calls repeatedly, parsed once.
 #[derive(Debug)]
 struct HotRoutes {
     lease: Url,
@@ -52,28 +53,29 @@ struct HotRoutes {
     report: Url,
 }
 
-/// An idle connection is given up before the server does so, lest a call meets its end.
-const IDLE: Duration = Duration::from_secs(8);
-/// Idle connections that are kept.
-const MAX_IDLE: usize = 64;
-/// How often a silent connection is probed.
-const KEEPALIVE: Duration = Duration::from_secs(30);
+/// Idle connections are closed before the server closes them. Otherwise a call could use a
+/// connection that the server is closing.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(8);
+/// Maximum idle connections.
+const MAX_IDLE_CONNECTIONS: usize = 64;
+/// Interval of TCP keepalive probes.
+const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Client {
-    /// A client of the server at an address such as `http://localhost:8082`.
-    pub fn new(base_url: &str, settings: ClientSettings) -> Result<Self, ClientRefused> {
+    /// Creates a client of the server at a URL such as `http://localhost:8082`.
+    pub fn new(base_url: &str, settings: ClientSettings) -> Result<Self, ClientBuildError> {
         let ClientSettings {
             token,
             authority,
             certificate,
             connect_timeout,
             timeout,
-            max_answer,
+            max_response_size,
         } = settings;
-        let base = settings::base_of(base_url)?;
+        let base = settings::parse_base_url(base_url)?;
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
-            headers.insert(AUTHORIZATION, bearer(&token)?);
+            headers.insert(AUTHORIZATION, bearer_header(&token)?);
         }
         let builder = reqwest::Client::builder()
             .default_headers(headers)
@@ -82,118 +84,124 @@ impl Client {
             .no_gzip()
             .no_deflate()
             .tcp_nodelay(true)
-            .tcp_keepalive(KEEPALIVE)
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(MAX_IDLE)
+            .tcp_keepalive(TCP_KEEPALIVE_INTERVAL)
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
             .connect_timeout(Duration::from_millis(connect_timeout.as_ms()));
         let builder = if settings::is_loopback(&base) {
-            // A proxy of the environment would be another machine.
+            // A proxy from the environment could not reach this machine.
             builder.no_proxy()
         } else {
             builder
         };
         let http = with_tls(builder, &base, authority.as_deref(), certificate.as_ref())?
             .build()
-            .map_err(|error| ClientRefused::Build(call::causes(&error).into()))?;
+            .map_err(|error| ClientBuildError::Build(call::error_chain(&error).into()))?;
         let base = base.as_str().trim_end_matches('/').to_owned();
         let hot = HotRoutes {
-            lease: url(&base, paths::COMMANDS_LEASE)?,
-            heartbeat: url(&base, paths::COMMANDS_HEARTBEAT)?,
-            report: url(&base, paths::COMMANDS_REPORT)?,
+            lease: build_url(&base, paths::COMMANDS_LEASE)?,
+            heartbeat: build_url(&base, paths::COMMANDS_HEARTBEAT)?,
+            report: build_url(&base, paths::COMMANDS_REPORT)?,
         };
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(ClientInner {
                 http,
                 base,
                 hot,
                 timeout,
-                max_answer,
+                max_response_size,
             }),
         })
     }
 
-    /// The address of the server.
+    /// Returns the base URL of the server.
     pub fn base_url(&self) -> &str {
         &self.inner.base
     }
 }
 
-fn bearer(token: &BearerToken) -> Result<HeaderValue, ClientRefused> {
+fn bearer_header(token: &BearerToken) -> Result<HeaderValue, ClientBuildError> {
     let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
-        .map_err(|_| ClientRefused::Token)?;
+        .map_err(|_| ClientBuildError::InvalidToken)?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-fn url(base: &str, path: &str) -> Result<Url, ClientRefused> {
+fn build_url(base: &str, path: &str) -> Result<Url, ClientBuildError> {
     let text = format!("{base}{path}");
-    Url::parse(&text).map_err(|error| ClientRefused::bad_url(&text, error))
+    Url::parse(&text).map_err(|error| ClientBuildError::bad_url(&text, error))
 }
 
-/// The authorities in a file of certificates.
-fn trusted(pem: &[u8]) -> Result<rustls::RootCertStore, ClientRefused> {
-    let refused = |error: &dyn std::fmt::Display| {
-        ClientRefused::Build(format!("the certificates of the authority: {error}").into())
+/// Parses the root certificates of a PEM file.
+fn parse_root_certificates(pem: &[u8]) -> Result<rustls::RootCertStore, ClientBuildError> {
+    let invalid = |error: &dyn std::fmt::Display| {
+        ClientBuildError::Build(format!("invalid CA certificates: {error}").into())
     };
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| refused(&error))?;
-        roots.add(certificate).map_err(|error| refused(&error))?;
+        let certificate = certificate.map_err(|error| invalid(&error))?;
+        roots.add(certificate).map_err(|error| invalid(&error))?;
     }
     Ok(roots)
 }
 
-/// Gives the builder a provider of cryptography, without which it cannot be built.
+/// Configures TLS with a cryptography provider, without which the client cannot be built.
 ///
-/// A plain address never speaks TLS, so it gets a configuration that trusts nobody; one for which
-/// authorities are named trusts those. For others the
-/// verifier of the platform is used, which takes the provider of the process: the binary installs
-/// one, and where it has not, this does.
+/// A plain URL never uses TLS, so it gets a configuration without trusted roots. If CA certificates
+/// are given, only these are trusted. Otherwise the platform verifier is used, which needs the
+/// process-wide provider. The binary installs one; if it has not, this function does.
 fn with_tls(
     builder: reqwest::ClientBuilder,
     base: &Url,
     authority: Option<&[u8]>,
     certificate: Option<&ClientCertificate>,
-) -> Result<reqwest::ClientBuilder, ClientRefused> {
+) -> Result<reqwest::ClientBuilder, ClientBuildError> {
     if base.scheme() == "https" && authority.is_none() {
-        // An error says that there is one already, which is as good.
+        // An error means that a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         return match certificate {
-            Some(own) => Ok(builder.identity(identity(own)?)),
+            Some(certificate) => Ok(builder.identity(client_identity(certificate)?)),
             None => Ok(builder),
         };
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| ClientRefused::Build(error.to_string().into()))?
-        .with_root_certificates(trusted(authority.unwrap_or_default())?);
+        .map_err(|error| ClientBuildError::Build(error.to_string().into()))?
+        .with_root_certificates(parse_root_certificates(authority.unwrap_or_default())?);
     let config = match certificate {
         None => config.with_no_client_auth(),
-        Some(own) => {
-            let (chain, key) = (chain_of(own)?, key_of(own)?);
+        Some(certificate) => {
+            let (chain, key) = (
+                parse_certificate_chain(certificate)?,
+                parse_private_key(certificate)?,
+            );
             let config = config.with_client_auth_cert(chain, key);
-            config.map_err(|error| unfit(&error))?
+            config.map_err(|error| certificate_error(&error))?
         }
     };
     Ok(builder.tls_backend_preconfigured(config))
 }
 
-fn chain_of(own: &ClientCertificate) -> Result<Vec<CertificateDer<'static>>, ClientRefused> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&own.chain).collect();
-    chain.map_err(|error| unfit(&error))
+fn parse_certificate_chain(
+    certificate: &ClientCertificate,
+) -> Result<Vec<CertificateDer<'static>>, ClientBuildError> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate.chain).collect();
+    chain.map_err(|error| certificate_error(&error))
 }
 
-fn key_of(own: &ClientCertificate) -> Result<PrivateKeyDer<'static>, ClientRefused> {
-    PrivateKeyDer::from_pem_slice(&own.key).map_err(|error| unfit(&error))
+fn parse_private_key(
+    certificate: &ClientCertificate,
+) -> Result<PrivateKeyDer<'static>, ClientBuildError> {
+    PrivateKeyDer::from_pem_slice(&certificate.key).map_err(|error| certificate_error(&error))
 }
 
-/// The same for a client that trusts what its machine trusts.
-fn identity(own: &ClientCertificate) -> Result<reqwest::Identity, ClientRefused> {
-    let both = [&*own.key, b"\n", &*own.chain].concat();
-    reqwest::Identity::from_pem(&both).map_err(|error| unfit(&error))
+/// Builds the client identity for a client that uses the platform verifier.
+fn client_identity(certificate: &ClientCertificate) -> Result<reqwest::Identity, ClientBuildError> {
+    let pem = [&*certificate.key, b"\n", &*certificate.chain].concat();
+    reqwest::Identity::from_pem(&pem).map_err(|error| certificate_error(&error))
 }
 
-fn unfit(error: &dyn std::fmt::Display) -> ClientRefused {
-    ClientRefused::Build(format!("the certificate of this client: {error}").into())
+fn certificate_error(error: &dyn std::fmt::Display) -> ClientBuildError {
+    ClientBuildError::Build(format!("invalid client certificate: {error}").into())
 }

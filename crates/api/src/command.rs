@@ -1,9 +1,9 @@
-//! Commands on the wire: how a worker gets them, keeps them, and tells what became of them.
+//! Wire types for leasing, renewing and reporting commands.
 
 use std::sync::Arc;
 
-use noetl_types::limits::LeaseBatch;
-use noetl_types::redact::Secrets;
+use noetl_types::limits::LeaseBatchSize;
+use noetl_types::redact::SecretSet;
 use noetl_types::{
     CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, Millis, PoolName, Seq,
     StepName, TaskError, Text, Timestamp, WorkerId,
@@ -12,450 +12,458 @@ use serde::{Deserialize, Serialize};
 
 use crate::token::LeaseToken;
 
-/// A worker asks for work.
+/// Leases commands for a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LeaseRequest {
-    /// Who asks.
+    /// Worker that requests the lease.
     pub worker_id: WorkerId,
-    /// The pool that it works for.
+    /// Pool of the worker.
     pub pool: PoolName,
-    /// How many commands it can take.
+    /// Maximum number of commands.
     #[serde(default)]
-    pub max: LeaseBatch,
-    /// How long it waits where there is none.
+    pub max: LeaseBatchSize,
+    /// Maximum time to wait for a command, in milliseconds.
     #[serde(default)]
     pub wait_ms: u64,
-    /// The kinds of tools that it has; all where absent.
+    /// Kinds of tools that the worker supports; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<Vec<Text>>,
-    /// How long a lease is to last; the server's own measure where absent.
+    /// Duration of the lease in milliseconds; the server's default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
 }
 
-/// Work for a worker.
+/// Leased commands.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct LeaseAnswer {
-    /// The commands, each of them now the worker's.
+pub struct LeaseResponse {
+    /// The commands, now leased to the worker.
     pub commands: Vec<LeasedCommand>,
-    /// How long to wait before asking again; 0 for at once.
+    /// Time to wait before the next request, in milliseconds; 0 for none.
     #[serde(default)]
     pub poll_after_ms: u64,
 }
 
-/// A command with all that a worker needs.
+/// A leased command with everything that the worker needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeasedCommand {
-    /// The run.
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// The event that issued it.
+    /// Event that issued the command.
     pub event_id: EventId,
-    /// The command.
+    /// Id of the command.
     pub command_id: CommandId,
-    /// The attempt that begins, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// What proves the lease.
+    /// Token that proves the lease.
     pub lease_token: LeaseToken,
-    /// Since when it is the worker's.
+    /// Start of the lease.
     pub claimed_at: Timestamp,
-    /// Until when, unless it is renewed.
+    /// End of the lease, unless it is renewed.
     pub lease_until: Timestamp,
-    /// When the attempt fails, renewed or not.
+    /// Deadline of the attempt, independent of renewals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Timestamp>,
-    /// The first two parts of the key of every call: run and seq.
+    /// First two parts of the idempotency key of every call: execution and seq.
     pub idempotency_key: Text,
-    /// The step, as an id.
+    /// Id of the node: the name of the step.
     pub node_id: StepName,
-    /// The step.
+    /// Name of the step.
     pub node_name: StepName,
-    /// The kind of its first tool.
+    /// Kind of the first tool.
     pub action: Text,
-    /// The values that its templates read, as of its issue, or where they are kept.
+    /// Template variables at the time of issue, or a reference to them.
     #[serde(default)]
     pub context: JsonMap,
-    /// Where it belongs.
+    /// Metadata of the command.
     pub meta: CommandMeta,
 }
 
-/// Where a command belongs.
+/// Metadata of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandMeta {
-    /// The definition that its run is pinned to.
+    /// Definition that the execution is pinned to.
     pub catalog_id: CatalogId,
-    /// The place of the event that issued it.
+    /// Sequence number of the event that issued the command.
     pub seq: Seq,
-    /// When it was issued: `now()` of its templates.
+    /// Time of issue: `now()` in its templates.
     pub issued_at: Timestamp,
-    /// The run of its step, from 1.
+    /// Number of the pass through the step, from 1.
     pub run: u32,
-    /// The iteration, in a loop.
+    /// Iteration, in a loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
-    /// How many iterations there are.
+    /// Number of iterations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection_size: Option<u32>,
-    /// How many rows its frame asks for, in a loop over a cursor; `index` is the frame then.
+    /// Maximum rows of the frame, in a loop over a cursor. `index` is then the number of the frame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame_max_rows: Option<u32>,
-    /// The attempt that begins, as classic workers know it.
+    /// Number of the attempt, for classic workers.
     pub attempts: u32,
-    /// Attempts in all.
+    /// Maximum number of attempts.
     pub max_attempts: u32,
-    /// The trace that its run was started in, as a `traceparent`.
+    /// Trace that the execution was started in, as a `traceparent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Text>,
 }
 
-/// What proves that a command is still one's own.
+/// A lease that a worker holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HeldLease {
-    /// The run.
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// The command.
+    /// Id of the command.
     pub command_id: CommandId,
-    /// The token that came with it.
+    /// Token of the lease.
     pub lease_token: LeaseToken,
-    /// The attempt.
+    /// Number of the attempt.
     pub attempt: u32,
 }
 
-/// A worker keeps its commands.
+/// Renews the leases of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatRequest {
-    /// Who.
+    /// Worker that holds the leases.
     pub worker_id: WorkerId,
-    /// What it holds.
+    /// Leases to renew.
     pub leases: Vec<HeldLease>,
-    /// For how long from now; the server's own measure where absent.
+    /// Duration from now in milliseconds; the server's default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extend_ms: Option<u64>,
 }
 
-/// What became of the wish to keep them; in the order of the request.
+/// Results of a lease renewal, in request order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct HeartbeatAnswer {
-    /// One for each.
-    pub leases: Vec<KeptLease>,
+pub struct HeartbeatResponse {
+    /// One result per lease.
+    pub leases: Vec<LeaseRenewal>,
 }
 
-/// What became of one lease.
+/// Result of renewing one lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct KeptLease {
-    /// The command.
+pub struct LeaseRenewal {
+    /// Id of the command.
     pub command_id: CommandId,
-    /// Whether it still is the worker's.
+    /// True if the worker still holds the lease.
     pub ok: bool,
-    /// Until when.
+    /// New end of the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<Timestamp>,
-    /// Whether nobody wants its result any more: stop.
+    /// True if the command was cancelled and the worker must stop it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<bool>,
-    /// Why it is not the worker's.
+    /// Reason why the worker no longer holds the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<ErrorCode>,
 }
 
-/// A worker tells what became of its commands.
+/// Reports the results of commands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReportRequest {
-    /// Who.
+    /// Worker that reports.
     pub worker_id: WorkerId,
-    /// At most [`noetl_types::limits::MAX_REPORT_BATCH`]; each stands for itself.
+    /// At most 100 reports. Each is processed independently.
     pub reports: Vec<CommandReport>,
-    /// What it would like to have next.
+    /// Request for further commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<NextLease>,
 }
 
-/// What a worker that reports would like to have next.
+/// Request for further commands, sent together with reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NextLease {
-    /// The pool that it works for.
+    /// Pool of the worker.
     pub pool: PoolName,
-    /// How many commands it can take.
-    pub max: LeaseBatch,
-    /// How long it waits where there is none.
+    /// Maximum number of commands.
+    pub max: LeaseBatchSize,
+    /// Maximum time to wait for a command, in milliseconds.
     #[serde(default)]
     pub wait_ms: u64,
-    /// The kinds of tools that it has; all where absent.
+    /// Kinds of tools that the worker supports; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<Vec<Text>>,
-    /// How long a lease is to last.
+    /// Duration of the lease in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
 }
 
-/// What became of a command.
+/// Report on a command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CommandReport {
-    /// The run.
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// The command.
+    /// Id of the command.
     pub command_id: CommandId,
-    /// The attempt.
+    /// Number of the attempt.
     pub attempt: u32,
-    /// The token that came with it.
+    /// Token of the lease.
     pub lease_token: LeaseToken,
-    /// How it went.
+    /// Status of the command.
     pub status: ReportStatus,
-    /// The data of the step, or how far it is.
+    /// Result of the step, or progress data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Json>,
-    /// The data of each task of a pipeline, where that of the last one hides some of it.
+    /// Result of each task of a pipeline, if the result of the last task hides some of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Json>,
-    /// Where the pipeline goes on in another command; then the result is the data of its tasks by
-    /// label.
+    /// Continuation of the pipeline in another command. The result then holds the results of its
+    /// tasks by label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onward: Option<Json>,
-    /// What its tasks wrote, by the keys of their `set`.
+    /// Values that its tasks set, by the keys of their `set`.
     #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
     pub set: JsonMap,
-    /// What it failed with.
+    /// Error of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
-    /// What became of each task.
+    /// Report on each task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskReport>,
-    /// What became of the rows of its frame, in a loop over a cursor.
+    /// Report on the rows of the frame, in a loop over a cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<FrameReport>,
-    /// The attempt of the last task, from 1.
-    #[serde(default = "first")]
+    /// Attempt of the last task, from 1.
+    #[serde(default = "first_attempt")]
     pub task_attempt: u32,
-    /// Attempts of tasks that failed and were made again, as far as the worker does not know that the
-    /// server was told of them.
+    /// Failed and retried task attempts that the server may not know yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retries: Vec<RetriedTask>,
-    /// How many there were before those, in this attempt of the command: what was told already is
-    /// known by it.
+    /// Number of earlier retries in this attempt of the command. The server uses it to detect
+    /// retries that were already reported.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries_before: u32,
-    /// Since when it was the worker's, as its lease said.
+    /// Start of the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<Timestamp>,
-    /// Until when, as its lease said.
+    /// End of the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<Timestamp>,
-    /// When its work began.
+    /// Start time of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When its work ended.
+    /// End time of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
 }
 
 impl CommandReport {
-    /// The same without secrets.
+    /// Returns the report with secrets redacted.
     #[must_use]
-    pub fn hiding(self, secrets: &Secrets) -> Self {
+    pub fn redact_secrets(self, secrets: &SecretSet) -> Self {
         if secrets.is_empty() {
             return self;
         }
-        let mut hidden = Self {
-            result: self.result.map(|result| secrets.hide(result)),
-            labels: self.labels.map(|labels| secrets.hide(labels)),
-            onward: self.onward.map(|onward| hide_onward(secrets, onward)),
-            set: secrets.hide_fields(self.set),
-            error: self.error.map(|error| secrets.hide_error(error)),
+        let mut redacted = Self {
+            result: self.result.map(|result| secrets.redact_json(result)),
+            labels: self.labels.map(|labels| secrets.redact_json(labels)),
+            onward: self
+                .onward
+                .map(|onward| redact_continuation(secrets, onward)),
+            set: secrets.redact_fields(self.set),
+            error: self.error.map(|error| secrets.redact_error(error)),
             ..self
         };
-        for task in &mut hidden.tasks {
+        for task in &mut redacted.tasks {
             for text in [&mut task.stdout, &mut task.stderr].into_iter().flatten() {
-                if let Some(shown) = secrets.hidden_in(text) {
-                    *text = Text::lossy(&shown);
+                if let Some(redacted_text) = secrets.redact_text(text) {
+                    *text = Text::from_lossy(&redacted_text);
                 }
             }
         }
-        for retry in &mut hidden.retries {
-            retry.error = secrets.hide_error(retry.error.clone());
+        for retry in &mut redacted.retries {
+            retry.error = secrets.redact_error(retry.error.clone());
         }
-        for failed in hidden.frame.iter_mut().flat_map(|frame| &mut frame.errors) {
-            failed.error = secrets.hide_error(failed.error.clone());
+        for failed in redacted
+            .frame
+            .iter_mut()
+            .flat_map(|frame| &mut frame.errors)
+        {
+            failed.error = secrets.redact_error(failed.error.clone());
         }
-        hidden
+        redacted
     }
 }
 
-/// What is handed on without secrets; where the pipeline goes on is none.
-fn hide_onward(secrets: &Secrets, onward: Json) -> Json {
-    let Json::Map(mut fields) = onward else {
-        return secrets.hide(onward);
+/// Redacts the values of a continuation. Its position in the pipeline is not secret.
+fn redact_continuation(secrets: &SecretSet, continuation: Json) -> Json {
+    let Json::Map(mut fields) = continuation else {
+        return secrets.redact_json(continuation);
     };
     for key in ["variables", "iter"] {
         if let Some(Json::Map(values)) = Arc::make_mut(&mut fields).get_mut(key) {
-            let hidden = secrets.hide_fields(std::mem::take(Arc::make_mut(values)));
-            *values = Arc::new(hidden);
+            let redacted = secrets.redact_fields(std::mem::take(Arc::make_mut(values)));
+            *values = Arc::new(redacted);
         }
     }
     Json::Map(fields)
 }
 
-const fn first() -> u32 {
+const fn first_attempt() -> u32 {
     1
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// What became of the rows of a frame.
+/// Report on the rows of a frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FrameReport {
-    /// How many were claimed; none ends the chain of frames.
+    /// Number of claimed rows; zero ends the chain of frames.
     pub rows: u32,
-    /// Those whose tasks went well.
+    /// Number of rows whose tasks completed.
     pub done: u32,
-    /// Those whose tasks failed.
+    /// Number of rows whose tasks failed.
     pub failed: u32,
-    /// Bytes of the rows.
+    /// Size of the rows in bytes.
     pub bytes: u64,
-    /// The first failures, where the frame went on after them.
+    /// First errors, if the frame continued after them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<RowError>,
 }
 
-/// A row whose tasks failed.
+/// A failed row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RowError {
-    /// Its place in the frame, from 0.
+    /// Position in the frame, from 0.
     pub row: u32,
-    /// With what they failed.
+    /// Error of its tasks.
     pub error: TaskError,
 }
 
-/// How a command went.
+/// Reported status of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReportStatus {
-    /// Well.
+    /// Completed successfully.
     Completed,
-    /// Badly, and for good.
+    /// Failed permanently.
     Failed,
-    /// It goes on.
+    /// Still running.
     Progress,
-    /// What it started tells its end by itself; the result is what is known of it so far.
-    Parked,
+    /// Suspended: an external operation reports the end. The result is what is known so far.
+    Suspended,
 }
 
-/// What became of a task of a command.
+/// Report on a task of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskReport {
-    /// The task.
+    /// Label of the task.
     pub label: Text,
-    /// How its last run went.
+    /// Status of the last attempt.
     pub status: TaskStatus,
-    /// How often it ran.
+    /// Number of attempts.
     pub attempts: u32,
-    /// How long it ran, all attempts together.
+    /// Total duration of all attempts in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// What its last run wrote to its standard output besides giving data; the end of it.
+    /// End of the standard output of the last attempt, apart from its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<Text>,
-    /// The same of the error output.
+    /// End of the error output of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<Text>,
 }
 
-/// How a task went.
+/// Status of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
-    /// Well.
+    /// Succeeded.
     Ok,
-    /// Badly.
+    /// Failed.
     Error,
 }
 
-/// An attempt of a task that failed and is made again.
+/// A failed task attempt that is retried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RetriedTask {
-    /// What it failed with.
+    /// Error of the attempt.
     pub error: TaskError,
-    /// Which attempt it was, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// After how long it is made again.
+    /// Delay until the next attempt, in milliseconds.
     #[serde(with = "noetl_types::time::as_ms")]
     #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub retry_in_ms: Millis,
-    /// When it failed.
+    /// Time of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }
 
-/// What became of reports, and what to do next.
+/// Results of reports, and further commands.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ReportAnswer {
-    /// One for each report, in the order of the request.
+pub struct ReportResponse {
+    /// One result per report, in request order.
     pub results: Vec<ReportResult>,
-    /// What to do next.
+    /// Further leased commands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<LeasedCommand>,
 }
 
-/// What became of a report.
+/// Result of a report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportResult {
-    /// The command.
+    /// Id of the command.
     pub command_id: CommandId,
-    /// Whether it counts.
-    pub status: ReportVerdict,
-    /// The end of the run's log after it.
+    /// Disposition of the report.
+    pub status: ReportDisposition,
+    /// Last sequence number of the log after the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<Seq>,
-    /// Why it does not count.
+    /// Error code if the report was not accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<ErrorCode>,
-    /// The same in words.
+    /// Human-readable message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Text>,
 }
 
-/// Whether a report counts.
+/// Disposition of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum ReportVerdict {
-    /// It does, durably.
+pub enum ReportDisposition {
+    /// Stored durably.
     Accepted,
-    /// It did before.
+    /// Already stored before.
     Duplicate,
-    /// It came too late, or from somebody whose lease is gone; that is noted.
+    /// Late, or without a valid lease. Recorded for audit.
     Ignored,
-    /// It cannot be taken: the code says whether a repetition helps.
+    /// Not accepted. The code says whether a retry can help.
     Rejected,
 }
 
@@ -466,12 +474,12 @@ mod tests {
 
     use super::*;
 
-    fn json(text: &str) -> Json {
+    fn parse_json(text: &str) -> Json {
         parse(text.as_bytes()).unwrap()
     }
 
     #[test]
-    fn a_report_hides_values_and_leaves_the_names_of_the_playbook() {
+    fn report_redacts_values_but_not_names() {
         let report = r#"{"execution_id":"7","command_id":"8","attempt":1,"task_attempt":1,
             "lease_token":"00000000000000000000000000000000","status":"failed",
             "result":{"sesame-1":"<sesame-1>"},"labels":{"a":"sesame-1"},
@@ -480,7 +488,7 @@ mod tests {
         let mut report: CommandReport = serde_json::from_str(report).unwrap();
         let error = TaskError {
             code: Some(Json::from("sesame-1")),
-            details: Some(json(r#"{"said":"sesame-1"}"#)),
+            details: Some(parse_json(r#"{"said":"sesame-1"}"#)),
             ..TaskError::new(TaskErrorKind::Auth, "no entry with sesame-1")
         };
         report.error = Some(error.clone());
@@ -505,25 +513,25 @@ mod tests {
             stdout: Some("it is sesame-1".into()),
             stderr: Some("sesame-1\nno".into()),
         }];
-        let mut secrets = Secrets::default();
+        let mut secrets = SecretSet::default();
         secrets.add_text("sesame-1");
-        let hidden = report.hiding(&secrets);
+        let redacted = report.redact_secrets(&secrets);
         assert_eq!(
-            hidden.result,
-            Some(json(r#"{"[REDACTED]":"<[REDACTED]>"}"#))
+            redacted.result,
+            Some(parse_json(r#"{"[REDACTED]":"<[REDACTED]>"}"#))
         );
         assert_eq!(
-            Json::from(hidden.set.clone()),
-            json(r#"{"ctx.sesame-1":["[REDACTED]"]}"#)
+            Json::from(redacted.set.clone()),
+            parse_json(r#"{"ctx.sesame-1":["[REDACTED]"]}"#)
         );
         assert_eq!(
-            hidden.onward,
-            Some(json(
+            redacted.onward,
+            Some(parse_json(
                 r#"{"to":"sesame-1","task_runs":1,"variables":{"sesame-1":"[REDACTED]"}}"#
             ))
         );
-        let told = serde_json::to_string(&hidden).unwrap();
-        // Those are the four names above.
-        assert_eq!(told.matches("sesame-1").count(), 4, "{told}");
+        let text = serde_json::to_string(&redacted).unwrap();
+        // The four remaining occurrences are names.
+        assert_eq!(text.matches("sesame-1").count(), 4, "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Credentials: what playbooks name, and only workers read.
+//! Credentials: named in playbooks, readable only by workers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,103 +7,104 @@ use noetl_types::redact::REDACTED;
 use noetl_types::{CredentialId, ExecutionId, Json, Text, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
-/// A credential to be kept; one of the same name is replaced.
+/// Stores a credential. A credential with the same name is replaced.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PutCredential {
-    /// Its name, which playbooks use.
+pub struct CredentialPutRequest {
+    /// Name that playbooks use.
     pub name: Text,
-    /// What it is for: `postgres`, `bearer`, `basic`, `api_key`, `nats`, `secret`…
+    /// Type of the credential: `postgres`, `bearer`, `basic`, `api_key`, `nats`, `secret`…
     #[serde(rename = "type")]
     pub kind: Text,
-    /// The secret itself: an object with the fields of its type.
+    /// The secret: an object with the fields of its type.
     pub data: Json,
-    /// What its owner notes about it.
+    /// Metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Json>,
-    /// Words to find it by.
+    /// Tags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Text>,
-    /// What it is for, in words.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Text>,
 }
 
-/// A credential, with its secret for those alone who may have it.
+/// A credential. The secret is only returned to authorized callers.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CredentialView {
-    /// Its id.
+    /// Id of the credential.
     pub id: CredentialId,
-    /// Its name.
+    /// Name of the credential.
     pub name: Text,
-    /// What it is for.
+    /// Type of the credential.
     #[serde(rename = "type")]
     pub kind: Text,
-    /// What its owner notes about it.
+    /// Metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Json>,
-    /// Words to find it by.
+    /// Tags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Text>,
-    /// What it is for, in words.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Text>,
-    /// When it was first kept.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it was last replaced.
+    /// Time of the last update.
     pub updated_at: Timestamp,
     /// The secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Json>,
 }
 
-/// A credential that only one worker can open.
+/// A credential that only one worker can decrypt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SealedCredential {
     /// `x25519-hkdf-sha256-chacha20-poly1305`.
     pub alg: Text,
-    /// The form, 1.
+    /// Version of the format: 1.
     pub v: u32,
-    /// The public half of the key that was made for it, in base64.
+    /// Public part of the ephemeral key, in base64.
     pub eph_pub: Text,
-    /// Nonce, text and tag, in base64. The text is the credential with its secret, as JSON.
+    /// Nonce, ciphertext and tag, in base64. The plaintext is the credential with its secret, as
+    /// JSON.
     pub ciphertext: Text,
 }
 
-/// Credentials in one list, at most.
-pub const MAX_LISTED: usize = 10_000;
+/// Maximum number of credentials in one list.
+pub const MAX_LISTED_CREDENTIALS: usize = 10_000;
 
-/// Credentials without their secrets.
+/// A list of credentials without their secrets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CredentialList {
     /// The credentials.
     pub items: Vec<CredentialView>,
-    /// What was asked for, where that was anything.
+    /// Filter of the request, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Json>,
 }
 
-/// A credential is gone.
+/// A deleted credential.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct DeletedCredential {
-    /// For people.
+pub struct CredentialDeleteResponse {
+    /// Human-readable message.
     pub message: Text,
-    /// Which one.
+    /// Id of the credential.
     pub id: CredentialId,
 }
 
-/// How much of a rotation to do at once.
+/// Limits of one key rotation call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RotationRequest {
-    /// Records that are looked at together.
+    /// Records per batch.
     pub batch_size: u32,
-    /// How often.
+    /// Maximum number of batches.
     pub max_batches: u32,
 }
 
@@ -116,24 +117,24 @@ impl Default for RotationRequest {
     }
 }
 
-/// What a rotation did.
+/// Result of a key rotation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Rotation {
-    /// Records that were looked at.
+pub struct RotationSummary {
+    /// Number of processed records.
     pub processed: u64,
-    /// Those that are under the current key now.
+    /// Number of records that now use the current key.
     pub rewrapped: u64,
-    /// Those that somebody wrote meanwhile.
+    /// Number of records that were modified concurrently.
     pub skipped: u64,
-    /// Those that could not be opened.
+    /// Number of records that could not be decrypted.
     pub failed: u64,
 }
 
-impl Rotation {
-    /// Both together.
+impl RotationSummary {
+    /// Returns the sum of both results.
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn merge(self, other: Self) -> Self {
         Self {
             processed: self.processed.saturating_add(other.processed),
             rewrapped: self.rewrapped.saturating_add(other.rewrapped),
@@ -143,48 +144,48 @@ impl Rotation {
     }
 }
 
-/// What a rotation did to the records of one table.
+/// Result of a key rotation of one table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TableRotation {
-    /// What was done.
+    /// Result of the table.
     #[serde(flatten)]
-    pub done: Rotation,
-    /// The last record that was looked at.
+    pub summary: RotationSummary,
+    /// Id of the last processed record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_id: Option<i64>,
 }
 
-/// What a rotation did, table by table.
+/// Result of a key rotation, by table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WalletRotation {
-    /// The credentials.
+    /// Credentials.
     pub credential: TableRotation,
-    /// What workers resolved, and is kept for a while.
+    /// Keychain cache.
     pub keychain: TableRotation,
 }
 
-/// Which keys secrets are under. A key that none is under may go.
+/// Keys in use. A key without records may be removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeyStatus {
-    /// The key that seals.
+    /// Key for new records.
     pub current: Text,
-    /// How many credentials are under each key.
+    /// Number of credentials per key.
     pub credential: BTreeMap<Text, u64>,
-    /// The same of what workers resolved.
+    /// Number of keychain cache entries per key.
     pub keychain: BTreeMap<Text, u64>,
 }
 
-/// A worker's wish to read a credential for a command that it has.
+/// Requests a credential for a command that a worker holds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CredentialWish {
-    /// The name that the playbook uses.
+pub struct CredentialRequest {
+    /// Name that the playbook uses.
     pub name: Text,
-    /// The run that needs it.
+    /// Execution that needs the credential.
     pub execution_id: ExecutionId,
-    /// Who works on it.
+    /// Worker that holds the command.
     pub worker_id: WorkerId,
 }
 
@@ -203,4 +204,4 @@ macro_rules! debug_without_secret {
     )*};
 }
 
-debug_without_secret!(PutCredential, CredentialView);
+debug_without_secret!(CredentialPutRequest, CredentialView);

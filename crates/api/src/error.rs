@@ -1,35 +1,36 @@
-//! Why a call of the API did not give what it should.
+//! Errors of API calls.
 
 use noetl_types::{ErrorCode, Millis, Text};
 
 use crate::problem::Problem;
 
-/// Why a call did not give what it should.
+/// Error of an API call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// The server refused.
+    /// The server rejected the request.
     #[error("{}", .problem.detail)]
     Refused {
-        /// In its own words.
+        /// Problem document from the server.
         problem: Box<Problem>,
-        /// How long it asks to wait.
+        /// Time to wait before a retry, if the server sent one.
         retry_after: Option<Millis>,
     },
-    /// The server was not reached, or the answer was cut off: the call may have taken effect.
+    /// The server was not reached, or the response was incomplete. The request may have taken
+    /// effect.
     #[error("the server cannot be reached: {0}")]
     Unreachable(Text),
-    /// The answer is not what was agreed.
-    #[error("the server's answer cannot be read: {0}")]
+    /// The response does not have the expected form.
+    #[error("the server's response cannot be read: {0}")]
     Unreadable(Text),
 }
 
 impl ApiError {
-    /// A refusal of a kind.
+    /// Creates a rejection with an error code.
     pub fn refused(code: ErrorCode, detail: impl Into<Text>) -> Self {
         Self::from(Problem::new(code, detail))
     }
 
-    /// The kind of a refusal.
+    /// Returns the error code of a rejection.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Refused { problem, .. } => problem.known_code(),
@@ -37,7 +38,7 @@ impl ApiError {
         }
     }
 
-    /// Whether the same call, made again later, can go well.
+    /// True if the same call can succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Refused { problem, .. } => {

@@ -1,159 +1,159 @@
-//! Starting a run.
+//! Starting executions.
 
 use noetl_types::{
     CatalogId, ExecutionId, ExecutionStatus, Json, PlaybookPath, PoolName, Text, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
-/// A wish to run a definition. A classic body: what it does not know it passes over.
+/// Starts an execution of a definition. A classic body: unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecuteRequest {
-    /// The definition, by path.
+    /// Path of the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PlaybookPath>,
-    /// The definition, by id; wins over the path.
+    /// Id of the definition; takes precedence over the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog_id: Option<CatalogId>,
-    /// Its version; the newest where absent.
+    /// Version of the definition; the newest if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<Version>,
-    /// What is laid over the defaults of the playbook.
+    pub version: Option<VersionSelector>,
+    /// Input, merged over the defaults of the playbook.
     #[serde(default, alias = "workload", skip_serializing_if = "Option::is_none")]
     pub payload: Option<Json>,
-    /// The run that starts this one.
+    /// Parent execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_execution_id: Option<ExecutionId>,
-    /// The pool of workers for it.
+    /// Worker pool of the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_pool: Option<PoolName>,
-    /// The trace that it belongs to.
+    /// Trace that the execution belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Json>,
-    /// What people tag it with.
+    /// Labels of the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Json>,
-    /// Its rank in the queue, -100 to 100.
+    /// Priority in the queue, -100 to 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i16>,
-    /// When it is to begin; at once where absent.
+    /// Start time; immediately if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_at: Option<Timestamp>,
-    /// The key under which no second run is made.
+    /// Dedup key: no second execution starts with the same key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dedup: Option<Dedup>,
-    /// What kind of definition the sender means; the definition itself decides.
+    pub dedup: Option<DedupKey>,
+    /// Kind of definition according to the sender. The definition itself decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_kind: Option<Text>,
-    /// How long the answer may wait for the end of the run.
+    /// Maximum time to wait for the end of the execution, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
 }
 
-/// The key under which no second run is made, for a while.
+/// Dedup key: within the window, no second execution starts with the same key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Dedup {
-    /// Any text.
+pub struct DedupKey {
+    /// The key; any text.
     pub key: Text,
-    /// For how long; see [`noetl_types::limits::DedupWindowSecs`].
+    /// Length of the window in seconds, 1 to 2592000; default 300.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_secs: Option<i64>,
 }
 
-/// Many runs to be started, each by itself. A classic body.
+/// Starts many executions independently. A classic body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ExecuteBatch {
-    /// From 1 to [`noetl_types::limits::MAX_EXECUTE_BATCH`].
+pub struct ExecuteBatchRequest {
+    /// 1 to 1000 requests.
     pub executions: Vec<Json>,
 }
 
-/// What became of them.
+/// Results of a batch start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ExecuteBatchAnswer {
-    /// How many were asked for.
+pub struct ExecuteBatchResponse {
+    /// Number of requested executions.
     pub count: u32,
-    /// How many began.
+    /// Number of started executions.
     pub started: u32,
-    /// How many had begun before.
+    /// Number of executions that already existed.
     pub duplicates: u32,
-    /// How many did not.
+    /// Number of rejected requests.
     pub failed: u32,
-    /// One for each, in order.
-    pub results: Vec<ExecuteVerdict>,
+    /// One result per request, in request order.
+    pub results: Vec<ExecuteBatchResult>,
 }
 
-/// What became of one of many runs.
+/// Result for one execution of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ExecuteVerdict {
-    /// Its place in the request, from 0.
+pub struct ExecuteBatchResult {
+    /// Position in the request, from 0.
     pub index: u32,
     /// `started`, `duplicate` or `error`.
     pub status: Text,
-    /// The run.
+    /// Id of the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
-    /// How many commands its first decision issued.
+    /// Number of commands issued at the start.
     pub commands_generated: u32,
-    /// Why it did not begin.
+    /// Error message if the execution was not started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Text>,
 }
 
-/// A wish to run a definition again with the input of an earlier run. A classic body.
+/// Runs a definition again with the input of an earlier execution. A classic body.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RerunRequest {
-    /// What is laid over the input of the earlier run.
+    /// Input, merged over the input of the earlier execution.
     #[serde(default, alias = "payload", skip_serializing_if = "Option::is_none")]
     pub workload: Option<Json>,
 }
 
-/// A version of a definition.
+/// Version of a definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
-pub enum Version {
-    /// The one of this number.
+pub enum VersionSelector {
+    /// A version number.
     Number(u32),
-    /// `latest`, or a number as text.
-    Word(Text),
+    /// `latest`, or a version number as a string.
+    Label(Text),
 }
 
-/// A run began.
+/// A started execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ExecuteAnswer {
-    /// The run.
+pub struct ExecuteResponse {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
     /// `started`.
     pub status: Text,
-    /// How many commands its first decision issued.
+    /// Number of commands issued at the start.
     pub commands_generated: u32,
-    /// The path of the definition.
+    /// Path of the definition.
     pub path: PlaybookPath,
-    /// The version of the definition.
+    /// Version of the definition.
     pub version: u32,
-    /// The definition.
+    /// Id of the definition.
     pub catalog_id: CatalogId,
-    /// What came of it, where the caller waited and it ended in time.
+    /// Result of the execution, if the caller waited and it ended in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<ExecutionResult>,
 }
 
-/// How a run ended.
+/// Result of an ended execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Outcome {
-    /// How.
+pub struct ExecutionResult {
+    /// Final status.
     pub status: ExecutionStatus,
-    /// What came out.
+    /// Result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Json>,
-    /// Why it failed.
+    /// Error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Text>,
 }

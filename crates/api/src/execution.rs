@@ -1,4 +1,4 @@
-//! Runs as lists and pages show them.
+//! Executions in lists and detail views.
 
 use noetl_types::{
     CatalogId, EventId, EventName, ExecutionId, ExecutionStatus, Json, PlaybookPath, Seq, Text,
@@ -6,124 +6,124 @@ use noetl_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::explain::Explanation;
+use crate::explain::ExecutionExplanation;
 
-/// A line of the list of runs.
+/// An execution in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ExecutionLine {
-    /// The run.
+pub struct ExecutionSummary {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// Its definition.
+    /// Id of the definition.
     pub catalog_id: Option<CatalogId>,
-    /// The path of its definition.
+    /// Path of the definition.
     pub path: Option<PlaybookPath>,
-    /// The version of its definition.
+    /// Version of the definition.
     pub version: Option<u32>,
-    /// Where it stands.
+    /// Current status.
     pub status: ExecutionStatus,
-    /// When it began.
+    /// Start time.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// End time.
     pub completed_at: Option<Timestamp>,
-    /// When it began, as classic clients read it.
+    /// Start time, for classic clients.
     pub start_time: Timestamp,
-    /// When it ended, as classic clients read it.
+    /// End time, for classic clients.
     pub end_time: Option<Timestamp>,
-    /// How long it took, or has taken so far.
+    /// Duration so far, or in total.
     pub duration_seconds: f64,
-    /// The same for people.
+    /// Human-readable duration.
     pub duration_human: Text,
-    /// From 0 to 100.
+    /// Progress in percent, 0 to 100.
     pub progress: u8,
-    /// The run that started it.
+    /// Parent execution.
     pub parent_execution_id: Option<ExecutionId>,
-    /// How many events its log has.
+    /// Number of events in the log.
     pub event_count: i64,
-    /// Why it failed.
+    /// Error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Text>,
 }
 
-/// A run with a page of its log.
+/// An execution with a page of its log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecutionDetail {
-    /// The line of the list.
+    /// Summary of the execution.
     #[serde(flatten)]
-    pub line: ExecutionLine,
-    /// What it began with.
+    pub summary: ExecutionSummary,
+    /// Input of the execution.
     pub workload: Json,
-    /// What came out.
+    /// Result of the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Json>,
-    /// Its events.
+    /// Events of the page.
     pub events: Vec<EventView>,
-    /// Which of them these are.
-    pub pagination: Pagination,
+    /// Position of the page in the log.
+    pub pagination: PageInfo,
 }
 
-/// Which part of a log a page shows.
+/// Position of a page in a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Pagination {
-    /// The page, from 1.
+pub struct PageInfo {
+    /// Number of the page, from 1.
     pub page: u32,
-    /// Events on a page.
+    /// Events per page.
     pub page_size: u32,
-    /// Events in all.
+    /// Total number of events.
     pub total_events: i64,
-    /// Pages in all.
+    /// Total number of pages.
     pub total_pages: i64,
-    /// Whether a page follows.
+    /// True if there is a next page.
     pub has_next: bool,
-    /// Whether a page comes before.
+    /// True if there is a previous page.
     pub has_prev: bool,
 }
 
-/// An event as readers see it.
+/// An event of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventView {
-    /// Its id.
+    /// Id of the event.
     pub event_id: EventId,
-    /// Its place in the run.
+    /// Sequence number in the execution.
     pub seq: Seq,
-    /// The run.
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// What happened.
+    /// Type of the event.
     pub event_type: EventName,
-    /// The node, as an id.
+    /// Id of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<Text>,
-    /// The node.
+    /// Name of the node.
     pub node_name: Option<Text>,
-    /// The status that the event brings.
+    /// Status that the event records.
     pub status: Text,
-    /// When it happened.
+    /// Time of the event.
     pub created_at: Timestamp,
-    /// The same, as classic clients read it.
+    /// Time of the event, for classic clients.
     pub timestamp: Timestamp,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<f64>,
-    /// What it was given.
+    /// Context or input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Json>,
-    /// What came out.
+    /// Result.
     pub result: Option<Json>,
-    /// What went wrong.
+    /// Error message.
     pub error: Option<Text>,
-    /// The definition.
+    /// Id of the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog_id: Option<CatalogId>,
-    /// The event that led to it.
+    /// Event that caused this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_event_id: Option<EventId>,
-    /// The worker that it came from.
+    /// Worker that sent the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<Text>,
-    /// What else is known of it.
+    /// Metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Json>,
 }
@@ -134,103 +134,103 @@ pub struct EventView {
 pub struct EventPage {
     /// The events.
     pub events: Vec<EventView>,
-    /// Where the next page begins; absent at the end.
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Text>,
 }
 
-/// Where a run stands.
+/// Status of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "the classic form of the answer"
+    reason = "the classic form of the response"
 )]
-pub struct StatusView {
-    /// The run.
+pub struct ExecutionStatusView {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// Where it stands.
+    /// Current status.
     pub status: ExecutionStatus,
-    /// The step that was last entered or left.
+    /// Step that was last entered or left.
     pub current_step: Option<Text>,
-    /// How far it is.
-    pub progress: Progress,
-    /// Whether somebody ended it.
+    /// Progress of the steps.
+    pub progress: StepProgress,
+    /// True if the execution was cancelled.
     pub is_cancelled: bool,
-    /// Whether it ended.
+    /// True if the execution has ended.
     pub completed: bool,
-    /// Whether it failed.
+    /// True if the execution failed.
     pub failed: bool,
-    /// The steps that went well.
+    /// Completed steps.
     pub completed_steps: Vec<Text>,
-    /// Always false: the end of a run is an event, never a guess.
+    /// Always false: the end of an execution is an event, never inferred.
     pub completion_inferred: bool,
-    /// Its variables.
+    /// Variables of the execution.
     pub variables: Json,
-    /// When it began.
+    /// Start time.
     pub start_time: Timestamp,
-    /// When it ended.
+    /// End time.
     pub end_time: Option<Timestamp>,
-    /// How long it took, or has taken so far.
+    /// Duration so far, or in total.
     pub duration_seconds: f64,
-    /// The same for people.
+    /// Human-readable duration.
     pub duration_human: Text,
-    /// What came out, once it ended.
+    /// Result, once the execution has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Json>,
-    /// Why it failed.
+    /// Error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Text>,
 }
 
-/// How far a run is.
+/// Progress of the steps of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Progress {
-    /// Steps of its playbook.
+pub struct StepProgress {
+    /// Steps in the playbook.
     pub total_steps: u32,
-    /// Those that went well.
+    /// Completed steps.
     pub completed_steps: u32,
-    /// Those that run.
+    /// Running steps.
     pub running_steps: u32,
-    /// Those that failed.
+    /// Failed steps.
     pub failed_steps: u32,
 }
 
-/// A wish to end a run. A classic body.
+/// Cancels an execution. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CancelRequest {
-    /// Why.
+    /// Reason for the cancellation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text>,
-    /// Whether the runs that it waits for are ended too, as they are where absent.
+    /// Also cancel the child executions that it waits for; default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cascade: Option<bool>,
 }
 
-/// A run was ended.
+/// A cancelled execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CancelAnswer {
-    /// The run.
+pub struct CancelResponse {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
     /// `cancelled`.
     pub status: Text,
-    /// The runs that were ended.
+    /// All cancelled executions.
     pub cancelled_executions: Vec<ExecutionId>,
-    /// The same in words.
+    /// Human-readable message.
     pub message: Text,
 }
 
-/// How much of a run is to be analyzed.
+/// Limits of an analysis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct AnalyzeRequest {
-    /// How many of its last events are looked at, 1 to 20000.
+    /// Number of recent events to analyze, 1 to 20000.
     pub max_events: u32,
-    /// How many of those are shown, 1 to 500.
+    /// Number of events to return, 1 to 500.
     pub event_sample_size: u32,
 }
 
@@ -243,83 +243,83 @@ impl Default for AnalyzeRequest {
     }
 }
 
-/// Why a run stands where it stands, and some of its events.
+/// Explanation of the state of an execution, with some of its events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Analysis {
-    /// What is known without the events.
+pub struct ExecutionAnalysis {
+    /// The explanation.
     #[serde(flatten)]
-    pub explanation: Explanation,
-    /// Those that tell of a failure, then the newest, in order.
+    pub explanation: ExecutionExplanation,
+    /// Failure events, then the newest events, in order.
     pub events: Vec<EventView>,
 }
 
-/// Whether somebody ended a run.
+/// Cancellation state of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CancellationCheck {
-    /// The run.
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// Whether somebody did.
+    /// True if the execution was cancelled.
     pub is_cancelled: bool,
 }
 
-/// A wish to hold a run, or to let it go on.
+/// Pauses or resumes an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct SteerRequest {
-    /// Why.
+pub struct ControlRequest {
+    /// Reason for the action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text>,
 }
 
-/// Where a run stands after it was steered.
+/// State of an execution after it was paused or resumed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SteerAnswer {
-    /// The run.
+pub struct ControlResponse {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// Where it stands.
+    /// Current status.
     pub status: ExecutionStatus,
-    /// The end of its log.
+    /// Last sequence number of the log.
     pub seq: i64,
 }
 
-/// How a run is said to have ended. A classic body.
+/// Ends an execution with a given status. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FinalizeRequest {
     /// `COMPLETED` or `FAILED`.
     pub status: ExecutionStatus,
-    /// What it failed with.
+    /// Error message, for a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Text>,
-    /// Why it is said.
+    /// Reason for the action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text>,
 }
 
-/// A run ended as it was said.
+/// An execution that was ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct FinalizeAnswer {
-    /// The run.
+pub struct FinalizeResponse {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// How it ended.
+    /// Final status.
     pub status: ExecutionStatus,
-    /// The same in words.
+    /// Human-readable message.
     pub message: Text,
 }
 
-/// A wish to end runs that nothing happens to any more. A classic body.
+/// Cancels stale executions, which make no progress any more. A classic body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CleanupRequest {
-    /// How long ago they must have begun.
+    /// Minimum age in minutes.
     pub older_than_minutes: u32,
-    /// Whether they are only to be found.
+    /// Only find the executions, without cancelling them.
     pub dry_run: bool,
 }
 
@@ -332,14 +332,14 @@ impl Default for CleanupRequest {
     }
 }
 
-/// Runs that nothing happened to any more.
+/// Result of cancelling stale executions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CleanupAnswer {
-    /// How many were ended.
+pub struct CleanupResponse {
+    /// Number of cancelled executions.
     pub cancelled_count: u32,
-    /// Which ones.
+    /// Ids of the executions.
     pub execution_ids: Vec<ExecutionId>,
-    /// The same in words.
+    /// Human-readable message.
     pub message: Text,
 }

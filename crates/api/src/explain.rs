@@ -1,32 +1,32 @@
-//! Why a run waits, or how it came to its end.
+//! Explanation of why an execution waits, or how it ended.
 
 use noetl_types::{EventName, ExecutionId, ExecutionStatus, Json, Seq, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What is explained of a run.
+/// Selects the part of an execution to explain.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainQuery {
-    /// Only what has to do with this step.
+    /// Restrict the explanation to a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<Text>,
-    /// As it was then: after this event, or by this time.
+    /// Point in time: a sequence number, or a timestamp.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
-    pub at: Option<At>,
+    pub at: Option<PointInTime>,
 }
 
-/// A moment of a run.
+/// A point in the history of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At {
-    /// After the event at this place.
+pub enum PointInTime {
+    /// After the event with this sequence number.
     Seq(Seq),
-    /// After what was written by this time.
+    /// After the events written by this time.
     Time(Timestamp),
 }
 
-impl At {
-    /// Reads a place or a time.
+impl PointInTime {
+    /// Parses a sequence number or a timestamp.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Ok(number) = text.parse::<i64>() {
             let seq = Seq::new(number).map_err(|error| error.to_string())?;
@@ -37,7 +37,7 @@ impl At {
     }
 }
 
-impl Serialize for At {
+impl Serialize for PointInTime {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Seq(seq) => serializer.collect_str(seq),
@@ -46,93 +46,97 @@ impl Serialize for At {
     }
 }
 
-/// Why a run stands where it stands.
+/// Explanation of the state of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Explanation {
-    /// The run.
+pub struct ExecutionExplanation {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// Where it stands.
+    /// Current status.
     pub status: ExecutionStatus,
-    /// The answer in one sentence.
+    /// Summary in one sentence.
     pub summary: Text,
-    /// What it waits for, what hinders it most first; empty once it has ended.
-    pub waiting_on: Vec<WaitingOn>,
-    /// How many things more it waits for.
+    /// Conditions that the execution waits for, the most severe first; empty once it has ended.
+    pub waiting_on: Vec<WaitCondition>,
+    /// Number of further conditions that are not listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u64,
-    /// The first error that nothing caught.
+    /// First uncaught error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureView>,
-    /// What led here, the last event first, each the cause of the one before.
-    pub cause: Vec<Cause>,
+    /// Events that led here. The last event comes first, and each event caused the one before it in
+    /// the list.
+    pub cause: Vec<CausalEvent>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Something that a run waits for.
+/// A condition that an execution waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct WaitingOn {
-    /// What kind of thing.
-    pub kind: WaitingKind,
-    /// The step that waits; absent where the whole run does.
+pub struct WaitCondition {
+    /// Kind of the condition.
+    pub kind: WaitConditionKind,
+    /// Waiting step; absent if the whole execution waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Text>,
-    /// How many of its commands wait for the same.
+    /// Number of commands that wait for the condition.
     pub count: u64,
-    /// The same in words.
+    /// Human-readable description.
     pub detail: Text,
-    /// Since when.
+    /// Start of the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Until when, where time ends it.
+    /// End of the wait, if it is limited by time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Who has what is waited for: workers, runs, steps. At most [`MAX_HOLDERS`].
+    /// Holders of the awaited resource: workers, executions or steps. At most 10.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Text>,
 }
 
-/// Holders of a thing that are told.
-pub const MAX_HOLDERS: usize = 10;
+/// Maximum number of listed holders.
+pub const MAX_LISTED_HOLDERS: usize = 10;
 
-/// What kind of thing a run waits for.
+/// Kind of a condition that an execution waits for.
 ///
-/// They stand in the order in which they hinder: what nobody but a person can change comes first.
+/// Ordered by severity: conditions that only a person can resolve come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum WaitingKind {
-    /// Somebody holds the run.
+pub enum WaitConditionKind {
+    /// The execution is paused.
     Paused,
-    /// A worker of a pool.
+    /// Waits for a worker of a pool.
     Pool,
-    /// A person decides.
+    /// Waits for an approval.
     Approval,
-    /// A signal.
+    /// Waits for a signal.
     Signal,
-    /// Others have all slots of a key.
+    /// All slots of a concurrency key are in use.
     Limit,
-    /// The next attempt.
+    /// Waits for the next attempt.
     Retry,
-    /// Another run.
+    /// Waits for a child execution.
     Child,
-    /// A time.
+    /// Waits for a timer.
     Timer,
-    /// A worker is at it.
+    /// A worker is processing the command.
     Lease,
-    /// What the server does by itself, or what tells its end by itself.
+    /// Waits for a server-side operation, or for an external one that reports its end.
     Command,
-    /// Other steps of the run that may still lead here.
+    /// Waits for other steps that may still lead to the join.
     Join,
 }
 
-impl WaitingKind {
-    /// The word on the wire.
+impl WaitConditionKind {
+    /// Returns the wire form.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Paused => "paused",
@@ -150,37 +154,37 @@ impl WaitingKind {
     }
 }
 
-/// An error that nothing caught.
+/// An uncaught error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FailureView {
-    /// The step that failed.
+    /// Step that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Text>,
-    /// The error, whole.
+    /// The complete error.
     pub error: Json,
-    /// The line of the playbook that it comes from, from 1.
+    /// Line in the playbook, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// The column of the playbook, from 1.
+    /// Column in the playbook, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
 }
 
-/// An event that led to something.
+/// An event in a causal chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Cause {
-    /// Its place in the run.
+pub struct CausalEvent {
+    /// Sequence number in the execution.
     pub seq: Seq,
-    /// What happened.
+    /// Type of the event.
     pub event_type: EventName,
-    /// The step.
+    /// Name of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Text>,
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
-    /// What is known of it, in words.
+    /// Human-readable description.
     pub why: Text,
 }
 
@@ -189,22 +193,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_word_of_a_kind_is_the_one_on_the_wire() {
+    fn kind_text_matches_wire_name() {
         for kind in [
-            WaitingKind::Paused,
-            WaitingKind::Pool,
-            WaitingKind::Approval,
-            WaitingKind::Signal,
-            WaitingKind::Limit,
-            WaitingKind::Retry,
-            WaitingKind::Child,
-            WaitingKind::Timer,
-            WaitingKind::Lease,
-            WaitingKind::Command,
-            WaitingKind::Join,
+            WaitConditionKind::Paused,
+            WaitConditionKind::Pool,
+            WaitConditionKind::Approval,
+            WaitConditionKind::Signal,
+            WaitConditionKind::Limit,
+            WaitConditionKind::Retry,
+            WaitConditionKind::Child,
+            WaitConditionKind::Timer,
+            WaitConditionKind::Lease,
+            WaitConditionKind::Command,
+            WaitConditionKind::Join,
         ] {
-            let word = serde_json::to_string(&kind).unwrap();
-            assert_eq!(word, format!("\"{}\"", kind.as_str()));
+            let text = serde_json::to_string(&kind).unwrap();
+            assert_eq!(text, format!("\"{}\"", kind.as_str()));
         }
     }
 }

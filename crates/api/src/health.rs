@@ -1,88 +1,97 @@
-//! Whether a server lives and can work.
+//! Liveness and readiness of a server.
 
 use std::collections::BTreeMap;
 
 use noetl_types::Text;
 use serde::{Deserialize, Serialize};
 
-/// A process lives.
+/// Liveness of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Alive {
-    /// Always the same, since a dead process answers nothing.
-    pub status: Health,
+pub struct LivenessResponse {
+    /// Always `ok`: a dead process does not respond.
+    pub status: HealthStatus,
 }
 
-/// Whether something works.
+/// Health of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Health {
-    /// It does.
+pub enum HealthStatus {
+    /// Works.
     Ok,
-    /// It does its main work, but not all of it.
+    /// Works with restrictions.
     Degraded,
-    /// It does not.
+    /// Does not work.
     Failed,
 }
 
-/// Whether a server can work.
+/// Readiness of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Ready {
-    /// The worst of its checks.
-    pub status: Health,
-    /// What was looked at.
-    pub checks: BTreeMap<Text, Health>,
-    /// What is wrong with those that are not well; told only to who shows an identity.
+pub struct ReadinessResponse {
+    /// Worst result of the checks.
+    pub status: HealthStatus,
+    /// Result of each check.
+    pub checks: BTreeMap<Text, HealthStatus>,
+    /// Reasons of failed checks. Only returned to authenticated callers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<Text, Text>,
-    /// Settings that make it less safe than it should be.
+    /// Settings that reduce security.
     #[serde(default, rename = "unsafe", skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Text>,
-    /// Walls that do not stand: around the log, and around tasks those that workers could not raise.
+    /// Inactive protection layers: of the log, and of the task sandbox on workers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub walls: Vec<Text>,
+    pub missing_protections: Vec<Text>,
 }
 
-impl Ready {
-    /// The sum of checks: what is wrong with each of them, if anything.
-    pub fn of<'n>(checks: impl IntoIterator<Item = (&'n str, Result<(), Text>)>) -> Self {
+impl ReadinessResponse {
+    /// Combines the results of checks. An error holds the reason of the failure.
+    pub fn from_checks<'n>(checks: impl IntoIterator<Item = (&'n str, Result<(), Text>)>) -> Self {
         let mut ready = Self {
-            status: Health::Ok,
+            status: HealthStatus::Ok,
             checks: BTreeMap::new(),
             reasons: BTreeMap::new(),
             overrides: Vec::new(),
-            walls: Vec::new(),
+            missing_protections: Vec::new(),
         };
-        for (name, found) in checks {
-            let health = if found.is_ok() {
-                Health::Ok
+        for (name, result) in checks {
+            let health = if result.is_ok() {
+                HealthStatus::Ok
             } else {
-                Health::Failed
+                HealthStatus::Failed
             };
             ready.status = ready.status.max(health);
             ready.checks.insert(name.into(), health);
-            if let Err(reason) = found {
+            if let Err(reason) = result {
                 ready.reasons.insert(name.into(), reason);
             }
         }
         ready
     }
 
-    /// The same with one more check, which makes it no worse than it says when it is not well.
+    /// Adds a check. If it fails, the status becomes at least as bad as `failure_status`.
     #[must_use]
-    pub fn and(mut self, name: &str, otherwise: Health, found: Result<(), Text>) -> Self {
-        let health = if found.is_ok() { Health::Ok } else { otherwise };
+    pub fn with_check(
+        mut self,
+        name: &str,
+        failure_status: HealthStatus,
+        result: Result<(), Text>,
+    ) -> Self {
+        let health = if result.is_ok() {
+            HealthStatus::Ok
+        } else {
+            failure_status
+        };
         self.status = self.status.max(health);
         self.checks.insert(name.into(), health);
-        if let Err(reason) = found {
+        if let Err(reason) = result {
             self.reasons.insert(name.into(), reason);
         }
         self
     }
 
-    /// The same with settings that make it less safe than it should be.
+    /// Adds settings that reduce security.
     #[must_use]
     pub fn with_overrides(self, overrides: &[&str]) -> Self {
         Self {
@@ -91,19 +100,22 @@ impl Ready {
         }
     }
 
-    /// The same with walls that do not stand.
+    /// Adds inactive protection layers.
     #[must_use]
-    pub fn with_walls(self, walls: Vec<Text>) -> Self {
-        Self { walls, ..self }
+    pub fn with_inactive_layers(self, missing_protections: Vec<Text>) -> Self {
+        Self {
+            missing_protections,
+            ..self
+        }
     }
 
-    /// The same for strangers.
+    /// Removes details that unauthenticated callers must not see.
     #[must_use]
     pub fn without_reasons(self) -> Self {
         Self {
             reasons: BTreeMap::new(),
-            // Whoever looks for a weak spot need not be shown the way.
-            walls: Vec::new(),
+            // Inactive layers would show an attacker where to look.
+            missing_protections: Vec::new(),
             ..self
         }
     }
@@ -114,8 +126,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_failure_fails_the_whole() {
-        let ready = Ready::of([("store", Ok(())), ("machine_id", Err("lost".into()))]);
+    fn one_failed_check_fails_readiness() {
+        let ready =
+            ReadinessResponse::from_checks([("store", Ok(())), ("machine_id", Err("lost".into()))]);
         assert_eq!(
             serde_json::to_string(&ready).unwrap(),
             r#"{"status":"failed","checks":{"machine_id":"failed","store":"ok"},"reasons":{"machine_id":"lost"}}"#
@@ -124,6 +137,9 @@ mod tests {
             serde_json::to_string(&ready.without_reasons()).unwrap(),
             r#"{"status":"failed","checks":{"machine_id":"failed","store":"ok"}}"#
         );
-        assert_eq!(Ready::of([("store", Ok(()))]).status, Health::Ok);
+        assert_eq!(
+            ReadinessResponse::from_checks([("store", Ok(()))]).status,
+            HealthStatus::Ok
+        );
     }
 }

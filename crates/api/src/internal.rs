@@ -1,7 +1,7 @@
-//! What publishers, projectors and operators of the platform say: `/api/internal/*`.
+//! Internal API for publishers, projectors and operators: `/api/internal/*`.
 //!
-//! Ids travel as numbers here, since that is how the published clients read them. Both are read.
-//! Unknown fields are passed over.
+//! Ids are sent as numbers, because published clients expect numbers. Both forms are accepted.
+//! Unknown fields are ignored.
 
 use noetl_types::error::RejectCode;
 use noetl_types::id::as_number;
@@ -10,38 +10,38 @@ use noetl_types::{EventId, ExecutionId, Json, OutboxId, QuarantineId, Text, Time
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-/// A publisher wants rows of the outbox.
+/// Claims rows of the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutboxClaimRequest {
-    /// How many; the nearest number from 1 to 1000 is taken, 100 where absent.
+    /// Number of rows; clamped to 1..1000, default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<i64>,
 }
 
-/// Rows that are the publisher's for a while.
+/// Claimed outbox rows.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct OutboxClaimAnswer {
-    /// In the order in which they became available.
+pub struct OutboxClaimResponse {
+    /// Rows in the order in which they became available.
     pub rows: Vec<OutboxMessage>,
-    /// How many.
+    /// Number of rows.
     pub claimed: u64,
 }
 
-/// A row of the outbox in the hands of a publisher.
+/// An outbox row that is claimed by a publisher.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutboxMessage {
-    /// The row.
+    /// Id of the row.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub outbox_id: OutboxId,
-    /// The event.
+    /// Id of the event.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub event_id: EventId,
-    /// Its run; absent in rows of others that do not say.
+    /// Id of the execution; absent if a foreign row does not have it.
     #[serde(
         default,
         with = "as_number::option",
@@ -52,34 +52,34 @@ pub struct OutboxMessage {
         schemars(with = "Option<noetl_types::schema::IdNumber>")
     )]
     pub execution_id: Option<ExecutionId>,
-    /// Where it is to be published; absent in rows of others that do not say.
+    /// Subject to publish to; absent if a foreign row does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Text>,
     /// The `Nats-Msg-Id`.
     pub message_id: Text,
-    /// What is to be published.
+    /// Payload to publish.
     #[cfg_attr(feature = "schema", schemars(with = "Json"))]
     pub payload: RawJson,
-    /// What the payload is written in; absent means `arrow-feather`.
-    #[serde(default = "absent_codec")]
+    /// Encoding of the payload; `arrow-feather` if absent.
+    #[serde(default = "default_codec")]
     pub payload_codec: Text,
-    /// How often it was claimed, this time included: what a mark sends back.
+    /// Number of claims, including this one. To be sent back when the row is marked.
     pub attempts: u32,
 }
 
-/// JSON that is handed on as it is written: nobody on its way looks into it.
+/// JSON that is passed on as written, without parsing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RawJson(Box<RawValue>);
 
 impl RawJson {
-    /// A text, where it is one of JSON.
-    pub fn read(text: Vec<u8>) -> Option<Self> {
+    /// Wraps bytes; `None` if they are not JSON.
+    pub fn from_bytes(text: Vec<u8>) -> Option<Self> {
         let text = String::from_utf8(text).ok()?;
         RawValue::from_string(text).ok().map(Self)
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
@@ -87,91 +87,91 @@ impl RawJson {
 
 impl From<&Json> for RawJson {
     fn from(value: &Json) -> Self {
-        // A value always is a text of JSON.
-        Self::read(json::to_canonical(value)).unwrap_or_default()
+        // The canonical form of a value is always valid JSON.
+        Self::from_bytes(json::to_canonical(value)).unwrap_or_default()
     }
 }
 
-/// The same text.
+/// Compares the texts.
 impl PartialEq for RawJson {
     fn eq(&self, other: &Self) -> bool {
         self.as_str() == other.as_str()
     }
 }
 
-/// What an absent codec means on this wire.
-fn absent_codec() -> Text {
+/// Encoding of a payload without `payload_codec`.
+fn default_codec() -> Text {
     "arrow-feather".into()
 }
 
-/// Rows are out.
+/// Marks rows as published.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MarkPublishedRequest {
-    /// The rows.
+    /// Ids of the rows.
     #[serde(with = "as_number::list")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Vec<noetl_types::schema::IdNumber>")
     )]
     pub outbox_ids: Vec<OutboxId>,
-    /// The attempt that each was claimed with, in the same order: a row that has another one by now
-    /// is somebody else's.
+    /// Claim number of each row, in the same order. A row with another number has been claimed by
+    /// another publisher since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Vec<i64>>,
 }
 
-/// How many rows a mark changed.
+/// Result of marking rows as published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct MarkPublishedAnswer {
-    /// Those that were in the caller's hands.
+pub struct MarkPublishedResponse {
+    /// Number of rows that the caller still held.
     pub marked: u64,
 }
 
-/// A row could not be published.
+/// Marks a row as failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MarkFailedRequest {
-    /// The row.
+    /// Id of the row.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub outbox_id: OutboxId,
-    /// Why.
+    /// Error message.
     pub error: Text,
-    /// The attempt that it was claimed with.
+    /// Claim number of the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<i64>,
-    /// The longest delay, 1 to 3600; 300 where absent.
+    /// Maximum delay in seconds, 1 to 3600; default 300.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_delay_seconds: Option<i64>,
 }
 
-/// What became of a row that failed.
+/// Result of marking a row as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct MarkFailedAnswer {
-    /// Whether it was in the caller's hands.
+pub struct MarkFailedResponse {
+    /// True if the caller still held the row.
     pub marked: bool,
-    /// Seconds until it may be claimed again; 0 where it may not.
+    /// Seconds until the row may be claimed again; 0 if it may not.
     pub available_at_in: u64,
 }
 
-/// How many rows could be claimed now.
+/// Number of claimable rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PendingCount {
-    /// Those of publishers that died included.
+    /// Number of rows, including those of publishers that died.
     pub pending: u64,
 }
 
-/// Rows of the outbox, as an operator looks at them.
+/// A page of the outbox.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutboxList {
-    /// The rows, by id.
-    pub rows: Vec<OutboxLine>,
-    /// The row that the next page follows; absent at the end.
+    /// Rows in the order of their ids.
+    pub rows: Vec<OutboxEntry>,
+    /// Id to pass as `after` for the next page; absent on the last page.
     #[serde(
         default,
         with = "as_number::option",
@@ -184,19 +184,19 @@ pub struct OutboxList {
     pub next_after: Option<OutboxId>,
 }
 
-/// A row of the outbox as lists show it.
+/// An outbox row in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct OutboxLine {
-    /// The row.
+pub struct OutboxEntry {
+    /// Id of the row.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub outbox_id: OutboxId,
-    /// The event.
+    /// Id of the event.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub event_id: EventId,
-    /// Its run.
+    /// Id of the execution.
     #[serde(
         default,
         with = "as_number::option",
@@ -207,38 +207,38 @@ pub struct OutboxLine {
         schemars(with = "Option<noetl_types::schema::IdNumber>")
     )]
     pub execution_id: Option<ExecutionId>,
-    /// Where it is published.
+    /// Subject to publish to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Text>,
     /// The `Nats-Msg-Id`.
     pub message_id: Text,
     /// `PENDING`, `IN_FLIGHT`, `PUBLISHED`, `FAILED` or `DEAD`.
     pub status: Text,
-    /// How often it was claimed.
+    /// Number of claims.
     pub attempts: u32,
-    /// When it may be claimed.
+    /// Earliest time of the next claim.
     pub available_at: Timestamp,
-    /// Until when it is in a publisher's hands.
+    /// End of the current claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<Timestamp>,
-    /// When it was published.
+    /// Time of publication.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_at: Option<Timestamp>,
-    /// When an operator gave it up.
+    /// Time at which an operator discarded the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discarded_at: Option<Timestamp>,
-    /// Why it last failed.
+    /// Last error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Text>,
-    /// When it was written.
+    /// Creation time.
     pub created_at: Timestamp,
 }
 
-/// Rows that an operator decides about.
+/// Outbox rows to replay or discard.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutboxIds {
-    /// The rows.
+    /// Ids of the rows.
     #[serde(with = "as_number::list")]
     #[cfg_attr(
         feature = "schema",
@@ -247,21 +247,21 @@ pub struct OutboxIds {
     pub outbox_ids: Vec<OutboxId>,
 }
 
-/// How many of them that changed: those that were dead.
+/// Result of replaying or discarding dead rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct OutboxChanged {
-    /// How many.
+pub struct OutboxChangeResponse {
+    /// Number of changed rows.
     pub changed: u64,
 }
 
-/// What was refused while its neighbours went on, as an operator looks at it.
+/// A page of the quarantine: inputs that were rejected while the rest of their batch was stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuarantineList {
-    /// The refused things, oldest first.
-    pub rows: Vec<QuarantineLine>,
-    /// The row that the next page follows; absent at the end.
+    /// Rejected inputs, oldest first.
+    pub rows: Vec<QuarantineEntry>,
+    /// Id to pass as `after` for the next page; absent on the last page.
     #[serde(
         default,
         with = "as_number::option",
@@ -274,42 +274,43 @@ pub struct QuarantineList {
     pub next_after: Option<QuarantineId>,
 }
 
-/// A thing that was refused. The same one from the same source, for the same reason, is there once.
+/// A rejected input. Equal inputs from the same source with the same reason are stored once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct QuarantineLine {
-    /// The row.
+pub struct QuarantineEntry {
+    /// Id of the row.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub quarantine_id: QuarantineId,
-    /// Where it was met: `projector`, `materializer` or `stream`.
+    /// Component that rejected the input: `projector`, `materializer` or `stream`.
     pub source: Text,
-    /// Why it was refused, for programs.
+    /// Code of the reason.
     pub code: Text,
-    /// Why it was refused, for people.
+    /// Human-readable reason.
     pub message: Text,
-    /// The thing as it came, cut where it is long.
+    /// The input as received, truncated if long.
     pub raw: Text,
-    /// When it was met first.
+    /// Time of the first rejection.
     pub created_at: Timestamp,
 }
 
-/// Events of others that are to be in the log.
+/// Projects events into the log.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProjectRequest {
-    /// Their envelopes, each as it came.
-    #[serde(deserialize_with = "each_by_itself")]
+    /// Event envelopes, each as received.
+    #[serde(deserialize_with = "deserialize_each_event")]
     pub events: Vec<Json>,
 }
 
-/// An event as somebody sends it. What a log cannot hold, such as NUL in a text or a key that is there
-/// twice, is its own text: that is no event, so that it is refused alone and stops no other.
+/// An event as received. An event that the log cannot store, for example with NUL in a string or a
+/// duplicate key, becomes its error message and raw text. That is not a valid event, so only this
+/// event is rejected and not its whole batch.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SentEvent(pub Json);
+pub struct RawEvent(pub Json);
 
-impl<'de> Deserialize<'de> for SentEvent {
+impl<'de> Deserialize<'de> for RawEvent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let event = json::parse(raw.get().as_bytes());
@@ -319,57 +320,59 @@ impl<'de> Deserialize<'de> for SentEvent {
     }
 }
 
-fn each_by_itself<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Json>, D::Error> {
-    let events = Vec::<SentEvent>::deserialize(deserializer)?;
-    Ok(events.into_iter().map(|sent| sent.0).collect())
+fn deserialize_each_event<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Json>, D::Error> {
+    let events = Vec::<RawEvent>::deserialize(deserializer)?;
+    Ok(events.into_iter().map(|event| event.0).collect())
 }
 
-/// What became of them.
+/// Result of projecting events.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ProjectAnswer {
-    /// How many are in the log from now on.
+pub struct ProjectResponse {
+    /// Number of stored events.
     pub projected: u64,
-    /// How many were there already.
+    /// Number of events that were already stored.
     pub duplicates: u64,
-    /// Those that cannot be taken.
+    /// Rejected events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<RejectedEvent>,
 }
 
-/// The same for events as workers tell them.
+/// Result of materializing worker events.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct MaterializeAnswer {
-    /// How many are in the log from now on.
+pub struct MaterializeResponse {
+    /// Number of stored events.
     pub materialized: u64,
-    /// How many were there already.
+    /// Number of events that were already stored.
     pub duplicates: u64,
-    /// Those that cannot be taken.
+    /// Rejected events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<RejectedEvent>,
 }
 
-/// An event that cannot be taken; its neighbours are.
+/// A rejected event. The other events of the batch are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RejectedEvent {
-    /// Its place in the request, from 0.
+    /// Position in the request, from 0.
     pub index: usize,
-    /// The id that it says, as it says it.
+    /// Event id as sent.
     #[serde(default)]
     pub event_id: Json,
-    /// Why, for programs.
+    /// Code of the reason.
     pub code: RejectCode,
-    /// Why, for people.
+    /// Human-readable reason.
     pub message: Text,
 }
 
-/// Runs whose read model is to follow their log.
+/// Updates the read models of executions from their logs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AdvanceRequest {
-    /// The runs.
+    /// Ids of the executions.
     #[serde(with = "as_number::list")]
     #[cfg_attr(
         feature = "schema",
@@ -378,89 +381,89 @@ pub struct AdvanceRequest {
     pub execution_ids: Vec<ExecutionId>,
 }
 
-/// What became of them.
+/// Result of updating read models.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct AdvanceAnswer {
-    /// Those that follow their log.
-    pub advanced: Vec<Advanced>,
-    /// Those that do not, and why.
-    pub failed: Vec<NotAdvanced>,
+pub struct AdvanceResponse {
+    /// Updated executions.
+    pub advanced: Vec<AdvancedExecution>,
+    /// Executions that could not be updated.
+    pub failed: Vec<AdvanceFailure>,
 }
 
-/// A run whose read model follows its log.
+/// An execution whose read model was updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Advanced {
-    /// The run.
+pub struct AdvancedExecution {
+    /// Id of the execution.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub execution_id: ExecutionId,
-    /// How far.
+    /// Version of the read model.
     pub version: i64,
-    /// Events that were looked at.
+    /// Number of processed events.
     pub events: u64,
 }
 
-/// A run whose read model does not follow its log.
+/// An execution whose read model could not be updated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct NotAdvanced {
-    /// The run.
+pub struct AdvanceFailure {
+    /// Id of the execution.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub execution_id: ExecutionId,
-    /// Why.
+    /// Error message.
     pub error: Text,
 }
 
-/// What is to be dropped; without a body all the defaults.
+/// Deletes expired data. All fields are optional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PurgeRequest {
-    /// Days that commands are kept which have ended; 7 where absent, none or less skips them.
+    /// Days to keep ended commands; default 7. Zero or less skips them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_retention_days: Option<i64>,
-    /// Minutes that workers are kept which are silent; 60 where absent, none or less skips them.
+    /// Minutes to keep silent workers; default 60. Zero or less skips them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_stale_minutes: Option<i64>,
-    /// Days that the logs of ended runs are kept; 0 where absent, which touches none.
+    /// Days to keep the logs of ended executions; default 0, which deletes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_retention_days: Option<i64>,
-    /// Whether to tell what would go, and touch nothing.
+    /// Only report the data that would be deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
 }
 
-/// What was dropped, or would be.
+/// Deleted data, or the data that would be deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PurgeAnswer {
-    /// Commands.
+pub struct PurgeResponse {
+    /// Number of commands.
     pub commands_purged: u64,
-    /// Workers.
+    /// Number of workers.
     pub runtime_purged: u64,
-    /// Parts of the log.
+    /// Number of log partitions.
     pub events_purged: u64,
-    /// Their names.
+    /// Names of the log partitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub event_partitions_dropped: Vec<Text>,
-    /// Rows of the outbox that were published long ago.
+    /// Number of published outbox rows.
     pub outbox_purged: u64,
-    /// Whether nothing was touched.
+    /// True if nothing was deleted.
     pub dry_run: bool,
-    /// Parts of the log that are old enough and stay.
+    /// Log partitions that are old enough but were not deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub skipped: Vec<SkippedPart>,
+    pub skipped: Vec<SkippedPartition>,
 }
 
-/// A part of the log that is old enough and stays.
+/// A log partition that is old enough but was not deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SkippedPart {
-    /// Its name.
+pub struct SkippedPartition {
+    /// Name of the partition.
     pub partition: Text,
-    /// Why it stays.
+    /// Reason for keeping it.
     pub reason: Text,
 }
 
@@ -469,7 +472,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_numbers_and_what_is_not_said_is_left_out() {
+    fn ids_are_numbers_and_absent_fields_are_omitted() {
         let row = OutboxMessage {
             outbox_id: OutboxId::new(1).unwrap(),
             event_id: EventId::new(2).unwrap(),

@@ -1,4 +1,4 @@
-//! The cache of the keychain: what workers resolved for a playbook, kept for a while.
+//! The keychain cache: values that workers resolved for a playbook, kept for a limited time.
 
 use std::fmt;
 
@@ -6,144 +6,147 @@ use noetl_types::redact::REDACTED;
 use noetl_types::{CatalogId, ExecutionId, Json, Text, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
-/// What is to be kept; what was there under the same key is replaced.
+/// Stores a value in the keychain cache. A value with the same key is replaced.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PutKeychain {
-    /// What was resolved.
+pub struct KeychainPutRequest {
+    /// Resolved value.
     pub data: Json,
-    /// Who shares it: `local`, `shared` or `global`, which it is where absent. `catalog` is `shared`.
+    /// Scope of the entry: `local`, `shared` or `global`; default `global`. `catalog` means
+    /// `shared`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope_type: Option<Text>,
-    /// The run that it is for, where it is `local` or `shared`, and that a worker works on.
+    /// Execution of a `local` or `shared` entry. Also the execution that the calling worker works
+    /// for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
-    /// Who works on it, for a worker; any that holds a command of the run where absent.
+    /// Worker that stores the value. If absent, any worker that holds a command of the execution is
+    /// accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
-    /// When it is over; in 600 seconds where neither this nor `expires_in` is given.
+    /// Expiry time. If neither this nor `expires_in` is given, the entry expires after 600 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Text>,
-    /// The same in seconds from now. Nothing is kept for more than 30 days.
+    /// Seconds until expiry. No entry is kept for more than 30 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<u64>,
-    /// Whether workers are to resolve it anew when it is over.
+    /// True if workers resolve the value again after it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_renew: Option<bool>,
-    /// How they would; kept as secret as the data.
+    /// Configuration for resolving the value again. As secret as the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew_config: Option<Json>,
 }
 
-/// Something is kept.
+/// A stored entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct KeychainKept {
+pub struct KeychainPutResponse {
     /// `success`.
     pub status: Text,
-    /// The key that it is kept under.
+    /// Key of the entry.
     pub cache_key: Text,
-    /// When it is over.
+    /// Expiry time.
     pub expires_at: Timestamp,
 }
 
-/// Whether there is an entry.
+/// State of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum KeychainStatus {
-    /// There is.
+    /// The entry exists.
     Found,
-    /// There is none.
+    /// There is no entry.
     NotFound,
-    /// There is one whose time is over.
+    /// The entry has expired.
     Expired,
 }
 
-/// An entry, with its data for those alone who may have it.
+/// An entry. The value is only returned to authorized callers.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeychainView {
-    /// Whether there is one.
+    /// State of the entry.
     pub status: KeychainStatus,
-    /// The key that it is kept under.
+    /// Key of the entry.
     pub cache_key: Text,
-    /// What was resolved, while it is not over.
+    /// Resolved value, until it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Json>,
-    /// How workers would resolve it anew.
+    /// Configuration for resolving the value again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew_config: Option<Json>,
-    /// What else is known of it.
+    /// Metadata of the entry.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
-    pub about: Option<KeychainAbout>,
+    pub metadata: Option<KeychainMetadata>,
 }
 
-/// What is known of an entry without opening it.
+/// Metadata of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct KeychainAbout {
-    /// Its name in the playbook.
+pub struct KeychainMetadata {
+    /// Name of the keychain entry in the playbook.
     pub keychain_name: Text,
-    /// The definition that names it.
+    /// Definition that uses it.
     pub catalog_id: CatalogId,
-    /// Who shares it.
+    /// Scope of the entry.
     pub scope_type: Text,
-    /// The run that it is for, where it is not for all.
+    /// Execution of the entry, if it is not global.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
-    /// Whether workers are to resolve it anew when it is over.
+    /// True if workers resolve the value again after it expires.
     pub auto_renew: bool,
-    /// When it was first kept.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it was last replaced.
+    /// Time of the last update.
     pub updated_at: Timestamp,
-    /// When it is over.
+    /// Expiry time.
     pub expires_at: Timestamp,
 }
 
-/// An entry of a list, without its data.
+/// An entry in a list, without its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct KeychainItem {
-    /// The key that it is kept under.
+pub struct KeychainListEntry {
+    /// Key of the entry.
     pub cache_key: Text,
-    /// Whether its time is over.
+    /// True if the entry has expired.
     pub is_expired: bool,
-    /// What is known of it.
+    /// Metadata of the entry.
     #[serde(flatten)]
-    pub about: KeychainAbout,
+    pub metadata: KeychainMetadata,
 }
 
-/// A page of the entries of a definition, without their data.
+/// A page of the entries of a definition, without their values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeychainList {
-    /// The definition.
+    /// Id of the definition.
     pub catalog_id: CatalogId,
     /// The entries.
-    pub entries: Vec<KeychainItem>,
-    /// How many they are.
+    pub entries: Vec<KeychainListEntry>,
+    /// Number of entries.
     pub count: u32,
-    /// Where the next page begins.
+    /// Cursor of the next page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Text>,
 }
 
-/// An entry is gone, or was not there.
+/// Result of deleting an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct KeychainDeleted {
+pub struct KeychainDeleteResponse {
     /// `deleted` or `not_found`.
     pub status: Text,
-    /// The key that it was kept under.
+    /// Key of the entry.
     pub cache_key: Text,
 }
 
-impl fmt::Debug for PutKeychain {
+impl fmt::Debug for KeychainPutRequest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("PutKeychain")
+            .debug_struct("KeychainPutRequest")
             .field("scope_type", &self.scope_type)
             .field("data", &REDACTED)
             .finish_non_exhaustive()

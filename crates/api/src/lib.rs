@@ -1,11 +1,12 @@
-//! The wire of NoETL.
+//! Wire types and HTTP client of the NoETL API.
 //!
-//! Owns what a request and an answer look like, the paths they go by, the body of an error, and the
-//! client that speaks them. Classic bodies ignore fields that they do not know, those that are new
-//! here refuse them. Ids travel as texts, since a browser rounds numbers, but for [`classic`],
-//! [`internal`] and [`secret_audit`].
+//! Owns the request and response types, the paths, the error body, and the client. Classic bodies
+//! ignore unknown fields, new bodies reject them. Ids are strings, because browsers round large
+//! numbers, except in [`classic`], [`internal`] and [`secret_audit`].
 //!
-//! Must not: decide anything. A type here says what may be written, not what follows from it.
+//! Must not contain logic: a type here defines what may be sent, not its effect.
+
+#![warn(missing_docs)]
 
 pub mod catalog;
 pub mod classic;

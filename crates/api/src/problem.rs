@@ -1,4 +1,4 @@
-//! The body of every failure.
+//! The body of error responses.
 
 use noetl_types::{ErrorCode, Text};
 use serde::{Deserialize, Serialize};
@@ -6,65 +6,65 @@ use serde::{Deserialize, Serialize};
 /// Media type of a problem.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Why a request failed.
+/// Problem document of a failed request (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Problem {
-    /// Names the kind of problem.
+    /// URI of the problem type.
     #[serde(rename = "type")]
     pub type_uri: Text,
-    /// The kind in words.
+    /// Title of the problem type.
     pub title: Text,
-    /// The status of the answer.
+    /// HTTP status.
     pub status: u16,
-    /// What happened, for a person.
+    /// Human-readable description of this occurrence.
     pub detail: Text,
-    /// The kind of problem.
+    /// Error code.
     pub code: Text,
-    /// The request, as logs know it.
+    /// Request id, as in the logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<Text>,
-    /// Each thing that is wrong, where there are several or places to point at.
+    /// Individual errors, if there are several or if they have a position.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<Detail>,
-    /// What happened, as classic clients read it.
+    pub errors: Vec<ProblemDetail>,
+    /// Description of this occurrence, for classic clients.
     pub error: Text,
 }
 
-/// One thing that is wrong.
+/// An individual error.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Detail {
-    /// Its code, such as that of a diagnostic.
+pub struct ProblemDetail {
+    /// Code, for example of a diagnostic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Text>,
-    /// Where in the body, as a JSON pointer.
+    /// Position in the body, as a JSON pointer.
     #[serde(default)]
     pub pointer: Text,
-    /// Where in the playbook.
+    /// Position in the playbook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Text>,
-    /// The line of the playbook, from 1.
+    /// Line in the playbook, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// The column of the playbook, from 1.
+    /// Column in the playbook, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
-    /// What is wrong.
+    /// Human-readable message.
     pub message: Text,
-    /// What to do about it.
+    /// Suggested fix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<Text>,
 }
 
 impl Problem {
-    /// A problem of a kind.
+    /// Creates a problem with an error code.
     pub fn new(code: ErrorCode, detail: impl Into<Text>) -> Self {
         let detail = detail.into();
         Self {
             type_uri: code.type_uri().into(),
             title: code.title().into(),
-            status: code.status(),
+            status: code.http_status(),
             error: detail.clone(),
             detail,
             code: code.as_str().into(),
@@ -73,13 +73,13 @@ impl Problem {
         }
     }
 
-    /// The same with each thing that is wrong.
+    /// Adds individual errors.
     #[must_use]
-    pub fn with_errors(self, errors: Vec<Detail>) -> Self {
+    pub fn with_errors(self, errors: Vec<ProblemDetail>) -> Self {
         Self { errors, ..self }
     }
 
-    /// Its code, if it is one of ours.
+    /// Returns the error code, if it is a known one.
     pub fn known_code(&self) -> Option<ErrorCode> {
         ErrorCode::parse(&self.code).ok()
     }

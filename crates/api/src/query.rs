@@ -1,4 +1,4 @@
-//! What readers ask for: the parameters of lists and pages.
+//! Query parameters of lists and pages.
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{
@@ -7,145 +7,149 @@ use noetl_types::{
 };
 use serde::Serialize;
 
-use crate::execution::ExecutionLine;
+use crate::execution::ExecutionSummary;
 
-/// Which runs a list shows, newest first.
+/// Filters of the execution list, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecutionsQuery {
-    /// Only those that stand so.
+    /// Filter by status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<ExecutionStatus>,
-    /// Only those whose path holds this text.
+    /// Filter by text in the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Text>,
-    /// Only those of a definition.
+    /// Filter by definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog_id: Option<CatalogId>,
-    /// Only those that a run started.
+    /// Filter by parent execution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<ExecutionId>,
-    /// Only those with a label: `name`, or `name=value`.
+    /// Filter by label: `name` or `name=value`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<Text>,
-    /// Only those that began then or later.
+    /// Filter by start time, inclusive lower bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Only those that began then or earlier.
+    /// Filter by start time, inclusive upper bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Only those whose id, path or error holds this text.
+    /// Filter by text in the id, path or error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub q: Option<Text>,
-    /// Only those of the platform itself, whose path begins with `system/`; `false` leaves them out.
+    /// Filter by executions of the platform, whose path begins with `system/`; `false` excludes
+    /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<bool>,
-    /// Only those that no other run started.
+    /// Only executions without a parent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub roots: bool,
-    /// How many at most.
+    /// Maximum number of executions.
     pub limit: PageLimit,
-    /// How many are passed over first; up to [`noetl_types::limits::MAX_PAGE_OFFSET`].
+    /// Number of executions to skip; at most 10000.
     #[serde(skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schemars(range(max = 10_000)))]
     pub offset: u32,
-    /// Where the page before ended.
+    /// Cursor of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Text>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A page of the list of runs.
+/// A page of the execution list.
 ///
-/// On the wire the lines are the body, a bare list, and the cursor is the header
-/// [`NEXT_CURSOR`].
+/// On the wire the body is the bare list of executions, and the cursor is the header
+/// [`NEXT_CURSOR_HEADER`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ExecutionList {
-    /// The runs, newest first.
-    pub executions: Vec<ExecutionLine>,
-    /// Where the next page begins; absent at the end.
+    /// Executions, newest first.
+    pub executions: Vec<ExecutionSummary>,
+    /// Cursor of the next page; absent on the last page.
     pub next_cursor: Option<Text>,
 }
 
-/// The header that tells where the next page begins.
-pub const NEXT_CURSOR: &str = "x-next-cursor";
+/// Header that holds the cursor of the next page.
+pub const NEXT_CURSOR_HEADER: &str = "x-next-cursor";
 
-/// Which part of a run's log its page shows, in the order of the log.
+/// Selects a page of the log of an execution, in log order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct DetailQuery {
-    /// The page, from 1.
+pub struct ExecutionDetailQuery {
+    /// Number of the page, from 1.
     pub page: u32,
-    /// Events on a page.
+    /// Events per page.
     pub page_size: PageLimit,
-    /// Only those behind this event.
+    /// Filter by events after this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_event_id: Option<EventId>,
-    /// Only those of this type.
+    /// Filter by event type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_type: Option<EventName>,
 }
 
-impl DetailQuery {
-    /// Events on a page where nobody says otherwise.
-    pub const PAGE_SIZE: i64 = 100;
+impl ExecutionDetailQuery {
+    /// Default number of events per page.
+    pub const DEFAULT_PAGE_SIZE: i64 = 100;
 }
 
-impl Default for DetailQuery {
+impl Default for ExecutionDetailQuery {
     fn default() -> Self {
         Self {
             page: 1,
-            page_size: PageLimit::clamped(Self::PAGE_SIZE),
+            page_size: PageLimit::clamped(Self::DEFAULT_PAGE_SIZE),
             since_event_id: None,
             event_type: None,
         }
     }
 }
 
-/// Which events of a run to show.
+/// Filters of the events of an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventsQuery {
-    /// Only those behind this place; 0 is before the first.
+    /// Exclusive lower bound of the sequence number; 0 is before the first event.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub after_seq: Option<Seq>,
-    /// Only those before this place.
+    /// Exclusive upper bound of the sequence number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before_seq: Option<Seq>,
-    /// Only those of this type.
+    /// Filter by event type.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub event_type: Option<EventName>,
-    /// Only those of this step.
+    /// Filter by step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<Text>,
-    /// Which come first.
-    pub order: Order,
-    /// How many at most.
+    /// Sort order.
+    pub order: EventOrder,
+    /// Maximum number of events.
     pub limit: PageLimit,
-    /// Where the page before ended.
+    /// Cursor of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Text>,
 }
 
-/// Which events come first.
+/// Sort order of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// The oldest.
+pub enum EventOrder {
+    /// Oldest first.
     #[default]
     Asc,
-    /// The newest.
+    /// Newest first.
     Desc,
 }
 
-impl Order {
-    /// Reads the word.
+impl EventOrder {
+    /// Parses the wire form.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "asc" => Some(Self::Asc),
@@ -155,55 +159,55 @@ impl Order {
     }
 }
 
-/// Which processes a list shows.
+/// Filters of the list of processes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolsQuery {
-    /// Those of this kind; `worker_pool` where absent.
+    /// Filter by kind; default `worker_pool`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<Text>,
-    /// Only those that stand so: `active`, `offline`.
+    /// Filter by status: `active`, `offline`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Text>,
-    /// Only the one of this name.
+    /// Filter by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Text>,
 }
 
-/// Which waits for people a list shows, in the order of their runs.
+/// Filters of the pending approvals, in the order of their executions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalsQuery {
-    /// Only those of a run.
+    /// Filter by execution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
-    /// How many at most; 500 where absent.
+    /// Maximum number of approvals; default 500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<PageLimit>,
-    /// Where the page before ended.
+    /// Cursor of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Text>,
 }
 
-/// Which commands a list shows, oldest first.
+/// Filters of the command list, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandsQuery {
-    /// Only those that stand so.
+    /// Filter by status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<CommandStatus>,
-    /// Only those of a pool.
+    /// Filter by pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<PoolName>,
-    /// Only those that a worker had last.
+    /// Filter by the last worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
-    /// Only those of a run.
+    /// Filter by execution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
-    /// How many at most.
+    /// Maximum number of commands.
     pub limit: PageLimit,
-    /// Where the page before ended.
+    /// Cursor of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Text>,
 }

@@ -1,70 +1,69 @@
-//! What a run looked like at any moment of it, folded from its log.
+//! Replay: the state of an execution at any point, folded from its log.
 //!
-//! Ids are numbers here, for the clients that have always read them so; those inside of entries are
-//! texts.
+//! Ids are numbers, for existing clients. Ids inside entries are strings.
 
-use noetl_types::replay::{Projection, ProjectionChecksums, ReferenceSummary, Replayed};
+use noetl_types::replay::{ProjectionChecksums, ProjectionKind, ReferenceSummary, ReplayedState};
 use noetl_types::{Digest, EventId, ExecutionId, Json, OrganizationId, TenantId, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Where a replay stops, that event included.
+/// Point at which a replay stops, inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Cut {
-    /// At the end of the log.
+pub enum ReplayCutoff {
+    /// End of the log.
     #[default]
     End,
-    /// At an event.
+    /// An event.
     Event(EventId),
-    /// At a place of the log; 0 is before the first event.
+    /// A position in the log; 0 is before the first event.
     Position(i64),
-    /// At what was recorded by a time.
+    /// Events recorded by a time.
     Time(Timestamp),
 }
 
-/// Places of a log are far below this, and ids of events far above it.
-pub const LEAST_EVENT_ID: i64 = 1 << 40;
+/// Lower bound of event ids. Log positions are far below it, event ids far above.
+pub const MIN_EVENT_ID: i64 = 1 << 40;
 
-/// What to replay.
+/// Selects the state to replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayQuery {
-    /// The run.
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// Whose it is.
+    /// Tenant of the execution.
     pub tenant_id: TenantId,
-    /// Whose it is, inside of the tenant.
+    /// Organization within the tenant.
     pub organization_id: OrganizationId,
-    /// Where to stop.
-    pub cut: Cut,
-    /// What the caller wants to see.
-    pub projection: Projection,
-    /// How many events at most; a longer log is told to be cut.
+    /// Point at which to stop.
+    pub cutoff: ReplayCutoff,
+    /// Requested projection.
+    pub projection: ProjectionKind,
+    /// Maximum number of events. If the log is longer, the response is marked as truncated.
     pub limit: Option<u32>,
-    /// Whether to look at the data that events refer to.
+    /// Check the data that events refer to.
     pub resolve_payloads: bool,
 }
 
 impl ReplayQuery {
-    /// The whole of a run.
+    /// Selects the whole log of an execution.
     pub fn new(execution_id: ExecutionId) -> Self {
         Self {
             execution_id,
             tenant_id: TenantId::default(),
             organization_id: OrganizationId::default(),
-            cut: Cut::End,
-            projection: Projection::All,
+            cutoff: ReplayCutoff::End,
+            projection: ProjectionKind::All,
             limit: None,
             resolve_payloads: false,
         }
     }
 
-    /// The parameters of a request, those that say the usual left out.
-    pub fn pairs(&self) -> Vec<(&'static str, String)> {
+    /// Returns the query parameters, without default values.
+    pub fn to_query_pairs(&self) -> Vec<(&'static str, String)> {
         let mut pairs = vec![("execution_id", self.execution_id.to_string())];
-        match self.cut {
-            Cut::End => {}
-            Cut::Event(id) => pairs.push(("as_of_event_id", id.to_string())),
-            Cut::Position(seq) => pairs.push(("as_of_position", seq.to_string())),
-            Cut::Time(time) => pairs.push(("as_of_time", time.to_string())),
+        match self.cutoff {
+            ReplayCutoff::End => {}
+            ReplayCutoff::Event(id) => pairs.push(("as_of_event_id", id.to_string())),
+            ReplayCutoff::Position(seq) => pairs.push(("as_of_position", seq.to_string())),
+            ReplayCutoff::Time(time) => pairs.push(("as_of_time", time.to_string())),
         }
         if self.tenant_id != TenantId::default() {
             pairs.push(("tenant_id", self.tenant_id.to_string()));
@@ -72,7 +71,7 @@ impl ReplayQuery {
         if self.organization_id != OrganizationId::default() {
             pairs.push(("organization_id", self.organization_id.to_string()));
         }
-        if self.projection != Projection::All {
+        if self.projection != ProjectionKind::All {
             pairs.push(("projection", self.projection.as_str().to_owned()));
         }
         if let Some(limit) = self.limit {
@@ -85,52 +84,52 @@ impl ReplayQuery {
     }
 }
 
-/// A run as of a moment.
+/// State of an execution at a point of its log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ReplayAnswer {
-    /// All that the checksum covers.
+pub struct ReplayResponse {
+    /// Everything that the checksum covers.
     #[serde(flatten)]
-    pub state: Replayed,
-    /// What the caller wants to see. It changes nothing: every part is there.
-    pub projection: Projection,
-    /// The snapshot that the fold went on from.
+    pub state: ReplayedState,
+    /// Requested projection. It has no effect: all parts are returned.
+    pub projection: ProjectionKind,
+    /// Snapshot that the fold started from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_snapshot: Option<ReplaySnapshot>,
-    /// Of the whole; none where the log was cut by a limit.
+    /// Checksum of the whole state; absent if the log was truncated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checksum: Option<Checksum>,
-    /// Of each part; none where the log was cut by a limit.
+    pub checksum: Option<StateChecksum>,
+    /// Checksum of each part; absent if the log was truncated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub projection_checksums: Option<ProjectionChecksums>,
-    /// Whether a limit cut the log: then this is not the state that was asked for.
+    /// True if the limit truncated the log. Then this is not the requested state.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// What is odd about the log.
+    /// Anomalies in the log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Text>,
-    /// What was found out about the data that events refer to.
+    /// Check results of the referenced data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_resolution: Option<Vec<PayloadResolution>>,
-    /// The same in numbers.
+    /// Summary of the check results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_resolution_summary: Option<ResolutionSummary>,
 }
 
-/// A checksum, and how it was made.
+/// A checksum and its type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Checksum {
+pub struct StateChecksum {
     /// `sha256`.
     #[serde(rename = "type")]
     pub kind: Text,
-    /// The digest of the canonical form.
+    /// Digest of the canonical form.
     pub value: Digest,
-    /// Which fold made the state.
+    /// Version of the fold function.
     pub fold_version: u32,
 }
 
-/// A snapshot that a fold went on from.
+/// Snapshot that a fold started from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplaySnapshot {
@@ -138,87 +137,87 @@ pub struct ReplaySnapshot {
     pub aggregate_id: Text,
     /// `replay_state`.
     pub aggregate_type: Text,
-    /// The last event that it holds.
+    /// Last event in the snapshot.
     pub version: i64,
-    /// Its checksum.
+    /// Checksum of the snapshot.
     pub checksum: Digest,
-    /// What else is known of it.
+    /// Metadata.
     pub meta: Json,
 }
 
-/// What was found out about the data that one event refers to.
+/// Check result of one reference in an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PayloadResolution {
-    /// Whose list it stands in.
+    /// Owner of the reference.
     pub scope: ResolutionScope,
-    /// The event.
+    /// Id of the event.
     pub event_id: Text,
-    /// The frame, of that scope.
+    /// Id of the frame, if a frame is the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame_id: Option<Text>,
-    /// The object, of that scope.
+    /// Key of the business object, if one is the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_key: Option<Text>,
-    /// What the reference says.
+    /// Summary in the reference.
     pub reference_summary: ReferenceSummary,
-    /// What is there.
-    pub resolution: Resolution,
+    /// Referenced data.
+    pub resolution: ReferenceResolution,
 }
 
-/// Whose list a reference stands in.
+/// Owner of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResolutionScope {
-    /// The run's.
+    /// The execution.
     Execution,
-    /// A frame's.
+    /// A frame.
     Frame,
-    /// A business object's.
+    /// A business object.
     BusinessObject,
 }
 
-/// What is at the other end of a reference; never the data itself.
+/// Facts about referenced data. Never the data itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Resolution {
-    /// The address.
+pub struct ReferenceResolution {
+    /// Address of the data.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Text>,
-    /// Whether the data is there.
+    /// True if the data exists.
     pub resolved: bool,
-    /// Its digest.
+    /// Digest of the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<Digest>,
-    /// How large it is.
+    /// Size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// How many rows it has.
+    /// Number of rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row_count: Option<i64>,
-    /// What kind of JSON it is.
+    /// JSON type of the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_type: Option<Text>,
-    /// Why it was not looked at or not found.
+    /// Reason why the data was not checked or not found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Text>,
 }
 
-/// References in numbers.
+/// Summary of all references.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResolutionSummary {
-    /// How many there are.
+    /// Number of references.
     pub total: u64,
-    /// How many lead to data.
+    /// Number of references whose data exists.
     pub resolved: u64,
-    /// How many do not, or were not looked at.
+    /// Number of references whose data is missing or was not checked.
     pub unresolved: u64,
-    /// How many addresses there are.
+    /// Number of distinct addresses.
     pub unique_refs: u64,
-    /// Whether every one leads to data.
+    /// True if the data of all references exists.
     pub all_resolved: bool,
-    /// Of the canonical form of the list.
+    /// Digest of the canonical form of the list.
     pub checksum: Digest,
 }

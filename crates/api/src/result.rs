@@ -1,51 +1,54 @@
-//! Data that is kept beside the log.
+//! Stored results: data kept outside the log.
 
 use noetl_types::{Json, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Data to be kept. A classic body: what it does not know it passes over.
+/// Stores data. A classic body: unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PutResult {
-    /// Its name, which becomes part of its address.
+pub struct ResultPutRequest {
+    /// Name, used as part of the address.
     pub name: Text,
     /// The data.
     pub data: Json,
-    /// How long it is of use: `step`, `execution`, `workflow` or `permanent`.
-    #[serde(default = "execution", skip_serializing_if = "is_execution")]
+    /// Lifetime: `step`, `execution`, `workflow` or `permanent`.
+    #[serde(
+        default = "default_result_scope",
+        skip_serializing_if = "is_default_result_scope"
+    )]
     pub scope: Text,
-    /// The step that made it.
+    /// Step that produced the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_step: Option<Text>,
-    /// Where it is to be kept; the server chooses where absent.
+    /// Storage backend; chosen by the server if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<Text>,
-    /// How long it is kept: seconds, or a duration as in playbooks.
+    /// Retention: seconds, or a duration as in playbooks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Json>,
-    /// What it belongs to, in the caller's words.
+    /// Correlation data of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation: Option<Json>,
-    /// Whether it is packed.
+    /// True if the data is compressed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compress: Option<bool>,
 }
 
-fn execution() -> Text {
+fn default_result_scope() -> Text {
     "execution".into()
 }
 
-fn is_execution(scope: &Text) -> bool {
+fn is_default_result_scope(scope: &Text) -> bool {
     *scope == "execution"
 }
 
-impl PutResult {
-    /// Data under a name, for as long as the run is of use.
+impl ResultPutRequest {
+    /// Creates a request for data with the lifetime of its execution.
     pub fn new(name: impl Into<Text>, data: Json) -> Self {
         Self {
             name: name.into(),
             data,
-            scope: execution(),
+            scope: default_result_scope(),
             source_step: None,
             store: None,
             ttl: None,
@@ -55,22 +58,22 @@ impl PutResult {
     }
 }
 
-/// Data is kept.
+/// Stored data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct KeptResult {
-    /// Its address.
+pub struct ResultPutResponse {
+    /// Address of the data.
     #[serde(rename = "ref")]
     pub reference: Text,
-    /// Where it is kept.
+    /// Storage backend.
     pub store: Text,
-    /// How long it is of use.
+    /// Lifetime.
     pub scope: Text,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What its canonical bytes hash to, in hexadecimal.
+    /// SHA-256 digest of the canonical bytes, in hexadecimal.
     pub sha256: Text,
-    /// When it goes.
+    /// Expiry time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
@@ -80,24 +83,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shortest_body_is_for_the_execution() {
-        let short: PutResult = serde_json::from_str(r#"{"name":"n","data":[1]}"#).unwrap();
-        let made = PutResult::new("n", Json::from(vec![Json::from(1)]));
-        assert_eq!(short, made);
+    fn minimal_body_has_default_scope() {
+        let parsed: ResultPutRequest = serde_json::from_str(r#"{"name":"n","data":[1]}"#).unwrap();
+        let built = ResultPutRequest::new("n", Json::from(vec![Json::from(1)]));
+        assert_eq!(parsed, built);
         assert_eq!(
-            serde_json::to_string(&made).unwrap(),
+            serde_json::to_string(&built).unwrap(),
             r#"{"name":"n","data":[1]}"#
         );
     }
 
     #[test]
-    fn a_kept_result_is_known_by_its_ref() {
-        let kept: KeptResult = serde_json::from_str(
+    fn stored_result_is_identified_by_ref() {
+        let stored: ResultPutResponse = serde_json::from_str(
             r#"{"ref":"noetl://execution/7/result/n/8","store":"kv","scope":"execution",
                 "bytes":3,"sha256":"ab","expires_at":null}"#,
         )
         .unwrap();
-        assert_eq!(kept.reference, "noetl://execution/7/result/n/8");
-        assert_eq!(kept.expires_at, None);
+        assert_eq!(stored.reference, "noetl://execution/7/result/n/8");
+        assert_eq!(stored.expires_at, None);
     }
 }

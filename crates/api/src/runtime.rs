@@ -1,13 +1,13 @@
-//! Workers on the wire: who they are, and that they live.
+//! Registration and heartbeats of workers.
 
 use noetl_types::{CommandId, Json, JsonMap, PoolName, RuntimeId, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// A worker makes itself known. A classic body.
+/// Registers a worker. A classic body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct RegisterWorker {
-    /// Its name: the id that it leases with.
+pub struct RegisterWorkerRequest {
+    /// Name of the worker: the worker id of its leases.
     pub name: Text,
     /// `worker_pool`.
     #[serde(
@@ -16,61 +16,61 @@ pub struct RegisterWorker {
         skip_serializing_if = "Option::is_none"
     )]
     pub kind: Option<Text>,
-    /// Where it can be reached.
+    /// Address of the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uri: Option<Text>,
-    /// What it says of itself.
+    /// Status of the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Text>,
-    /// Tags; `pool_name` is its pool.
+    /// Labels; `pool_name` is the pool of the worker.
     #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
     pub labels: JsonMap,
-    /// The kinds of tools that it has, and the like; `public_key` as in `runtime`.
+    /// Capabilities, such as kinds of tools. May contain `public_key`, as in `runtime`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Json>,
-    /// How many commands it runs at once.
+    /// Maximum concurrent commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
-    /// What it runs on; `public_key` is base64 of the 32 bytes of the X25519 key that secrets are sealed
-    /// for.
+    /// Runtime environment. `public_key` is the base64 of the 32-byte X25519 key for sealed
+    /// secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<Json>,
-    /// The machine.
+    /// Host name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<Text>,
 }
 
-/// A process as lists show it.
+/// A registered process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuntimeView {
-    /// Its id.
+    /// Id of the process.
     pub runtime_id: RuntimeId,
-    /// Its name.
+    /// Name of the process.
     pub name: Text,
-    /// What it is.
+    /// Kind of the process.
     pub kind: Text,
-    /// Where it can be reached.
+    /// Address of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uri: Option<Text>,
-    /// `active`, `draining` where it was asked to leave, or `offline` after too long a silence.
+    /// `active`, `draining` if it was asked to stop, or `offline` without recent heartbeats.
     pub status: Text,
-    /// Tags.
+    /// Labels.
     pub labels: Json,
-    /// How many commands it runs at once.
+    /// Maximum concurrent commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
-    /// When it was last heard of.
+    /// Time of the last heartbeat.
     pub heartbeat: Timestamp,
-    /// When it was first heard of.
+    /// Time of the first registration.
     pub created_at: Timestamp,
 }
 
-/// A worker lives, or leaves. A classic body.
+/// Name of a worker, for heartbeat, deregistration and drain. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkerName {
-    /// Its name.
+    /// Name of the worker.
     pub name: Text,
     /// `worker_pool`.
     #[serde(
@@ -81,57 +81,57 @@ pub struct WorkerName {
     pub kind: Option<Text>,
 }
 
-/// What a worker that lives should know.
+/// Response to a pool heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PoolHeartbeatAnswer {
+pub struct PoolHeartbeatResponse {
     /// `ok`.
     pub status: Text,
-    /// Commands that nobody wants any more.
+    /// Commands to cancel.
     #[serde(default)]
     pub cancel: Vec<CommandId>,
-    /// Whether it should finish and leave.
+    /// True if the worker should finish its commands and stop.
     #[serde(default)]
     pub drain: bool,
 }
 
-/// Processes, and how busy the pools are that have anything to do.
+/// Registered processes, and the load of the pools in use.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Pools {
-    /// The processes, by name.
+pub struct PoolListResponse {
+    /// Processes in the order of their names.
     pub items: Vec<RuntimeView>,
-    /// How many they are.
+    /// Number of processes.
     pub count: usize,
-    /// The pools, by name.
+    /// Pools in the order of their names.
     pub pools: Vec<PoolView>,
 }
 
-/// How busy a pool is.
+/// Load of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolView {
-    /// The pool.
+    /// Name of the pool.
     pub pool: PoolName,
-    /// Commands that wait for a worker.
+    /// Number of commands that wait for a worker.
     pub pending: u64,
-    /// Commands that a worker has.
+    /// Number of leased commands.
     pub in_flight: u64,
-    /// When the lease that is held the longest was granted.
+    /// Start time of the oldest active lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_lease: Option<Timestamp>,
 }
 
-/// It is done, and there is nothing more to say.
+/// Success response without data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Done {
+pub struct OkResponse {
     /// `ok`.
     pub status: Text,
 }
 
-impl Done {
-    /// The one that there is.
+impl OkResponse {
+    /// Creates the response.
     pub fn ok() -> Self {
         Self {
             status: "ok".into(),

@@ -1,4 +1,4 @@
-//! What was done to secrets: who, which one, for which run, and what came of it.
+//! The audit log of operations on secrets.
 
 use noetl_types::id::as_number;
 use noetl_types::{
@@ -6,31 +6,31 @@ use noetl_types::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Which acts on secrets are asked for.
+/// Filters of the secret audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SecretAuditQuery {
-    /// Only those on the secret of this name.
+    /// Filter by name of the secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<Text>,
-    /// Only those for this run.
+    /// Filter by execution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
-    /// Only those since then.
+    /// Inclusive lower bound of the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Timestamp>,
-    /// Only those until then.
+    /// Inclusive upper bound of the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Timestamp>,
-    /// How many at most.
+    /// Maximum number of rows.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 10_000)))]
     pub limit: u32,
 }
 
 impl SecretAuditQuery {
-    /// Rows in one answer, at most.
-    pub const MAX: u32 = 10_000;
+    /// Maximum number of rows per response.
+    pub const MAX_ROWS: u32 = 10_000;
 }
 
 impl Default for SecretAuditQuery {
@@ -45,39 +45,39 @@ impl Default for SecretAuditQuery {
     }
 }
 
-/// What was done to secrets.
+/// Rows of the secret audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SecretAuditRows {
-    /// The acts, newest first.
+pub struct SecretAuditResponse {
+    /// Operations, newest first.
     pub rows: Vec<SecretAuditRow>,
 }
 
-/// Something that was done to a secret, or tried: an entry of the trail of a tenant.
+/// An operation on a secret, or an attempt: an entry of the audit log of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SecretAuditRow {
-    /// The entry.
+    /// Id of the entry.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub audit_id: AuditId,
-    /// When it happened.
+    /// Time of the operation.
     pub occurred_at: Timestamp,
-    /// Whose secret it is.
+    /// Tenant of the secret.
     pub tenant_id: TenantId,
-    /// Who did it.
+    /// Actor of the operation.
     pub actor: Text,
-    /// The name of the secret; absent where it was about many.
+    /// Name of the secret; absent if the operation concerns many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<Text>,
-    /// What was done.
+    /// Operation.
     pub operation: SecretOperation,
-    /// `ok`, or the code of the problem.
+    /// `ok`, or an error code.
     pub outcome: Text,
-    /// The worker that it was for.
+    /// Worker that the operation was for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
-    /// The run that it was for.
+    /// Execution that the operation was for.
     #[serde(
         default,
         with = "as_number::option",
@@ -88,7 +88,7 @@ pub struct SecretAuditRow {
         schemars(with = "Option<noetl_types::schema::IdNumber>")
     )]
     pub execution_id: Option<ExecutionId>,
-    /// The run that started that one.
+    /// Parent of that execution.
     #[serde(
         default,
         with = "as_number::option",
@@ -99,17 +99,17 @@ pub struct SecretAuditRow {
         schemars(with = "Option<noetl_types::schema::IdNumber>")
     )]
     pub parent_execution_id: Option<ExecutionId>,
-    /// The key that the secret is sealed under.
+    /// Key that encrypts the secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kek_version: Option<Text>,
-    /// Where the caller was.
+    /// Network address of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Text>,
-    /// The token that was shown.
+    /// Token that was used.
     #[serde(default, skip_serializing_if = "Json::is_null")]
     pub notes: Json,
-    /// Its number in the trail of its tenant, from 1 without gaps.
+    /// Sequence number in the audit log of the tenant, from 1 without gaps.
     pub seq: i64,
-    /// Its link to the entry before, in hexadecimal.
+    /// Hash chain link to the previous entry, in hexadecimal.
     pub chain: Text,
 }

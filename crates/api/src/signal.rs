@@ -1,116 +1,117 @@
-//! Signals, and what waits for people.
+//! Signals and approvals.
 
 use noetl_types::{ExecutionId, Json, SignalId, StepName, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// A signal, to one run or to all that wait for it.
+/// Sends a signal to one execution, or to all that wait for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SignalRequest {
-    /// Its name.
+    /// Name of the signal.
     pub name: Text,
-    /// What it is about; a wait with a key takes only signals of that key.
+    /// Correlation key. A wait with a key accepts only signals with that key.
     #[serde(
         default,
         alias = "correlation",
         skip_serializing_if = "Option::is_none"
     )]
     pub key: Option<Text>,
-    /// What it says.
+    /// Payload of the signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Json>,
 }
 
-/// A signal is in the log of a run.
+/// A recorded signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SignalAnswer {
-    /// The end of the log.
+pub struct SignalResponse {
+    /// Last sequence number of the log.
     pub seq: i64,
-    /// Whether something was waiting for it; else it is kept.
+    /// True if the execution was waiting for the signal. Otherwise the signal is stored until a
+    /// wait needs it.
     pub delivered: bool,
 }
 
-/// A signal was sent to everybody.
+/// A broadcast signal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct BroadcastAnswer {
-    /// The signal.
+pub struct BroadcastResponse {
+    /// Id of the signal.
     pub signal_id: SignalId,
-    /// The runs that were waiting for it.
+    /// Executions that were waiting for it.
     pub delivered: Vec<ExecutionId>,
 }
 
-/// The decision of a person.
+/// Decides an approval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ApproveRequest {
-    /// The step that waits for it.
+    /// Step that waits for the approval.
     pub step: StepName,
-    /// The iteration, in a loop.
+    /// Iteration, in a loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
     /// `approve` or `reject`.
     pub decision: Text,
-    /// What there is to say.
+    /// Comment of the approver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<Text>,
-    /// The values of the form.
+    /// Values of the form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Json>,
 }
 
-/// A decision is in the log of a run.
+/// A recorded decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ApproveAnswer {
-    /// The end of the log.
+pub struct ApproveResponse {
+    /// Last sequence number of the log.
     pub seq: i64,
     /// The decision.
     pub decision: Text,
 }
 
-/// What waits for a person.
+/// A page of pending approvals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalList {
-    /// In the order of their runs.
+    /// Approvals in the order of their executions.
     pub approvals: Vec<ApprovalView>,
-    /// Where the next page begins; absent at the end.
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Text>,
 }
 
-/// Something that waits for a person.
+/// A pending approval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalView {
-    /// The run.
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// The step that waits.
+    /// Waiting step.
     pub step: StepName,
-    /// The iteration, in a loop.
+    /// Iteration, in a loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
-    /// What it is about, in a few words.
+    /// Title of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Json>,
-    /// What it is about.
+    /// Message of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Json>,
-    /// JSON Schema of the values that a decision gives.
+    /// JSON Schema of the values of a decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Json>,
-    /// Who may decide; anybody where there are none.
+    /// Allowed approvers; any caller if empty.
     pub approvers: Json,
-    /// How many have to approve.
+    /// Number of required approvals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quorum: Option<Json>,
-    /// Since when it waits.
+    /// Start of the wait.
     pub since: Timestamp,
-    /// Until when.
+    /// End of the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }

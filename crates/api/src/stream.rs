@@ -1,66 +1,67 @@
-//! The stream of all events: where it stands, and what it carries.
+//! The stream of all events: its status and its feed.
 
 use noetl_types::{FeedPosition, Json, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Where the stream stands.
+/// Status of event publishing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamStatus {
-    /// Whether this server takes part in publishing.
+    /// True if this server takes part in publishing.
     pub enabled: bool,
-    /// What it does: `off`, `starting`, `standby`, `publishing` or `troubled`.
+    /// State of the publisher: `off`, `starting`, `standby`, `publishing` or `failing`.
     pub state: Text,
-    /// What keeps it from publishing, or what the stream has otherwise than it is set.
+    /// Problem that prevents publishing, or a difference between the stream and its expected
+    /// configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<Text>,
-    /// Which server publishes.
+    pub problem: Option<Text>,
+    /// Server that publishes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Text>,
-    /// How often the publisher has changed.
+    /// Number of publisher changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// Everything up to here is published.
+    /// Position up to which all events are published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<FeedPosition>,
-    /// The life of the log.
+    /// Log epoch.
     pub log_epoch: u64,
-    /// When the broker made the stream.
+    /// Time at which the broker created the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_created_at: Option<Timestamp>,
-    /// Events that are still to be published.
+    /// Number of events still to publish.
     pub lag_events: u64,
-    /// For how long the first of them has waited.
+    /// Waiting time of the oldest of them, in milliseconds.
     pub lag_ms: u64,
-    /// For how long an open transaction has held the log back.
+    /// Age of the open transaction that holds back the feed, in milliseconds.
     pub horizon_age_ms: u64,
-    /// Messages that the broker acknowledged since this server began.
+    /// Messages that the broker has acknowledged since this server started.
     pub published: u64,
-    /// Those of them that it had already.
+    /// Acknowledged messages that the broker already had.
     pub duplicates: u64,
-    /// Those that refer to an event which is too large.
+    /// Messages that refer to an event because it is too large.
     pub by_reference: u64,
-    /// Events that can never be published and were put aside.
-    pub parked: u64,
-    /// Messages that the broker had lost.
+    /// Events that can never be published and were set aside.
+    pub undeliverable: u64,
+    /// Messages that the broker had lost and that were published again.
     pub restored: u64,
-    /// How often the stream was made anew.
+    /// Number of times the stream was rebuilt.
     pub rebuilds: u64,
-    /// Whether the broker is reached.
+    /// True if the broker is connected.
     pub nats_connected: bool,
-    /// Its version.
+    /// Version of the broker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nats_version: Option<Text>,
 }
 
-/// A part of the feed of all events.
+/// A page of the feed of all events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct FeedAnswer {
-    /// The events, as the stream carries them.
+pub struct FeedResponse {
+    /// Events in the form of the stream.
     pub events: Vec<Json>,
-    /// Where the next part begins.
+    /// Position of the next page.
     pub next: FeedPosition,
-    /// Whether there may be more right now.
+    /// True if more events may be available immediately.
     pub is_full: bool,
 }

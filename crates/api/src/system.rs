@@ -1,141 +1,141 @@
-//! The system as people look at it: counters, who they are, where things are placed.
+//! System information: counters, identity of the caller, sharding, health.
 
 use std::collections::BTreeMap;
 
 use noetl_types::{ExecutionId, Json, Text};
 use serde::{Deserialize, Serialize};
 
-use crate::health::Health;
+use crate::health::HealthStatus;
 
-/// How much there is of everything.
+/// Counters of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Stats {
-    /// Runs.
+pub struct DashboardStats {
+    /// Total executions.
     pub total_executions: u64,
-    /// Those that ended well.
+    /// Completed executions.
     pub successful_executions: u64,
-    /// Those that failed.
+    /// Failed executions.
     pub failed_executions: u64,
-    /// Those that somebody ended.
+    /// Cancelled executions.
     pub cancelled_executions: u64,
-    /// Those that go on.
+    /// Running executions.
     pub running_executions: u64,
-    /// Playbooks.
+    /// Playbooks in the catalog.
     pub total_playbooks: u64,
-    /// Workers that were heard of lately.
+    /// Workers with a recent heartbeat.
     pub total_workers: u64,
 }
 
-/// The same as the dashboard reads it: once below `stats`, and once beside it.
+/// Counters for the dashboard, below `stats` and at the top level.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct StatsAnswer {
+pub struct DashboardStatsResponse {
     /// `ok`.
     pub status: Text,
     /// The counters.
-    pub stats: Stats,
-    /// The same counters at the top.
+    pub stats: DashboardStats,
+    /// The counters at the top level.
     #[serde(flatten)]
-    pub top: Stats,
+    pub top: DashboardStats,
 }
 
-/// What the dashboard shows.
+/// Widgets of the dashboard.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Widgets {
-    /// One for each counter.
+pub struct DashboardWidgets {
+    /// One widget per counter.
     pub widgets: Vec<Json>,
 }
 
-/// Where a run is placed among shards.
+/// Shard of an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShardInfo {
-    /// The run.
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// Among how many.
+    /// Number of shards.
     pub shard_count: u32,
-    /// Which one, from 0.
+    /// Shard of the execution, from 0.
     pub shard_index: u32,
-    /// Who said how many there are: `query` or `server_config`.
+    /// Source of the shard count: `query` or `server_config`.
     pub source: Text,
-    /// How the place is found.
+    /// Hash function.
     pub hash_function: Text,
-    /// What that starts from.
+    /// Seed of the hash function.
     pub seed: u64,
-    /// What this server is set to.
+    /// Shard configuration of this server.
     pub server_config: ShardConfig,
 }
 
-/// The shard that a server is set to.
+/// Shard configuration of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShardConfig {
-    /// How many there are.
+    /// Number of shards.
     pub shard_count: u32,
-    /// Which one it is, from 0.
+    /// Shard of the server, from 0.
     pub shard_index: u32,
 }
 
-/// Who makes a request.
+/// Identity of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WhoAmI {
-    /// As logs tell it.
+    /// Actor name, as in the logs.
     pub actor: Text,
-    /// Whose data it sees.
+    /// Tenant of the caller.
     pub tenant_id: Text,
-    /// The same inside of the tenant.
+    /// Organization within the tenant.
     pub organization_id: Text,
-    /// What it may do.
+    /// Scopes of the caller.
     pub scopes: Vec<Text>,
 }
 
-/// How a server is.
+/// Health of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct HealthAnswer {
+pub struct HealthResponse {
     /// `ok` or `unhealthy`.
     pub status: Text,
-    /// Whether its store answers.
-    pub database: Health,
-    /// Whether its messages get out; `disabled` where it sends none.
+    /// Health of the store.
+    pub database: HealthStatus,
+    /// State of the NATS connection; `disabled` if NATS is not configured.
     pub nats: Text,
-    /// For how long it has run.
+    /// Uptime in seconds.
     pub uptime_seconds: u64,
-    /// What it is.
+    /// Version of the server.
     pub version: Text,
 }
 
-/// What a server knows of itself.
+/// Status of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServerStatus {
-    /// Whether it can work.
-    pub status: Health,
-    /// Its name among servers.
+    /// Health of the server.
+    pub status: HealthStatus,
+    /// Name of the server.
     pub server_name: Text,
-    /// What it is.
+    /// Version of the server.
     pub version: Text,
-    /// For how long it has run.
+    /// Uptime in seconds.
     pub uptime_seconds: u64,
-    /// What was looked at.
-    pub checks: BTreeMap<Text, Health>,
+    /// Result of each check.
+    pub checks: BTreeMap<Text, HealthStatus>,
 }
 
-/// Whether the tables of the database are those that the server works with.
+/// Result of a database schema check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct DatabaseAnswer {
+pub struct DatabaseCheckResponse {
     /// `ok` or `error`.
     pub status: Text,
-    /// The same in words.
+    /// Human-readable message.
     pub message: Text,
-    /// Whether nothing is missing.
+    /// True if no table is missing.
     pub valid: bool,
-    /// The tables that are there.
+    /// Existing tables.
     pub tables: Vec<Text>,
-    /// Those that are missing.
+    /// Missing tables.
     pub missing: Vec<Text>,
 }

@@ -1,10 +1,10 @@
-//! What proves that a command is leased to whoever shows it.
+//! Lease tokens.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A secret of sixteen bytes; thirty-two hexadecimal digits on the wire.
+/// A secret of 16 bytes that proves a lease on a command. 32 hexadecimal digits on the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct LeaseToken([u8; Self::LEN]);
 
@@ -12,12 +12,12 @@ impl LeaseToken {
     /// Number of bytes.
     pub const LEN: usize = 16;
 
-    /// A token of these bytes.
+    /// Wraps bytes.
     pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
     }
@@ -30,7 +30,7 @@ impl LeaseToken {
     }
 }
 
-/// A token is a secret, so it shows nothing of itself.
+/// A token is a secret, so its value is not printed.
 impl fmt::Debug for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("LeaseToken(..)")
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_reads_back_and_shows_nothing() {
+    fn token_round_trips_and_is_hidden_in_debug() {
         let token = LeaseToken::from_bytes([7; 16]);
         let text = serde_json::to_string(&token).unwrap();
         assert_eq!(text.len(), 34);
@@ -80,17 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_token_is_refused() {
-        for wrong in [
+    fn rejects_invalid_token() {
+        for text in [
             "\"\"",
             "\"07\"",
             "7",
             "\"+7070707070707070707070707070707\"",
         ] {
-            assert!(
-                serde_json::from_str::<LeaseToken>(wrong).is_err(),
-                "{wrong}"
-            );
+            assert!(serde_json::from_str::<LeaseToken>(text).is_err(), "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens, and the trail of what was done with them.
+//! API tokens and the audit log.
 
 use noetl_types::{
     AuditId, ExecutionId, Json, OrganizationId, PoolName, Scope, SecretOperation, TenantId, Text,
@@ -6,82 +6,84 @@ use noetl_types::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A token that is to be made.
+/// Creates an API token.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct NewToken {
-    /// What people call it; logs of runs name it as the actor.
+pub struct CreateTokenRequest {
+    /// Name of the token, recorded as the actor in execution logs.
     pub name: Text,
-    /// What it may do.
+    /// Scopes of the token.
     pub scopes: Vec<Scope>,
-    /// The pools that it may work for; all where absent.
+    /// Pools that the token may work for; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<PoolName>>,
-    /// Patterns of the paths whose playbooks and runs there are for it; all where absent.
+    /// Patterns of paths. Restricts the token to matching playbooks and their executions; all if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_globs: Option<Vec<Text>>,
-    /// How long it lives; for ever where absent.
+    /// Lifetime in days; unlimited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_days: Option<u32>,
-    /// Whose it is: the caller's tenant where absent. Another one only where the caller's tenant runs
-    /// the installation.
+    /// Tenant of the token; the caller's tenant if absent. Only callers of the operator tenant may
+    /// name another tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant_id: Option<TenantId>,
-    /// The organization inside of the tenant.
+    /// Organization within the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub organization_id: Option<OrganizationId>,
 }
 
-/// A token, without what it proves itself by.
+/// An API token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenView {
-    /// Its id.
+    /// Id of the token.
     pub id: TokenId,
-    /// What people call it.
+    /// Name of the token.
     pub name: Text,
-    /// What its text has behind `noetl_`.
+    /// Part of the token after `noetl_` that identifies it.
     pub prefix: Text,
-    /// Whose it is.
+    /// Tenant of the token.
     pub tenant_id: Text,
-    /// The organization inside of the tenant.
+    /// Organization within the tenant.
     pub organization_id: Text,
-    /// What it may do.
+    /// Scopes of the token.
     pub scopes: Vec<Scope>,
-    /// The pools that it may work for; all where absent.
+    /// Pools that the token may work for; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<PoolName>>,
-    /// Patterns of the paths whose playbooks and runs there are for it; all where absent.
+    /// Patterns of paths. Restricts the token to matching playbooks and their executions; all if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_globs: Option<Vec<Text>>,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// Who made it.
+    /// Actor that created the token.
     pub created_by: Text,
-    /// From when on it opens nothing.
+    /// Expiry time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// When it was used last, to the minute.
+    /// Time of the last use, to the minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_used_at: Option<Timestamp>,
-    /// Since when it is taken back.
+    /// Time of the revocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
 }
 
-/// A token that was made.
+/// A created token.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CreatedToken {
-    /// The token itself. It is shown here, and never again.
+    /// The token itself. It is returned only once.
     pub token: Text,
-    /// What is known of it.
+    /// Properties of the token.
     #[serde(flatten)]
     pub view: TokenView,
 }
 
-/// The token is a secret, so it is not shown.
+/// The token is a secret, so it is not printed.
 impl std::fmt::Debug for CreatedToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CreatedToken")
@@ -96,75 +98,75 @@ impl std::fmt::Debug for CreatedToken {
 pub struct TokenList {
     /// The tokens, oldest first.
     pub tokens: Vec<TokenView>,
-    /// Where the next page begins.
+    /// Cursor of the next page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Text>,
 }
 
-/// Something that was done, or tried.
+/// An entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct AuditView {
-    /// Its id.
+pub struct AuditEntryView {
+    /// Id of the entry.
     pub id: AuditId,
-    /// Its number in the trail, from 1 without gaps.
+    /// Sequence number in the audit log, from 1 without gaps.
     pub seq: i64,
-    /// When it happened.
+    /// Time of the request.
     pub occurred_at: Timestamp,
-    /// Who did it.
+    /// Actor of the request.
     pub actor: Text,
-    /// What was done: a method and a route, or `access` for a refusal.
-    pub act: Text,
-    /// The path of the request.
+    /// Audited action: a method and a route, or `access` for a rejected access.
+    pub action: Text,
+    /// Path of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Text>,
-    /// Where the caller was.
+    /// Network address of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Text>,
-    /// `ok`, or the code of the problem.
+    /// `ok`, or an error code.
     pub outcome: Text,
-    /// The token; or how often a refusal was repeated, and since when.
+    /// The token, or the number and the start of repeated rejections.
     #[serde(default, skip_serializing_if = "Json::is_null")]
     pub detail: Json,
-    /// What it did to a secret, where it did.
+    /// Operation on a secret, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub secret: Option<SecretActView>,
-    /// Its link to the entry before, in hexadecimal.
+    pub secret: Option<SecretOperationView>,
+    /// Hash chain link to the previous entry, in hexadecimal.
     pub chain: Text,
 }
 
-/// What an act did to a secret.
+/// Operation on a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SecretActView {
-    /// What was done.
+pub struct SecretOperationView {
+    /// The operation.
     pub operation: SecretOperation,
-    /// The name of the secret; absent where it was about many.
+    /// Name of the secret; absent if the operation concerns many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<Text>,
-    /// The worker that it was for.
+    /// Worker that the operation was for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
-    /// The run that it was for.
+    /// Execution that the operation was for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
-    /// The run that started that one.
+    /// Parent of that execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_execution_id: Option<ExecutionId>,
-    /// The key that the secret is sealed under.
+    /// Key that encrypts the secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_id: Option<Text>,
 }
 
-/// A page of the trail, newest first.
+/// A page of the audit log, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditPage {
     /// The entries.
-    pub entries: Vec<AuditView>,
-    /// Where the next page begins.
+    pub entries: Vec<AuditEntryView>,
+    /// Cursor of the next page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Text>,
-    /// Whether every entry of the page is linked to the one before it, as it was written.
+    /// True if every entry of the page has a valid link to the previous entry.
     pub intact: bool,
 }

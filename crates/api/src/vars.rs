@@ -1,76 +1,76 @@
-//! Variables that workers and people keep beside a run.
+//! Variables that workers and users store with an execution.
 
 use noetl_types::{ExecutionId, Json, JsonMap, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// A variable to be set, in the long form of a classic body.
+/// Sets a variable, in the long form of a classic body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct NewVar {
-    /// Its name.
+pub struct SetVariableRequest {
+    /// Name of the variable.
     #[serde(alias = "name")]
     pub var_name: Text,
-    /// Its value.
+    /// Value of the variable.
     #[serde(default, alias = "value")]
     pub var_value: Json,
-    /// What it is; `user_defined` where absent.
+    /// Type of the variable; default `user_defined`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub var_type: Option<Text>,
-    /// The step that sets it.
+    /// Step that sets the variable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_step: Option<Text>,
 }
 
-/// Variables were set.
+/// Result of setting variables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct VarsSet {
-    /// The run.
+pub struct SetVariablesResponse {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// How many.
+    /// Number of variables.
     pub variables_set: u32,
     /// `ok`.
     pub status: Text,
 }
 
-/// The variables of a run.
+/// Variables of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Vars {
-    /// The run.
+pub struct VariableList {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// Their values, by name.
+    /// Values by name.
     pub variables: JsonMap,
-    /// How many they are.
+    /// Number of variables.
     pub count: u32,
 }
 
-/// A variable of a run.
+/// A variable of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct VarView {
-    /// The run.
+pub struct VariableView {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// Its name.
+    /// Name of the variable.
     pub var_name: Text,
-    /// Its value.
+    /// Value of the variable.
     pub var_value: Json,
-    /// What it is.
+    /// Type of the variable.
     pub var_type: Text,
-    /// The step that set it.
+    /// Step that set the variable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_step: Option<Text>,
-    /// When it was set last.
+    /// Time of the last change.
     pub set_at: Timestamp,
 }
 
-/// Variables were forgotten.
+/// Result of deleting variables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct VarsDeleted {
-    /// The run.
+pub struct DeleteVariablesResponse {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// How many.
+    /// Number of variables.
     pub deleted: u64,
     /// `ok`.
     pub status: Text,

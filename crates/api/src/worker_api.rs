@@ -1,56 +1,65 @@
-//! What a worker needs of the control plane, wherever that is.
+//! The control plane interface of a worker.
 
 use async_trait::async_trait;
 use noetl_types::{CatalogId, ExecutionId, Json};
 
-use crate::catalog::CatalogItem;
+use crate::catalog::CatalogResource;
 use crate::command::{
-    HeartbeatAnswer, HeartbeatRequest, LeaseAnswer, LeaseRequest, ReportAnswer, ReportRequest,
+    HeartbeatRequest, HeartbeatResponse, LeaseRequest, LeaseResponse, ReportRequest, ReportResponse,
 };
-use crate::credential::{CredentialView, CredentialWish};
+use crate::credential::{CredentialRequest, CredentialView};
 use crate::error::ApiError;
-use crate::execute::{ExecuteAnswer, ExecuteRequest};
-use crate::result::{KeptResult, PutResult};
-use crate::runtime::{PoolHeartbeatAnswer, RegisterWorker, RuntimeView, WorkerName};
+use crate::execute::{ExecuteRequest, ExecuteResponse};
+use crate::result::{ResultPutRequest, ResultPutResponse};
+use crate::runtime::{PoolHeartbeatResponse, RegisterWorkerRequest, RuntimeView, WorkerName};
 
-/// What a worker needs of the control plane: over HTTP, or in the same process.
+/// The control plane interface of a worker, over HTTP or in the same process.
 #[async_trait]
 pub trait WorkerApi: Send + Sync {
-    /// Makes the worker known.
-    async fn register(&self, worker: RegisterWorker) -> Result<RuntimeView, ApiError>;
+    /// Registers the worker.
+    async fn register_worker(&self, worker: RegisterWorkerRequest)
+    -> Result<RuntimeView, ApiError>;
 
-    /// Tells that the worker lives. A refusal as not found means: drop all work, register again.
-    async fn pool_heartbeat(&self, worker: WorkerName) -> Result<PoolHeartbeatAnswer, ApiError>;
+    /// Sends a heartbeat of the worker. A `not_found` error means: drop all work and register
+    /// again.
+    async fn pool_heartbeat(&self, worker: WorkerName) -> Result<PoolHeartbeatResponse, ApiError>;
 
-    /// Tells that the worker leaves; its leases end at once.
-    async fn deregister(&self, worker: WorkerName) -> Result<(), ApiError>;
+    /// Deregisters the worker. Its leases end immediately.
+    async fn deregister_worker(&self, worker: WorkerName) -> Result<(), ApiError>;
 
-    /// Gets commands, waiting for them as long as the request says.
-    async fn lease(&self, request: LeaseRequest) -> Result<LeaseAnswer, ApiError>;
+    /// Leases commands, and waits for them as long as the request allows.
+    async fn lease_commands(&self, request: LeaseRequest) -> Result<LeaseResponse, ApiError>;
 
-    /// Keeps commands.
-    async fn heartbeat(&self, request: HeartbeatRequest) -> Result<HeartbeatAnswer, ApiError>;
+    /// Renews leases of commands.
+    async fn renew_leases(&self, request: HeartbeatRequest) -> Result<HeartbeatResponse, ApiError>;
 
-    /// Tells what became of commands, and gets the next.
-    async fn report(&self, request: ReportRequest) -> Result<ReportAnswer, ApiError>;
+    /// Reports results of commands, and leases the next commands.
+    async fn report_commands(&self, request: ReportRequest) -> Result<ReportResponse, ApiError>;
 
-    /// The definition of this id, which never changes.
-    async fn definition(&self, catalog_id: CatalogId) -> Result<CatalogItem, ApiError>;
+    /// Returns the definition with this id, which is immutable.
+    async fn fetch_definition(&self, catalog_id: CatalogId) -> Result<CatalogResource, ApiError>;
 
-    /// A stored result, by the address in its reference. The caller compares its digest.
-    async fn resolve(&self, reference: &str) -> Result<Json, ApiError>;
+    /// Returns a stored result by the address in its reference. The caller must verify its digest.
+    async fn resolve_result(&self, reference: &str) -> Result<Json, ApiError>;
 
-    /// Keeps data beside the log of a run. The same key keeps it once.
+    /// Stores data for an execution, outside its log. Calls with the same key store it once.
     async fn put_result(
         &self,
         execution_id: ExecutionId,
-        result: PutResult,
+        result: ResultPutRequest,
         key: &str,
-    ) -> Result<KeptResult, ApiError>;
+    ) -> Result<ResultPutResponse, ApiError>;
 
-    /// A credential with its secret, for a command that the worker has.
-    async fn credential(&self, wish: CredentialWish) -> Result<CredentialView, ApiError>;
+    /// Returns a credential with its secret, for a command that the worker holds.
+    async fn fetch_credential(
+        &self,
+        request: CredentialRequest,
+    ) -> Result<CredentialView, ApiError>;
 
-    /// Starts a run. The same key starts one.
-    async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError>;
+    /// Starts an execution. Calls with the same key start one.
+    async fn start_execution(
+        &self,
+        request: ExecuteRequest,
+        key: &str,
+    ) -> Result<ExecuteResponse, ApiError>;
 }

@@ -1,4 +1,4 @@
-//! The command line.
+//! Definition of the command line.
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -7,27 +7,27 @@ use crate::commands::{
     catalog, check, completions, config, db, doctor, exec, explain, graph, man, outbox, profile,
     replay, retention, run, runs, schema, secret, serve, stream, token, worker,
 };
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 
-/// The colours of help texts: the same as those of Cargo, which its readers know.
-const STYLES: Styles = Styles::styled()
+/// Colors of help texts, the same as Cargo's.
+const HELP_STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-/// Runs workflows that are written as YAML playbooks.
+/// Runs workflows written as YAML playbooks.
 #[derive(Debug, Parser)]
 #[command(
     name = "noetl",
     version,
-    about = "Workflows as YAML playbooks, with an event log that remembers everything",
-    long_about = "Workflows as YAML playbooks, with an event log that remembers everything.\n\n\
-        Playbooks are run, checked, drawn and explained with nothing but this command: no server is \
-        needed. The same command is the server, and its workers.",
+    about = "Run workflows written as YAML playbooks, with a complete event log",
+    long_about = "Run workflows written as YAML playbooks, with a complete event log.\n\n\
+        This command runs, checks, draws and explains playbooks without a server. It also provides \
+        the server and its workers.",
     after_help = "Start here: noetl run examples/hello.yaml",
     after_long_help = getting_started(),
-    styles = STYLES,
+    styles = HELP_STYLES,
     max_term_width = 100,
     arg_required_else_help = true,
     subcommand_required = true,
@@ -37,39 +37,39 @@ pub(crate) struct CommandLine {
     #[command(subcommand)]
     pub(crate) command: Command,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonArgs,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Args)]
-pub(crate) struct Common {
-    /// When to use colours
+pub(crate) struct CommonArgs {
+    /// Color output
     #[arg(
-        help = "When to use colours; auto obeys NO_COLOR in the environment",
+        help = "Color output; auto respects NO_COLOR",
         long,
         global = true,
         value_enum,
         value_name = "WHEN",
-        default_value_t = Color::Auto
+        default_value_t = ColorMode::Auto
     )]
-    pub(crate) color: Color,
-    /// Say only what was asked for: no summaries, no tips, no good news
+    pub(crate) color: ColorMode,
+    /// Print only the requested data: no summaries, tips or confirmations of success
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 }
 
-/// When to use colours.
+/// Color output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    /// On a terminal that shows them.
+pub(crate) enum ColorMode {
+    /// If the output is a terminal that supports it
     Auto,
-    /// Also into files and pipes.
+    /// Also in files and pipes
     Always,
-    /// Not at all.
+    /// Never
     Never,
 }
 
-/// What to do.
+/// Top-level command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(run::RunArgs),
@@ -98,23 +98,23 @@ pub(crate) enum Command {
 }
 
 fn getting_started() -> String {
-    let codes = Exit::ALL
+    let codes = CommandExit::ALL
         .map(|exit| format!("  {:>3}  {}", exit.code(), exit.meaning()))
         .join("\n");
     format!(
         "Getting started:\n  \
-           noetl run examples/hello.yaml         run a playbook, here and now\n  \
-           noetl check examples/                 find the mistakes in playbooks\n  \
-           noetl graph examples/hello.yaml       see what leads where\n  \
-           noetl explain NP201                   learn what a message means\n  \
-           noetl replay last --at-seq 12         see a run as it was\n  \
-           noetl schema > playbook.schema.json   completion and checks while you type\n  \
-           noetl dev                             a server and a worker, to develop with\n  \
-           noetl catalog register flow.yaml      hand a playbook to a server\n  \
-           noetl exec flow --wait                run it there\n  \
-           noetl runs list                       see what ran\n  \
-           noetl doctor                          find out what is amiss\n\n\
+           noetl run examples/hello.yaml         run a playbook locally\n  \
+           noetl check examples/                 check playbooks for errors\n  \
+           noetl graph examples/hello.yaml       draw a playbook\n  \
+           noetl explain NP201                   explain an error code\n  \
+           noetl replay last --at-seq 12         show the state of a run at an event\n  \
+           noetl schema > playbook.schema.json   completion and checks in editors\n  \
+           noetl dev                             start a server and a worker for development\n  \
+           noetl catalog register flow.yaml      register a playbook on a server\n  \
+           noetl exec flow --wait                run it on the server\n  \
+           noetl runs list                       list runs\n  \
+           noetl doctor                          diagnose problems\n\n\
          Exit codes:\n{codes}\n\n\
-         Data goes to standard output, everything else to standard error."
+         Data is written to standard output, everything else to standard error."
     )
 }

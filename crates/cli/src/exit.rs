@@ -1,37 +1,37 @@
-//! Exit codes: what a script may rely on.
+//! Exit codes of the program.
 //!
-//! The numbers are stable, and mean the same in every command.
+//! The numbers are stable and have the same meaning in every command. Scripts rely on them.
 
 use std::process::ExitCode;
 
-/// How the command ended.
+/// Outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Exit {
-    /// All went well.
+pub enum CommandExit {
+    /// Success.
     Ok = 0,
-    /// The thing that was checked or run is at fault.
+    /// The checked or executed object failed.
     Failed = 1,
-    /// The command line, a setting or the playbook to run is at fault.
+    /// The command line, a setting or the playbook is invalid.
     Usage = 2,
-    /// A file, a directory or a code does not exist.
+    /// A file, directory or code does not exist.
     NotFound = 3,
-    /// Somebody else has what is needed: the database, the port.
+    /// Another process uses the database or the port.
     Conflict = 4,
-    /// There is no server, it cannot be reached, or it is in no state to do it now.
+    /// There is no server, it cannot be reached, or it cannot process the request now.
     Unreachable = 5,
-    /// The server does not let this identity do it, or knows no such identity.
+    /// The server rejects the identity or its permissions.
     Denied = 6,
-    /// It took longer than it may.
+    /// The time limit was exceeded.
     Timeout = 124,
-    /// The user stopped it; shells report an interrupt by this number.
+    /// The user interrupted the command. Shells report an interrupt with this number.
     Interrupted = 130,
-    /// Whoever read the output stopped reading; shells report a broken pipe by this number.
+    /// The reader of the output closed it. Shells report a broken pipe with this number.
     BrokenPipe = 141,
 }
 
-impl Exit {
-    /// Every way to end, in order.
+impl CommandExit {
+    /// All exit codes in order.
     pub const ALL: [Self; 10] = [
         Self::Ok,
         Self::Failed,
@@ -45,43 +45,43 @@ impl Exit {
         Self::BrokenPipe,
     ];
 
-    /// The number that the shell sees.
+    /// Number that the shell receives.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// What the refusal of a server leads to, by the status of its answer. Whatever is wrong with the
-    /// server itself is never told like a run that failed.
-    pub(crate) const fn of_status(status: u16) -> Self {
+    /// Exit code for the HTTP status of a server's error response. Server errors never map to the
+    /// code of a failed run.
+    pub(crate) const fn from_http_status(status: u16) -> Self {
         match status {
             401 | 403 => Self::Denied,
             404 | 410 => Self::NotFound,
             409 => Self::Conflict,
             429 | 500 | 502.. => Self::Unreachable,
-            // 501 among them: what a server does not support is wrong to ask of it.
+            // Includes 501: requesting an unsupported operation is a usage error.
             _ => Self::Usage,
         }
     }
 
-    /// What it means, in a few words.
+    /// Short description.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Ok => "all went well",
-            Self::Failed => "the run failed, or what was checked has errors",
-            Self::Usage => "the command line, a setting or the playbook to run is wrong",
+            Self::Ok => "success",
+            Self::Failed => "the run failed, or a checked document has errors",
+            Self::Usage => "the command line, a setting or the playbook is invalid",
             Self::NotFound => "a file, a run, a definition or a code was not found",
-            Self::Conflict => "somebody else has the database or the port, or the run has ended",
-            Self::Unreachable => "there is no server, it cannot be reached, or it cannot do it now",
-            Self::Denied => "the token is missing or wrong, or does not allow it",
-            Self::Timeout => "it took longer than it may",
-            Self::Interrupted => "stopped by Ctrl-C",
-            Self::BrokenPipe => "the reader of the output went away",
+            Self::Conflict => "the database or the port is in use, or the run has ended",
+            Self::Unreachable => "there is no server, it cannot be reached, or it is unavailable",
+            Self::Denied => "the token is missing, invalid or lacks the required scope",
+            Self::Timeout => "the time limit was exceeded",
+            Self::Interrupted => "interrupted by Ctrl-C",
+            Self::BrokenPipe => "the reader of the output closed it",
         }
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<CommandExit> for ExitCode {
+    fn from(exit: CommandExit) -> Self {
         Self::from(exit.code())
     }
 }
@@ -91,18 +91,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_never_change() {
-        let table: Vec<_> = Exit::ALL.iter().map(|exit| exit.code()).collect();
+    fn exit_codes_are_stable() {
+        let table: Vec<_> = CommandExit::ALL.iter().map(|exit| exit.code()).collect();
         assert_eq!(table, [0, 1, 2, 3, 4, 5, 6, 124, 130, 141]);
     }
 
     #[test]
-    fn trouble_of_a_server_is_no_failed_run() {
-        let of = |status| Exit::of_status(status).code();
+    fn server_errors_are_not_failed_runs() {
+        let code_for = |status| CommandExit::from_http_status(status).code();
         let table: Vec<(u16, u8)> = [400, 401, 403, 404, 409, 410, 413, 422, 429]
             .into_iter()
             .chain([500, 501, 502, 503, 504])
-            .map(|status| (status, of(status)))
+            .map(|status| (status, code_for(status)))
             .collect();
         assert_eq!(
             table,
@@ -124,7 +124,7 @@ mod tests {
             ]
         );
         let codes = noetl_types::ErrorCode::ALL.iter();
-        let mut exits = codes.map(|code| Exit::of_status(code.status()));
-        assert!(exits.all(|exit| exit != Exit::Failed && exit != Exit::Ok));
+        let mut exits = codes.map(|code| CommandExit::from_http_status(code.http_status()));
+        assert!(exits.all(|exit| exit != CommandExit::Failed && exit != CommandExit::Ok));
     }
 }

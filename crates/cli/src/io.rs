@@ -1,7 +1,7 @@
-//! The streams that a command reads and writes, and the environment that it reads.
+//! Streams and environment of a command.
 //!
-//! Commands see only this module: no command touches the streams or the environment of the process
-//! itself, so a test can run any of them inside its own. Data goes to `out`, talk goes to `err`.
+//! Commands use only this module and never the streams or the environment of the process, so tests
+//! can run any command in their own process. Data is written to `out`, messages to `err`.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -10,38 +10,37 @@ use std::io::{self, BufWriter, IsTerminal as _, Read, Write};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
 
-/// Columns to write within where no terminal says how many it has.
+/// Width of a stream that is not a terminal, in columns.
 pub const DEFAULT_WIDTH: usize = 100;
 
-/// Fewer columns than this are taken as this many: nothing readable fits into less.
-const MIN_WIDTH: usize = 40;
+/// Minimum width. Narrower terminals are treated as this wide, since nothing readable fits.
+const MIN_TERMINAL_WIDTH: usize = 40;
 
-/// The streams of a command.
 pub struct Io<'s> {
-    /// What `-` reads.
+    /// Input read for `-`.
     pub input: &'s mut dyn Read,
-    /// Data.
-    pub out: Stream<'s>,
-    /// Talk.
-    pub err: Stream<'s>,
-    /// The environment.
+    /// Data output.
+    pub out: OutputStream<'s>,
+    /// Messages.
+    pub err: OutputStream<'s>,
+    /// Environment variables.
     pub env: Env,
 }
 
-/// The variables that a command sees.
+/// Environment variables visible to a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Env(BTreeMap<String, String>);
 
 impl Env {
-    /// The variables of the process. What is not text is nobody's setting.
-    pub fn of_process() -> Self {
+    /// Variables of the process. Variables that are not valid UTF-8 are ignored.
+    pub fn from_process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
         Self(std::env::vars_os().filter_map(text).collect())
     }
 
-    /// The value of a variable. An empty one counts as absent, as usual in shells and manifests.
+    /// Value of a variable. An empty value counts as absent, as is usual in shells and manifests.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0
             .get(name)
@@ -49,7 +48,7 @@ impl Env {
             .filter(|value| !value.is_empty())
     }
 
-    /// All of them, by name.
+    /// All variables by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
@@ -63,39 +62,39 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Env {
 }
 
 impl Io<'_> {
-    /// Lets a flag of the user overrule what was found out about colours.
+    /// Overrides the detected color support.
     pub(crate) fn force_color(&mut self, color: bool) {
         self.out.color = color;
         self.err.color = color;
     }
 
-    /// Tells what the user should know, though it stops nothing.
-    pub(crate) fn warn(&mut self, warnings: &[String]) -> io::Result<()> {
+    /// Prints warnings.
+    pub(crate) fn print_warnings(&mut self, warnings: &[String]) -> io::Result<()> {
         let paint = self.err.paint();
         for warning in warnings {
-            let word = paint.text(crate::render::palette::DOUBT, "warning");
-            self.talk(format_args!("{word}: {warning}"))?;
+            let label = paint.text(crate::render::palette::CAUTION, "warning");
+            self.print_message(format_args!("{label}: {warning}"))?;
         }
         Ok(())
     }
 
-    /// Writes talk, after the data that was written before it.
-    pub(crate) fn talk(&mut self, text: impl Display) -> io::Result<()> {
+    /// Prints a message, after the data written before it.
+    pub(crate) fn print_message(&mut self, text: impl Display) -> io::Result<()> {
         self.out.flush()?;
         writeln!(self.err, "{text}")
     }
 }
 
-/// Where text is written, and what can be shown there.
-pub struct Stream<'s> {
+/// Output stream with its terminal properties.
+pub struct OutputStream<'s> {
     writer: &'s mut dyn Write,
     terminal: bool,
     color: bool,
     width: usize,
 }
 
-impl<'s> Stream<'s> {
-    /// A stream that no terminal stands behind.
+impl<'s> OutputStream<'s> {
+    /// Stream without a terminal.
     pub fn plain(writer: &'s mut dyn Write) -> Self {
         Self {
             writer,
@@ -105,33 +104,33 @@ impl<'s> Stream<'s> {
         }
     }
 
-    /// A terminal with colours and this many columns.
+    /// Terminal with colors and the given width.
     pub fn terminal(writer: &'s mut dyn Write, width: usize) -> Self {
         Self {
             writer,
             terminal: true,
             color: true,
-            width: width.max(MIN_WIDTH),
+            width: width.max(MIN_TERMINAL_WIDTH),
         }
     }
 
-    /// Whether a person reads it as it is written.
+    /// True if the stream is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// How many columns there are.
+    /// Width in columns.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Whether colours are shown.
-    pub fn paint(&self) -> Paint {
-        Paint(self.color)
+    /// Color support of the stream.
+    pub fn paint(&self) -> ColorPaint {
+        ColorPaint(self.color)
     }
 }
 
-impl Write for Stream<'_> {
+impl Write for OutputStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.writer.write(bytes)
     }
@@ -141,38 +140,37 @@ impl Write for Stream<'_> {
     }
 }
 
-/// Whether styles become escape codes or nothing.
+/// Converts styles to escape codes if colors are enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Paint(bool);
+pub struct ColorPaint(bool);
 
-impl Paint {
-    /// No escape codes.
+impl ColorPaint {
+    /// Without escape codes.
     pub const PLAIN: Self = Self(false);
 
-    /// Whether styles become escape codes.
+    /// True if styles produce escape codes.
     pub fn is_on(self) -> bool {
         self.0
     }
 
-    /// A text in a style.
+    /// Text in a style.
     pub fn text<T: Display>(self, style: Style, text: T) -> impl Display {
         let style = if self.0 { style } else { Style::new() };
-        Painted { style, text }
+        StyledDisplay { style, text }
     }
 }
 
-struct Painted<T> {
+struct StyledDisplay<T> {
     style: Style,
     text: T,
 }
 
-impl<T: Display> Display for Painted<T> {
+impl<T: Display> Display for StyledDisplay<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}{:#}", self.style, self.text, self.style)
     }
 }
 
-/// Runs `command` on the streams of this process.
 pub fn with_process_io<T>(command: impl FnOnce(&mut Io<'_>) -> T) -> T {
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let shows_color = |choice: ColorChoice| choice != ColorChoice::Never;
@@ -183,24 +181,29 @@ pub fn with_process_io<T>(command: impl FnOnce(&mut Io<'_>) -> T) -> T {
         terminal_size::terminal_size().map_or(DEFAULT_WIDTH, |(columns, _)| columns.0.into());
 
     let mut input = stdin.lock();
-    // Neither is locked for long: in a server, the threads that log write to the same stream.
+    // The streams are not locked, since logging threads of a server write to the same stream.
     let err_terminal = stderr.is_terminal();
     let mut out = BufWriter::new(stdout);
     let mut err = stderr;
     let mut io = Io {
         input: &mut input,
-        out: stream(&mut out, out_terminal, out_color, width),
-        err: stream(&mut err, err_terminal, err_color, width),
-        env: Env::of_process(),
+        out: process_stream(&mut out, out_terminal, out_color, width),
+        err: process_stream(&mut err, err_terminal, err_color, width),
+        env: Env::from_process(),
     };
     command(&mut io)
 }
 
-fn stream(writer: &mut dyn Write, terminal: bool, color: bool, width: usize) -> Stream<'_> {
+fn process_stream(
+    writer: &mut dyn Write,
+    terminal: bool,
+    color: bool,
+    width: usize,
+) -> OutputStream<'_> {
     let mut stream = if terminal {
-        Stream::terminal(writer, width)
+        OutputStream::terminal(writer, width)
     } else {
-        Stream::plain(writer)
+        OutputStream::plain(writer)
     };
     stream.color = color;
     stream

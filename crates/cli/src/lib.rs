@@ -1,13 +1,12 @@
-//! The one command of the product, `noetl`.
+//! The `noetl` command line program.
 //!
-//! Owns the command line, what is printed and the exit codes. What a playbook means is decided in
-//! other crates; here it is only asked for and shown. [`run`] works on any streams, so that no test
-//! needs a process to reach a command.
+//! Owns the command line, its output and the exit codes. Other crates define the semantics of
+//! playbooks. [`run`] works on any streams, so tests can call commands without starting a process.
 
 mod args;
-mod ask;
 mod commands;
 mod config;
+mod confirm;
 mod error;
 mod exit;
 mod graph;
@@ -16,14 +15,14 @@ mod output;
 mod payload;
 mod profile;
 mod progress;
-mod reach;
 #[cfg(test)]
 mod reference;
 mod render;
 mod roles;
 mod run;
 mod source;
+mod target;
 
-pub use exit::Exit;
-pub use io::{DEFAULT_WIDTH, Env, Io, Paint, Stream, with_process_io};
+pub use exit::CommandExit;
+pub use io::{ColorPaint, DEFAULT_WIDTH, Env, Io, OutputStream, with_process_io};
 pub use run::run;

@@ -1,59 +1,61 @@
-//! What a run is started with: a document, and single values laid over it.
+//! Workload values from documents and single `NAME=VALUE` arguments.
 
 use noetl_types::{Json, JsonMap};
 use thiserror::Error;
 
-use crate::render::words::visible;
+use crate::render::text_layout::escape_control;
 
-/// Why a payload cannot be used.
+/// Error of workload values.
 #[derive(Debug, Error)]
 pub(crate) enum PayloadError {
-    /// A `--set` without an equals sign, or without a name before it.
-    #[error("--set '{}': it has to be NAME=VALUE", visible(.0))]
-    Shape(String),
-    /// A list or map that cannot be read.
-    #[error("--set '{}': the value is not valid YAML", visible(.0))]
-    Value(String),
-    /// A name that leads through a value that has no names inside.
+    /// A `--set` without an equals sign or without a name.
+    #[error("--set '{}': must be NAME=VALUE", escape_control(.0))]
+    NotAssignment(String),
+    /// A list or map that cannot be parsed.
+    #[error("--set '{}': the value is not valid YAML", escape_control(.0))]
+    InvalidValue(String),
+    /// A name that leads through a value that is not a map.
     #[error(
-        "--set '{}': '{}' is a {found}, so nothing can be set inside it",
-        visible(given),
-        visible(name)
+        "--set '{}': '{}' is a {found}, not a map",
+        escape_control(assignment),
+        escape_control(name)
     )]
     NotAMap {
-        given: String,
+        assignment: String,
         name: String,
         found: &'static str,
     },
-    /// A document that cannot be read.
+    /// A document that cannot be parsed.
     #[error("--payload '{name}' is neither JSON nor YAML{}", detail.as_deref().map_or(String::new(), |detail| format!(": {detail}")))]
     Unreadable {
         name: String,
         detail: Option<String>,
     },
-    /// A document that has no names in it.
-    #[error("--payload '{name}' is a {found}, and has to be a map of names to values")]
-    NoMap { name: String, found: &'static str },
-    /// One input for two things.
+    /// A document that is not a map.
+    #[error("--payload '{name}' is a {found}; it must be a map of names to values")]
+    DocumentNotMap { name: String, found: &'static str },
+    /// The playbook and the payload both use standard input.
     #[error("the playbook and --payload cannot both come from standard input")]
-    BothFromInput,
+    StandardInputTwice,
 }
 
 impl PayloadError {
-    /// What the user can do about it.
-    pub(crate) fn help(&self) -> Option<String> {
+    /// Suggested fix.
+    pub(crate) fn help_text(&self) -> Option<String> {
         match self {
-            Self::Shape(_) => Some("for example: --set city=Oslo --set retry.times=3".to_owned()),
-            Self::Value(_) => Some("quote the value if it is meant as text".to_owned()),
-            Self::NoMap { .. } => Some("for example: {\"city\": \"Oslo\"}".to_owned()),
-            Self::BothFromInput => Some("give one of them as a file".to_owned()),
+            Self::NotAssignment(_) => {
+                Some("for example: --set city=Oslo --set retry.times=3".to_owned())
+            }
+            Self::InvalidValue(_) => Some("quote the value if it is meant as text".to_owned()),
+            Self::DocumentNotMap { .. } => Some("for example: {\"city\": \"Oslo\"}".to_owned()),
+            Self::StandardInputTwice => Some("read one of them from a file".to_owned()),
             Self::NotAMap { .. } | Self::Unreadable { .. } => None,
         }
     }
 }
 
-/// Reads a document: JSON, or YAML.
-pub(crate) fn document(name: &str, text: &str) -> Result<JsonMap, PayloadError> {
+/// Parses a JSON or YAML document.
+pub(crate) fn parse_document(name: &str, text: &str) -> Result<JsonMap, PayloadError> {
     if text.trim().is_empty() {
         return Ok(JsonMap::new());
     }
@@ -64,10 +66,10 @@ pub(crate) fn document(name: &str, text: &str) -> Result<JsonMap, PayloadError> 
     };
     let value = match noetl_playbook::to_json(text) {
         Some(value) => value,
-        // YAML holds JSON, so the reader of JSON is only asked for what is wrong.
+        // YAML includes JSON. The JSON parser is used only for its better error message.
         None if is_json => {
-            let fault = serde_json::from_str::<Json>(text).err();
-            return Err(unreadable(fault.map(|fault| fault.to_string())));
+            let error = serde_json::from_str::<Json>(text).err();
+            return Err(unreadable(error.map(|error| error.to_string())));
         }
         None => return Err(unreadable(None)),
     };
@@ -79,26 +81,32 @@ pub(crate) fn document(name: &str, text: &str) -> Result<JsonMap, PayloadError> 
         | Json::UInt(_)
         | Json::Float(_)
         | Json::Str(_)
-        | Json::List(_) => Err(PayloadError::NoMap {
+        | Json::List(_) => Err(PayloadError::DocumentNotMap {
             name: name.to_owned(),
             found: value.type_name(),
         }),
     }
 }
 
-/// Lays `NAME=VALUE` over a payload. A name with points leads into maps, which are made as needed.
-pub(crate) fn set(payload: &mut JsonMap, given: &str) -> Result<(), PayloadError> {
-    let shape = || PayloadError::Shape(given.to_owned());
-    let (name, text) = given.split_once('=').ok_or_else(shape)?;
+/// Sets `NAME=VALUE` in a payload. Dots in the name address nested maps, which are created as
+/// needed.
+pub(crate) fn set_value(payload: &mut JsonMap, assignment: &str) -> Result<(), PayloadError> {
+    let not_assignment = || PayloadError::NotAssignment(assignment.to_owned());
+    let (name, text) = assignment.split_once('=').ok_or_else(not_assignment)?;
     let parts: Vec<&str> = name.trim().split('.').collect();
     if parts.iter().any(|part| part.is_empty()) {
-        return Err(shape());
+        return Err(not_assignment());
     }
-    let value = value(given, text)?;
-    put(payload, &parts, value, given)
+    let value = parse_value(assignment, text)?;
+    insert_at_path(payload, &parts, value, assignment)
 }
 
-fn put(map: &mut JsonMap, parts: &[&str], value: Json, given: &str) -> Result<(), PayloadError> {
+fn insert_at_path(
+    map: &mut JsonMap,
+    parts: &[&str],
+    value: Json,
+    assignment: &str,
+) -> Result<(), PayloadError> {
     let Some((first, rest)) = parts.split_first() else {
         return Ok(());
     };
@@ -107,31 +115,31 @@ fn put(map: &mut JsonMap, parts: &[&str], value: Json, given: &str) -> Result<()
         return Ok(());
     }
     let inner = map.entry((*first).into()).or_insert_with(Json::empty_map);
-    let Json::Map(inside) = &*inner else {
+    let Json::Map(nested) = &*inner else {
         return Err(PayloadError::NotAMap {
-            given: given.to_owned(),
+            assignment: assignment.to_owned(),
             name: (*first).to_owned(),
             found: inner.type_name(),
         });
     };
-    let mut inside = (**inside).clone();
-    put(&mut inside, rest, value, given)?;
-    *inner = Json::from(inside);
+    let mut nested = (**nested).clone();
+    insert_at_path(&mut nested, rest, value, assignment)?;
+    *inner = Json::from(nested);
     Ok(())
 }
 
-/// A scalar as YAML reads it, or a list or map in brackets. What YAML cannot read, or takes for a
-/// map because of a colon, is a text.
-fn value(given: &str, text: &str) -> Result<Json, PayloadError> {
+/// Parses a YAML scalar, or a list or map in brackets. Text that YAML cannot parse, or parses as a
+/// map because of a colon, is a string.
+fn parse_value(assignment: &str, text: &str) -> Result<Json, PayloadError> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(Json::from(""));
     }
-    let read = noetl_playbook::to_json(text);
+    let parsed = noetl_playbook::to_json(text);
     if text.starts_with(['[', '{']) {
-        return read.ok_or_else(|| PayloadError::Value(given.to_owned()));
+        return parsed.ok_or_else(|| PayloadError::InvalidValue(assignment.to_owned()));
     }
-    let scalar = read.filter(|value| !matches!(value, Json::List(_) | Json::Map(_)));
+    let scalar = parsed.filter(|value| !matches!(value, Json::List(_) | Json::Map(_)));
     Ok(scalar.unwrap_or_else(|| Json::from(text)))
 }
 
@@ -139,16 +147,16 @@ fn value(given: &str, text: &str) -> Result<Json, PayloadError> {
 mod tests {
     use super::*;
 
-    fn after(sets: &[&str]) -> Result<String, String> {
+    fn apply_sets(sets: &[&str]) -> Result<String, String> {
         let mut payload = JsonMap::new();
-        for given in sets {
-            set(&mut payload, given).map_err(|error| error.to_string())?;
+        for assignment in sets {
+            set_value(&mut payload, assignment).map_err(|error| error.to_string())?;
         }
         Ok(Json::from(payload).to_string())
     }
 
     #[test]
-    fn values_are_scalars_of_yaml() {
+    fn values_are_parsed_as_yaml() {
         let sets = [
             "a=1",
             "b=1.5",
@@ -164,34 +172,34 @@ mod tests {
             "l=*",
             "m=- x",
         ];
-        insta::assert_snapshot!(after(&sets).unwrap(), @r#"{"a":1,"b":1.5,"c":true,"d":null,"e":"Oslo, Norway","f":"1","g":[1,"x"],"h":{"k":"v"},"i":"","j":"k: v","k":"http://host/?a=b","l":"*","m":"- x"}"#);
+        insta::assert_snapshot!(apply_sets(&sets).unwrap(), @r#"{"a":1,"b":1.5,"c":true,"d":null,"e":"Oslo, Norway","f":"1","g":[1,"x"],"h":{"k":"v"},"i":"","j":"k: v","k":"http://host/?a=b","l":"*","m":"- x"}"#);
     }
 
     #[test]
-    fn points_lead_into_maps() {
+    fn dots_select_nested_maps() {
         assert_eq!(
-            after(&["a.b.c=1", "a.b.d=2", "a.e=3"]).unwrap(),
+            apply_sets(&["a.b.c=1", "a.b.d=2", "a.e=3"]).unwrap(),
             r#"{"a":{"b":{"c":1,"d":2},"e":3}}"#
         );
     }
 
     #[test]
     fn errors_name_the_flag() {
-        insta::assert_snapshot!(after(&["city"]).unwrap_err(), @"--set 'city': it has to be NAME=VALUE");
-        insta::assert_snapshot!(after(&["=1"]).unwrap_err(), @"--set '=1': it has to be NAME=VALUE");
-        insta::assert_snapshot!(after(&["a..b=1"]).unwrap_err(), @"--set 'a..b=1': it has to be NAME=VALUE");
-        insta::assert_snapshot!(after(&["a=[1"]).unwrap_err(), @"--set 'a=[1': the value is not valid YAML");
-        insta::assert_snapshot!(after(&["a=1", "a.b=2"]).unwrap_err(), @"--set 'a.b=2': 'a' is a number, so nothing can be set inside it");
+        insta::assert_snapshot!(apply_sets(&["city"]).unwrap_err(), @"--set 'city': must be NAME=VALUE");
+        insta::assert_snapshot!(apply_sets(&["=1"]).unwrap_err(), @"--set '=1': must be NAME=VALUE");
+        insta::assert_snapshot!(apply_sets(&["a..b=1"]).unwrap_err(), @"--set 'a..b=1': must be NAME=VALUE");
+        insta::assert_snapshot!(apply_sets(&["a=[1"]).unwrap_err(), @"--set 'a=[1': the value is not valid YAML");
+        insta::assert_snapshot!(apply_sets(&["a=1", "a.b=2"]).unwrap_err(), @"--set 'a.b=2': 'a' is a number, not a map");
     }
 
     #[test]
-    fn documents_are_maps() {
-        assert_eq!(document("p", "{\"a\": 1}").unwrap().len(), 1);
-        assert_eq!(document("p", "a: 1\nb: 2\n").unwrap().len(), 2);
-        assert!(document("p", "").is_ok_and(|map| map.is_empty()));
-        insta::assert_snapshot!(document("p.json", "[1]").unwrap_err(), @"--payload 'p.json' is a list, and has to be a map of names to values");
-        insta::assert_snapshot!(document("p.json", "{\"a\": }").map(|map| map.len()).unwrap_or_default().to_string(), @"1");
-        insta::assert_snapshot!(document("p.json", "{\"a\": 1").unwrap_err(), @"--payload 'p.json' is neither JSON nor YAML: EOF while parsing an object at line 1 column 7");
-        insta::assert_snapshot!(document("p.yaml", "a: [1").unwrap_err(), @"--payload 'p.yaml' is neither JSON nor YAML");
+    fn payload_documents_are_maps() {
+        assert_eq!(parse_document("p", "{\"a\": 1}").unwrap().len(), 1);
+        assert_eq!(parse_document("p", "a: 1\nb: 2\n").unwrap().len(), 2);
+        assert!(parse_document("p", "").is_ok_and(|map| map.is_empty()));
+        insta::assert_snapshot!(parse_document("p.json", "[1]").unwrap_err(), @"--payload 'p.json' is a list; it must be a map of names to values");
+        insta::assert_snapshot!(parse_document("p.json", "{\"a\": }").map(|map| map.len()).unwrap_or_default().to_string(), @"1");
+        insta::assert_snapshot!(parse_document("p.json", "{\"a\": 1").unwrap_err(), @"--payload 'p.json' is neither JSON nor YAML: EOF while parsing an object at line 1 column 7");
+        insta::assert_snapshot!(parse_document("p.yaml", "a: [1").unwrap_err(), @"--payload 'p.yaml' is neither JSON nor YAML");
     }
 }

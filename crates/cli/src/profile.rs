@@ -1,6 +1,7 @@
-//! Profiles: servers by name, in a file of the user.
+//! Profiles: named servers in a file of the user.
 //!
-//! Owns the file. It holds no secret: a profile says in which variable or file its token is.
+//! Owns the file. It contains no secrets: a profile names the variable or file that contains its
+//! token.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,159 +13,159 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::io::Env;
-use crate::render::words::visible;
+use crate::render::text_layout::escape_control;
 
-/// The profiles of a user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Profiles {
-    /// The one that is in use.
+pub(crate) struct ProfileFile {
+    /// Name of the selected profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) current: Option<String>,
-    /// All of them, by name.
+    /// All profiles by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) profiles: BTreeMap<String, Profile>,
 }
 
-/// A server.
+/// A named server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Profile {
-    /// Its address.
+    /// Address of the server.
     pub(crate) server: String,
-    /// The variable that holds the token.
+    /// Environment variable that contains the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token_env: Option<String>,
-    /// The file that holds the token.
+    /// File that contains the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// Why profiles cannot be used.
+/// Error of profiles.
 #[derive(Debug, Error)]
 pub(crate) enum ProfileError {
-    /// There is no place for the file.
-    #[error("the user has no home folder, so there is no place for profiles")]
-    NoHome,
+    /// The configuration directory cannot be determined.
+    #[error("cannot determine the user's configuration directory for profiles")]
+    NoConfigDir,
     /// The file cannot be read or written.
-    #[error("the profiles in '{path}' cannot be {what}: {reason}")]
+    #[error("profiles in '{path}' cannot be {what}: {reason}")]
     File {
         path: String,
         what: &'static str,
         reason: String,
     },
-    /// There is no such profile.
+    /// The profile does not exist.
     #[error("there is no profile '{name}'")]
     Unknown { name: String, near: Option<String> },
-    /// There is one of that name.
-    #[error("there is a profile '{0}' already")]
+    /// The profile already exists.
+    #[error("profile '{0}' already exists")]
     Exists(String),
-    /// A name that cannot be one.
-    #[error("'{0}' is not a name for a profile: letters, digits, '-', '_' and '.' make one")]
-    Name(String),
-    /// The token is not where the profile says.
-    #[error("the token of profile '{name}' is not in {place}")]
+    /// The name is invalid.
+    #[error("'{0}' is not a valid profile name; use letters, digits, '-', '_' and '.'")]
+    InvalidName(String),
+    /// The token source of the profile contains no token.
+    #[error("the token of profile '{name}' was not found in {place}")]
     NoToken { name: String, place: String },
 }
 
 impl ProfileError {
-    /// What the user can do about it.
-    pub(crate) fn help(&self) -> Option<String> {
+    /// Suggested fix.
+    pub(crate) fn help_text(&self) -> Option<String> {
         match self {
-            Self::NoHome => Some("set XDG_CONFIG_HOME".to_owned()),
-            Self::File { .. } | Self::Name(_) => None,
+            Self::NoConfigDir => Some("set XDG_CONFIG_HOME".to_owned()),
+            Self::File { .. } | Self::InvalidName(_) => None,
             Self::Unknown {
                 near: Some(near), ..
             } => Some(format!("did you mean {near}?")),
             Self::Unknown { near: None, .. } => {
-                Some("see them with: noetl profile list".to_owned())
+                Some("list profiles with: noetl profile list".to_owned())
             }
             Self::Exists(name) => {
                 Some(format!("replace it with: noetl profile add {name} --force"))
             }
             Self::NoToken { .. } => Some(
-                "see what it says with: noetl profile show, and put the token there".to_owned(),
+                "show the token source with: noetl profile show, and put the token there"
+                    .to_owned(),
             ),
         }
     }
 }
 
-impl Profiles {
-    /// Where the file is.
-    pub(crate) fn path(env: &Env) -> Result<PathBuf, ProfileError> {
-        let folder = match env.get("XDG_CONFIG_HOME") {
-            Some(folder) => PathBuf::from(folder),
+impl ProfileFile {
+    /// Path of the file.
+    pub(crate) fn file_path(env: &Env) -> Result<PathBuf, ProfileError> {
+        let dir = match env.get("XDG_CONFIG_HOME") {
+            Some(dir) => PathBuf::from(dir),
             None => choose_base_strategy()
-                .map_err(|_| ProfileError::NoHome)?
+                .map_err(|_| ProfileError::NoConfigDir)?
                 .config_dir(),
         };
-        Ok(folder.join("noetl").join("profiles.toml"))
+        Ok(dir.join("noetl").join("profiles.toml"))
     }
 
-    /// Reads the file. Without one there are no profiles.
-    pub(crate) fn load(env: &Env) -> Result<Self, ProfileError> {
-        let path = Self::path(env)?;
+    /// Reads the file. Returns no profiles if it does not exist.
+    pub(crate) fn load_file(env: &Env) -> Result<Self, ProfileError> {
+        let path = Self::file_path(env)?;
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(refused(&path, "read", error.kind())),
+            Err(error) => return Err(file_error(&path, "read", error.kind())),
         };
-        toml::from_str(&text).map_err(|error| refused(&path, "read", error.message()))
+        toml::from_str(&text).map_err(|error| file_error(&path, "read", error.message()))
     }
 
-    /// Writes the file. It is there as a whole or not at all.
-    pub(crate) fn save(&self, env: &Env) -> Result<(), ProfileError> {
-        let path = Self::path(env)?;
+    /// Writes the file atomically.
+    pub(crate) fn save_file(&self, env: &Env) -> Result<(), ProfileError> {
+        let path = Self::file_path(env)?;
         let text =
-            toml::to_string_pretty(self).map_err(|error| refused(&path, "written", error))?;
+            toml::to_string_pretty(self).map_err(|error| file_error(&path, "written", error))?;
         let write = || {
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
+            if let Some(dir) = path.parent() {
+                fs::create_dir_all(dir)?;
             }
-            let draft = path.with_extension(format!("{}.tmp", std::process::id()));
-            fs::write(&draft, &text)?;
-            fs::rename(&draft, &path)
+            let temp_path = path.with_extension(format!("{}.tmp", std::process::id()));
+            fs::write(&temp_path, &text)?;
+            fs::rename(&temp_path, &path)
         };
-        write().map_err(|error: io::Error| refused(&path, "written", error.kind()))
+        write().map_err(|error: io::Error| file_error(&path, "written", error.kind()))
     }
 
-    /// A profile.
-    pub(crate) fn get(&self, name: &str) -> Result<&Profile, ProfileError> {
+    /// Finds a profile by name.
+    pub(crate) fn find_profile(&self, name: &str) -> Result<&Profile, ProfileError> {
         self.profiles
             .get(name)
             .ok_or_else(|| ProfileError::Unknown {
-                name: visible(name),
-                near: crate::config::nearest(name, self.profiles.keys()),
+                name: escape_control(name),
+                near: crate::config::nearest_name(name, self.profiles.keys()),
             })
     }
 }
 
 impl Profile {
-    /// The token, from where the profile says that it is.
-    pub(crate) fn token(&self, name: &str, env: &Env) -> Result<Option<String>, ProfileError> {
+    /// Reads the token from its source.
+    pub(crate) fn read_token(&self, name: &str, env: &Env) -> Result<Option<String>, ProfileError> {
         let missing = |place: String| ProfileError::NoToken {
-            name: visible(name),
+            name: escape_control(name),
             place,
         };
         if let Some(variable) = &self.token_env {
-            let found = env.get(variable).map(str::to_owned);
-            let place = || missing(format!("the variable {}", visible(variable)));
-            return found.map(Some).ok_or_else(place);
+            let token = env.get(variable).map(str::to_owned);
+            let not_found = || missing(format!("the variable {}", escape_control(variable)));
+            return token.map(Some).ok_or_else(not_found);
         }
         let Some(path) = &self.token_file else {
             return Ok(None);
         };
         let text = fs::read_to_string(path).map_err(|error| {
-            let path = visible(&path.to_string_lossy());
+            let path = escape_control(&path.to_string_lossy());
             missing(format!("the file '{path}' ({})", error.kind()))
         })?;
         Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 }
 
-fn refused(path: &Path, what: &'static str, reason: impl std::fmt::Display) -> ProfileError {
+fn file_error(path: &Path, what: &'static str, reason: impl std::fmt::Display) -> ProfileError {
     ProfileError::File {
-        path: visible(&path.to_string_lossy()),
+        path: escape_control(&path.to_string_lossy()),
         what,
         reason: reason.to_string(),
     }
@@ -175,32 +176,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_reads_back_and_strangers_in_it_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = folder.path().to_string_lossy().into_owned();
+    fn profiles_round_trip_and_reject_unknown_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().to_string_lossy().into_owned();
         let env: Env = [("XDG_CONFIG_HOME", home.as_str()), ("T", "secret")]
             .into_iter()
             .collect();
-        assert_eq!(Profiles::load(&env).unwrap(), Profiles::default());
+        assert_eq!(
+            ProfileFile::load_file(&env).unwrap(),
+            ProfileFile::default()
+        );
         let profile = Profile {
             server: "http://h:1".to_owned(),
             token_env: Some("T".to_owned()),
             token_file: None,
         };
-        let mut profiles = Profiles {
+        let mut profiles = ProfileFile {
             current: Some("a".to_owned()),
-            ..Profiles::default()
+            ..ProfileFile::default()
         };
         profiles.profiles.insert("a".to_owned(), profile.clone());
-        profiles.save(&env).unwrap();
-        assert_eq!(Profiles::load(&env).unwrap(), profiles);
-        assert_eq!(profile.token("a", &env).unwrap().as_deref(), Some("secret"));
-        assert!(profile.token("a", &Env::default()).is_err());
-        let path = Profiles::path(&env).unwrap();
+        profiles.save_file(&env).unwrap();
+        assert_eq!(ProfileFile::load_file(&env).unwrap(), profiles);
+        assert_eq!(
+            profile.read_token("a", &env).unwrap().as_deref(),
+            Some("secret")
+        );
+        assert!(profile.read_token("a", &Env::default()).is_err());
+        let path = ProfileFile::file_path(&env).unwrap();
         assert!(!fs::read_to_string(&path).unwrap().contains("secret"));
         fs::write(&path, "tokn = 'x'\n").unwrap();
         assert!(
-            Profiles::load(&env)
+            ProfileFile::load_file(&env)
                 .unwrap_err()
                 .to_string()
                 .contains("tokn")

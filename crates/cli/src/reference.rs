@@ -1,5 +1,4 @@
-//! The reference of the command line, `docs/cli.md`: made from the help texts, so that it cannot say
-//! anything else.
+//! Generates the command line reference `docs/cli.md` from the help texts.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,51 +7,50 @@ use clap::{Command, CommandFactory as _};
 
 use crate::args::CommandLine;
 
-/// Columns of the help texts.
-const WIDTH: usize = 96;
+/// Width of the help texts in columns.
+const HELP_WIDTH: usize = 96;
 
-/// Columns of the terminals that examples fit into.
-const NARROW: usize = 80;
+/// Width of the terminals that examples must fit into.
+const EXAMPLE_WIDTH: usize = 80;
 
 const INTRODUCTION: &str = "\
-# The command line
+# Command line
 
-<!-- Made from the help texts by a test: UPDATE_DOCS=1 cargo test -p noetl-cli reference -->
+<!-- Generated from the help texts by a test: UPDATE_DOCS=1 cargo test -p noetl-cli reference -->
 
-One binary, `noetl`, is the server, the workers and the client. Data goes to standard output, talk to
-standard error; lists are tables for people, and `-o json|jsonl|yaml` for programs, which may rely on
-their fields and on the exit codes. Colours obey `--color` and `NO_COLOR`.
+One binary, `noetl`, is the server, the worker and the client. Data is written to standard output and
+messages to standard error. Lists are printed as tables, or with `-o json|jsonl|yaml` for programs. The
+fields and the exit codes are stable. Colors are controlled by `--color` and `NO_COLOR`.
 
-Commands that ask a server find it by `--server`, else `--profile`, else `NOETL_SERVER_URL`, else
-`NOETL_PROFILE`, else the profile in use (`noetl profile use`), else the server that has the database
-of this machine. Where none has it, commands that only look read that database themselves.
+Client commands select the server from `--server`, then `--profile`, `NOETL_SERVER_URL`,
+`NOETL_PROFILE`, the selected profile (`noetl profile use`), and finally the server that uses the local
+database. If no server uses it, read-only commands read the database directly.
 
-A token goes only where it belongs. The server of a profile is shown the token that the profile names
-(`--token-env`, `--token-file`), or none; `NOETL_TOKEN` is for servers that no profile names. Operators'
-commands (`outbox`, `retention`, `stream rebuild`, `secret audit`) ask at `NOETL_INTERNAL_URL` where
-neither `--server` nor `--profile` is given, and show `NOETL_INTERNAL_API_TOKEN` there, but to the server
-of a profile only where it is the same server.
+A token is sent only to the server it belongs to. The server of a profile receives the token of the profile
+(`--token-env`, `--token-file`), or none. `NOETL_TOKEN` is sent to servers that no profile names. Operator
+commands (`outbox`, `retention`, `stream rebuild`, `secret audit`) use `NOETL_INTERNAL_URL` unless
+`--server` or `--profile` is given, and send `NOETL_INTERNAL_API_TOKEN` there. The server of a profile
+receives this token only if it is the same server.
 
 ";
 
-/// The whole page.
-fn page() -> String {
+fn reference_page() -> String {
     let mut command = CommandLine::command()
-        .term_width(WIDTH)
+        .term_width(HELP_WIDTH)
         .color(clap::ColorChoice::Never);
     command.build();
     let mut page = INTRODUCTION.to_owned();
-    contents(&command, "noetl", 0, &mut page);
-    chapter(&command, "noetl", &mut page);
+    write_contents(&command, "noetl", 0, &mut page);
+    write_chapter(&command, "noetl", &mut page);
     page
 }
 
-fn inner(command: &Command) -> impl Iterator<Item = &Command> {
-    let inner = command.get_subcommands();
-    inner.filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
+fn visible_subcommands(command: &Command) -> impl Iterator<Item = &Command> {
+    let subcommands = command.get_subcommands();
+    subcommands.filter(|subcommand| subcommand.get_name() != "help" && !subcommand.is_hide_set())
 }
 
-fn contents(command: &Command, name: &str, depth: usize, page: &mut String) {
+fn write_contents(command: &Command, name: &str, depth: usize, page: &mut String) {
     let about = command.get_about().map(ToString::to_string);
     let about = about.unwrap_or_default();
     let link = name.replace(' ', "-");
@@ -62,15 +60,20 @@ fn contents(command: &Command, name: &str, depth: usize, page: &mut String) {
         "",
         depth = 2 * depth
     );
-    for one in inner(command) {
-        contents(one, &format!("{name} {}", one.get_name()), depth + 1, page);
+    for subcommand in visible_subcommands(command) {
+        write_contents(
+            subcommand,
+            &format!("{name} {}", subcommand.get_name()),
+            depth + 1,
+            page,
+        );
     }
 }
 
-fn chapter(command: &Command, name: &str, page: &mut String) {
+fn write_chapter(command: &Command, name: &str, page: &mut String) {
     let help = command
         .clone()
-        .term_width(WIDTH)
+        .term_width(HELP_WIDTH)
         .render_long_help()
         .to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
@@ -79,15 +82,19 @@ fn chapter(command: &Command, name: &str, page: &mut String) {
         "\n## {name}\n\n```text\n{}\n```\n",
         help.join("\n").trim_end()
     );
-    for one in inner(command) {
-        chapter(one, &format!("{name} {}", one.get_name()), page);
+    for subcommand in visible_subcommands(command) {
+        write_chapter(
+            subcommand,
+            &format!("{name} {}", subcommand.get_name()),
+            page,
+        );
     }
 }
 
 #[test]
-fn the_reference_says_what_the_help_says() {
+fn reference_matches_help() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
-    let page = page();
+    let page = reference_page();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &page).unwrap();
     }
@@ -98,118 +105,138 @@ fn the_reference_says_what_the_help_says() {
     );
 }
 
-/// A flag that two commands share means the same in both.
 #[test]
-fn every_command_is_sound() {
+fn command_tree_is_valid() {
     CommandLine::command().debug_assert();
 }
 
-/// The commands that do something, by their words: those that have none below them, and those that may
-/// be given without one.
-fn leaves(command: &Command, words: &[&str], found: &mut Vec<String>) {
-    let is_leaf = inner(command).next().is_none() || !command.is_subcommand_required_set();
-    if is_leaf && !words.is_empty() {
-        found.push(words.join("_"));
+/// Names of the commands that can be run: those without subcommands, and those whose subcommand is
+/// optional.
+fn collect_leaf_names(command: &Command, path: &[&str], names: &mut Vec<String>) {
+    let is_leaf =
+        visible_subcommands(command).next().is_none() || !command.is_subcommand_required_set();
+    if is_leaf && !path.is_empty() {
+        names.push(path.join("_"));
     }
-    for one in inner(command) {
-        leaves(one, &[words, &[one.get_name()]].concat(), found);
+    for subcommand in visible_subcommands(command) {
+        collect_leaf_names(
+            subcommand,
+            &[path, &[subcommand.get_name()]].concat(),
+            names,
+        );
     }
 }
 
-/// The snapshots are made by the tests of the whole binary, each with both kinds in it.
+/// Each snapshot contains the output on a terminal and in a pipe. The tests in `tests/cli` write
+/// them.
 #[test]
-fn every_command_is_seen_in_a_pipe_and_on_a_terminal() {
+fn every_command_has_output_snapshot() {
     let mut command = CommandLine::command();
     command.build();
-    let mut found = Vec::new();
-    leaves(&command, &[], &mut found);
-    assert!(found.len() > 50, "{found:?}");
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/each/snapshots");
-    let missing: Vec<&String> = found
+    let mut names = Vec::new();
+    collect_leaf_names(&command, &[], &mut names);
+    assert!(names.len() > 50, "{names:?}");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/command_output/snapshots");
+    let missing: Vec<&String> = names
         .iter()
         .filter(|name| {
-            let path = folder.join(format!("cli__each__{name}.snap"));
+            let path = dir.join(format!("cli__command_output__{name}.snap"));
             let text = std::fs::read_to_string(path).unwrap_or_default();
-            let words = format!("$ noetl {}", name.replace('_', " "));
-            let mut lines = text.lines().filter(|line| line.starts_with(&words));
+            let command_line = format!("$ noetl {}", name.replace('_', " "));
+            let mut lines = text.lines().filter(|line| line.starts_with(&command_line));
             let is_piped = lines.clone().any(|line| line.ends_with(" | cat"));
             !is_piped || lines.all(|line| line.ends_with(" | cat"))
         })
         .collect();
-    assert!(missing.is_empty(), "no snapshot of both kinds: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "commands without a snapshot for a terminal and a pipe: {missing:?}"
+    );
 }
 
-/// Commands that have no `-o`, and why not.
-const WITHOUT_FORM: [(&str, &str); 20] = [
-    ("check", "it has --format, with the forms of compilers"),
-    ("graph", "it has --format, with the forms of drawings"),
-    ("schema", "it prints a schema, which is JSON"),
+/// Commands without `-o`, with the reason.
+const COMMANDS_WITHOUT_OUTPUT_FLAG: [(&str, &str); 20] = [
+    ("check", "it has --format with its own formats"),
+    ("graph", "it has --format with its own formats"),
+    ("schema", "its output is always JSON"),
     ("explain", "it prints a page"),
     ("completions", "it prints a script"),
     ("man", "it prints a page"),
-    ("dev", "it is a server, and writes a log"),
-    ("server", "it is a server, and writes a log"),
-    ("worker", "it is a worker, and writes a log"),
-    ("runs_logs", "it prints what tasks printed"),
-    ("catalog_get", "it prints a document as it was registered"),
-    ("db_migrate", "it says that it is done"),
+    ("dev", "it runs until stopped and writes a log"),
+    ("server", "it runs until stopped and writes a log"),
+    ("worker", "it runs until stopped and writes a log"),
+    ("runs_logs", "it prints the output of tasks"),
+    ("catalog_get", "it prints the registered document"),
+    ("db_migrate", "it only confirms success"),
     (
         "db_check",
-        "it says what is wrong, and its exit code whether anything is",
+        "it prints problems and reports them with its exit code",
     ),
-    ("db_backup", "it says that it is done"),
-    ("token_revoke", "it says that it is done"),
-    ("secret_set", "it says that it is done"),
-    ("secret_rm", "it says that it is done"),
-    ("profile_add", "it says that it is done"),
-    ("profile_use", "it says that it is done"),
-    ("profile_rm", "it says that it is done"),
+    ("db_backup", "it only confirms success"),
+    ("token_revoke", "it only confirms success"),
+    ("secret_set", "it only confirms success"),
+    ("secret_rm", "it only confirms success"),
+    ("profile_add", "it only confirms success"),
+    ("profile_use", "it only confirms success"),
+    ("profile_rm", "it only confirms success"),
 ];
 
-/// The commands that do something, with their words.
-fn every_leaf() -> Vec<(String, Command)> {
-    fn walk(command: &Command, found: &mut Vec<(String, Command)>, words: &[&str]) {
-        let is_leaf = inner(command).next().is_none() || !command.is_subcommand_required_set();
-        if is_leaf && !words.is_empty() {
-            found.push((words.join("_"), command.clone()));
+/// Commands that can be run, with their names.
+fn leaf_commands() -> Vec<(String, Command)> {
+    fn walk(command: &Command, commands: &mut Vec<(String, Command)>, path: &[&str]) {
+        let is_leaf =
+            visible_subcommands(command).next().is_none() || !command.is_subcommand_required_set();
+        if is_leaf && !path.is_empty() {
+            commands.push((path.join("_"), command.clone()));
         }
-        for one in inner(command) {
-            walk(one, found, &[words, &[one.get_name()]].concat());
+        for subcommand in visible_subcommands(command) {
+            walk(
+                subcommand,
+                commands,
+                &[path, &[subcommand.get_name()]].concat(),
+            );
         }
     }
     let mut command = CommandLine::command();
     command.build();
-    let mut found = Vec::new();
-    walk(&command, &mut found, &[]);
-    found
+    let mut commands = Vec::new();
+    walk(&command, &mut commands, &[]);
+    commands
 }
 
 #[test]
-fn every_command_that_prints_data_has_a_form() {
-    let has_form = |command: &Command| {
+fn every_data_command_has_output_flag() {
+    let has_output_flag = |command: &Command| {
         let mut flags = command.get_arguments();
         flags.any(|flag| flag.get_short() == Some('o'))
     };
-    let is_excused = |name: &str| WITHOUT_FORM.iter().any(|(excused, _)| *excused == name);
-    let lacking: Vec<String> = every_leaf()
+    let is_excused = |name: &str| {
+        COMMANDS_WITHOUT_OUTPUT_FLAG
+            .iter()
+            .any(|(excused, _)| *excused == name)
+    };
+    let missing: Vec<String> = leaf_commands()
         .into_iter()
-        .filter(|(name, command)| !has_form(command) && !is_excused(name))
+        .filter(|(name, command)| !has_output_flag(command) && !is_excused(name))
         .map(|(name, _)| name)
         .collect();
-    assert!(lacking.is_empty(), "no -o: {lacking:?}");
+    assert!(missing.is_empty(), "no -o: {missing:?}");
 }
 
 #[test]
-fn every_command_shows_examples_that_fit() {
-    for (name, command) in every_leaf() {
+fn every_command_has_fitting_examples() {
+    for (name, command) in leaf_commands() {
         let examples = command.get_after_long_help().map(ToString::to_string);
         let examples = examples.unwrap_or_default();
         assert!(examples.contains("Examples:\n"), "{name} has no examples");
-        let words = format!("noetl {}", name.replace('_', " "));
-        assert!(examples.contains(&words), "{name}: {examples}");
+        let command_line = format!("noetl {}", name.replace('_', " "));
+        assert!(examples.contains(&command_line), "{name}: {examples}");
         for line in examples.lines() {
-            // A line that is broken cannot be copied.
-            assert!(line.chars().count() <= NARROW, "{name} breaks: {line}");
+            // A wrapped line cannot be copied.
+            assert!(
+                line.chars().count() <= EXAMPLE_WIDTH,
+                "{name} breaks: {line}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The texts that a command works on: finding files, and reading them within bounds.
+//! Finds and reads the documents of a command, with limits.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -10,132 +10,134 @@ use noetl_playbook::MAX_DOCUMENT_BYTES;
 
 use crate::error::Error;
 use crate::io::Io;
-use crate::render::words;
+use crate::render::text_layout;
 
-/// Directories are searched for no more files than this.
-const MAX_FILES: usize = 10_000;
+/// Maximum files found in directories.
+const MAX_FOUND_FILES: usize = 10_000;
 
-/// Directories are searched through no more entries than this.
-const MAX_ENTRIES: usize = 500_000;
+/// Maximum directory entries searched.
+const MAX_SEARCHED_ENTRIES: usize = 500_000;
 
-/// Directories that hold what tools made, not what people wrote.
-const SKIPPED: [&str; 2] = ["target", "node_modules"];
+/// Directories with generated files.
+const SKIPPED_DIRECTORIES: [&str; 2] = ["target", "node_modules"];
 
-/// Where a text comes from.
+/// Source of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// Standard input, written `-`.
-    Input,
+pub(crate) enum DocumentOrigin {
+    /// Standard input, given as `-`.
+    StandardInput,
     /// A file.
     File(PathBuf),
 }
 
-impl Origin {
-    /// What the user named.
+impl DocumentOrigin {
+    /// Source named on the command line.
     pub(crate) fn new(path: &Path) -> Self {
         if path.as_os_str() == "-" {
-            Self::Input
+            Self::StandardInput
         } else {
             Self::File(path.to_owned())
         }
     }
 
-    /// What to call it in messages.
-    pub(crate) fn name(&self) -> String {
+    /// Name for messages.
+    pub(crate) fn display_name(&self) -> String {
         match self {
-            Self::Input => "<stdin>".to_owned(),
-            Self::File(path) => shown(path),
+            Self::StandardInput => "<stdin>".to_owned(),
+            Self::File(path) => display_path(path),
         }
     }
 
-    /// Reads it. No more is read than a document may hold and one byte, so that a file without end
-    /// costs no more than one that is a little too long.
-    pub(crate) fn read(&self, io: &mut Io<'_>) -> Result<String, Error> {
+    /// Reads the text. Reads at most one byte more than the maximum size of a document, so that an
+    /// endless file is not read further.
+    pub(crate) fn read_text(&self, io: &mut Io<'_>) -> Result<String, Error> {
         let limit = u64::try_from(MAX_DOCUMENT_BYTES + 1).unwrap_or(u64::MAX);
         let mut bytes = Vec::new();
-        let read = match self {
-            Self::Input => (&mut io.input).take(limit).read_to_end(&mut bytes),
+        let result = match self {
+            Self::StandardInput => (&mut io.input).take(limit).read_to_end(&mut bytes),
             Self::File(path) => {
                 fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
             }
         };
-        read.map_err(|error| self.unreadable(error))?;
-        self.decode(bytes)
+        result.map_err(|error| self.read_error(error))?;
+        self.decode_utf8(bytes)
     }
 
-    fn unreadable(&self, source: io::Error) -> Error {
+    fn read_error(&self, source: io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::NotFound => Error::Missing { path: self.name() },
+            io::ErrorKind::NotFound => Error::PathNotFound {
+                path: self.display_name(),
+            },
             _ => Error::Unreadable {
-                path: self.name(),
+                path: self.display_name(),
                 source,
             },
         }
     }
 
-    fn decode(&self, bytes: Vec<u8>) -> Result<String, Error> {
-        let cut_off = bytes.len() > MAX_DOCUMENT_BYTES;
-        let wide = bytes.starts_with(&[0xFE, 0xFF]) || bytes.starts_with(&[0xFF, 0xFE]);
+    fn decode_utf8(&self, bytes: Vec<u8>) -> Result<String, Error> {
+        let is_truncated = bytes.len() > MAX_DOCUMENT_BYTES;
+        let is_utf16 = bytes.starts_with(&[0xFE, 0xFF]) || bytes.starts_with(&[0xFF, 0xFE]);
         String::from_utf8(bytes).or_else(|error| {
-            let fault = error.utf8_error();
-            let offset = fault.valid_up_to();
-            if cut_off && fault.error_len().is_none() {
-                // The cut went through a character; what is before it is too long all the same.
+            let utf8_error = error.utf8_error();
+            let offset = utf8_error.valid_up_to();
+            if is_truncated && utf8_error.error_len().is_none() {
+                // The size limit can split a character. The text before it is already too long.
                 return Ok(String::from_utf8_lossy(error.as_bytes()).into_owned());
             }
-            Err(Error::NotText {
-                path: self.name(),
+            Err(Error::NotUtf8 {
+                path: self.display_name(),
                 offset,
-                wide,
+                wide: is_utf16,
             })
         })
     }
 }
 
-/// What was found under the paths that the user named.
+/// Documents found below the given paths.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// Every text, in the order of the paths, directories in the order of their names.
-    pub(crate) origins: Vec<Origin>,
-    /// What could not be looked into, by its name.
+pub(crate) struct FoundDocuments {
+    /// Documents in the order of the paths. Directories are sorted by name.
+    pub(crate) origins: Vec<DocumentOrigin>,
+    /// Paths that could not be read, with their errors.
     pub(crate) problems: Vec<(String, Error)>,
 }
 
-/// Finds the YAML files under paths. Hidden entries and directories of build output are passed over;
-/// files that are named outright are taken whatever they are called.
-pub(crate) fn find(paths: &[PathBuf]) -> Found {
-    let mut search = Search::default();
+/// Finds the YAML files below paths. Skips hidden entries and build directories. Files that are
+/// named explicitly are always included.
+pub(crate) fn find_documents(paths: &[PathBuf]) -> FoundDocuments {
+    let mut search = DocumentSearch::default();
     for path in paths {
-        if let Err(problem) = search.named(path) {
-            search.found.problems.push((shown(path), problem));
+        if let Err(problem) = search.add_path(path) {
+            search.found.problems.push((display_path(path), problem));
         }
     }
     search.found
 }
 
 #[derive(Debug, Default)]
-struct Search {
-    found: Found,
-    /// The files that were met, under their one true path: none is checked twice.
+struct DocumentSearch {
+    found: FoundDocuments,
+    /// Canonical paths of the files found, so that no file is checked twice.
     seen: HashSet<PathBuf>,
     entries: usize,
 }
 
-impl Search {
-    fn named(&mut self, path: &Path) -> Result<(), Error> {
-        let origin = Origin::new(path);
-        if origin == Origin::Input {
+impl DocumentSearch {
+    fn add_path(&mut self, path: &Path) -> Result<(), Error> {
+        let origin = DocumentOrigin::new(path);
+        if origin == DocumentOrigin::StandardInput {
             if !self.found.origins.contains(&origin) {
                 self.found.origins.push(origin);
             }
             return Ok(());
         }
-        let kind = fs::metadata(path).map_err(|error| origin.unreadable(error))?;
-        if kind.is_dir() {
-            let before = self.found.origins.len();
+        let metadata = fs::metadata(path).map_err(|error| origin.read_error(error))?;
+        if metadata.is_dir() {
+            let count = self.found.origins.len();
             return self
-                .directory(path)
-                .inspect_err(|_| self.found.origins.truncate(before));
+                .search_directory(path)
+                .inspect_err(|_| self.found.origins.truncate(count));
         }
         if self.is_new(path) {
             self.found.origins.push(origin);
@@ -143,39 +145,42 @@ impl Search {
         Ok(())
     }
 
-    /// Searches a directory and those inside it, without recursion: their depth is not ours to trust.
+    /// Searches a directory and its subdirectories, without recursion, since their depth is not
+    /// trusted.
     ///
-    /// Links to files are followed, links to directories are not: they can lead out of what the user
-    /// named, and round in circles.
-    fn directory(&mut self, top: &Path) -> Result<(), Error> {
-        let mut open = self.list(top, top)?;
-        // The last one is taken first.
-        open.reverse();
-        while let Some(path) = open.pop() {
-            let Ok(kind) = fs::symlink_metadata(&path) else {
-                // It was removed a moment ago.
+    /// Follows links to files but not to directories, which can lead outside the given path or form
+    /// cycles.
+    fn search_directory(&mut self, root: &Path) -> Result<(), Error> {
+        let mut pending = self.list_entries(root, root)?;
+        // The last element is processed first.
+        pending.reverse();
+        while let Some(path) = pending.pop() {
+            let Ok(metadata) = fs::symlink_metadata(&path) else {
+                // It was removed in the meantime.
                 continue;
             };
-            if kind.is_dir() {
-                open.extend(self.list(top, &path)?.into_iter().rev());
+            if metadata.is_dir() {
+                pending.extend(self.list_entries(root, &path)?.into_iter().rev());
             } else if is_yaml(&path) && path.is_file() && self.is_new(&path) {
-                self.found.origins.push(Origin::File(plain(path)));
-                if self.found.origins.len() > MAX_FILES {
-                    return Err(too_many(top, MAX_FILES, "YAML files"));
+                self.found
+                    .origins
+                    .push(DocumentOrigin::File(strip_current_dir(path)));
+                if self.found.origins.len() > MAX_FOUND_FILES {
+                    return Err(limit_error(root, MAX_FOUND_FILES, "YAML files"));
                 }
             }
         }
         Ok(())
     }
 
-    /// The entries of a directory that are worth a look, in the order of their names. One that cannot
-    /// be read is noted, and the search goes on.
-    fn list(&mut self, top: &Path, path: &Path) -> Result<Vec<PathBuf>, Error> {
+    /// Lists the relevant entries of a directory, sorted by name. Records an unreadable directory
+    /// and continues.
+    fn list_entries(&mut self, root: &Path, path: &Path) -> Result<Vec<PathBuf>, Error> {
         let mut names = Vec::new();
         let entries = fs::read_dir(path).and_then(|entries| {
-            let room = MAX_ENTRIES.saturating_sub(self.entries);
+            let remaining = MAX_SEARCHED_ENTRIES.saturating_sub(self.entries);
             entries
-                .take(room + 1)
+                .take(remaining + 1)
                 .map(|entry| Ok(entry?.file_name()))
                 .collect::<io::Result<Vec<_>>>()
         });
@@ -185,7 +190,7 @@ impl Search {
                 names.extend(entries.into_iter().filter(|name| !is_skipped(name)));
             }
             Err(source) => {
-                let name = shown(path);
+                let name = display_path(path);
                 let problem = Error::Unreadable {
                     path: name.clone(),
                     source,
@@ -193,8 +198,8 @@ impl Search {
                 self.found.problems.push((name, problem));
             }
         }
-        if self.entries > MAX_ENTRIES {
-            return Err(too_many(top, MAX_ENTRIES, "entries"));
+        if self.entries > MAX_SEARCHED_ENTRIES {
+            return Err(limit_error(root, MAX_SEARCHED_ENTRIES, "entries"));
         }
         names.sort();
         Ok(names.iter().map(|name| path.join(name)).collect())
@@ -203,22 +208,23 @@ impl Search {
     fn is_new(&mut self, path: &Path) -> bool {
         match fs::canonicalize(path) {
             Ok(path) => self.seen.insert(path),
-            // What has no true path, such as a pipe, cannot be met twice.
+            // Files without a canonical path, such as pipes, cannot be found twice.
             Err(_) => true,
         }
     }
 }
 
-fn too_many(top: &Path, limit: usize, what: &'static str) -> Error {
-    Error::TooMany {
-        path: shown(top),
+fn limit_error(root: &Path, limit: usize, what: &'static str) -> Error {
+    Error::LimitExceeded {
+        path: display_path(root),
         limit,
         what,
     }
 }
 
 fn is_skipped(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(b".") || SKIPPED.iter().any(|skipped| name == *skipped)
+    name.as_encoded_bytes().starts_with(b".")
+        || SKIPPED_DIRECTORIES.iter().any(|skipped| name == *skipped)
 }
 
 fn is_yaml(path: &Path) -> bool {
@@ -226,11 +232,11 @@ fn is_yaml(path: &Path) -> bool {
         .is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-/// A path without the `./` that searching the current directory puts before it.
-fn plain(path: PathBuf) -> PathBuf {
+/// Removes the `./` prefix of paths below the current directory.
+fn strip_current_dir(path: PathBuf) -> PathBuf {
     path.strip_prefix(".").map(Path::to_owned).unwrap_or(path)
 }
 
-fn shown(path: &Path) -> String {
-    words::visible(&path.to_string_lossy())
+fn display_path(path: &Path) -> String {
+    text_layout::escape_control(&path.to_string_lossy())
 }

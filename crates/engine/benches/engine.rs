@@ -1,8 +1,8 @@
-//! How fast the engine folds and decides.
+//! Speed of folds and decisions.
 //!
-//! Run with `cargo bench -p noetl-engine`. Aims on one core: a million events folded per second, a
-//! decision for a simple step in less than 5 microseconds, and the same for a loop of 10 and of
-//! 100 000 iterations.
+//! Run with `cargo bench -p noetl-engine`. Targets on one core: a million events folded per second, and
+//! a decision in less than 5 microseconds for a simple step, for a loop of 10 iterations and for a loop
+//! of 100 000 iterations.
 
 #![expect(clippy::expect_used, reason = "a benchmark fails by panicking")]
 
@@ -10,13 +10,13 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use noetl_engine::replay::ReplayState;
-use noetl_engine::{Event, ExecutionHeader, State, decode, encode};
-use noetl_testkit::sim::Drive;
+use noetl_engine::{Event, ExecutionHeader, ExecutionState, decode_record, encode_event};
+use noetl_testkit::sim::EngineDriver;
 use noetl_types::record::EventRecord;
 use noetl_types::{ExecutionId, OrganizationId, PlaybookPath, TenantId};
 
 /// Ten steps in a row, each with a variable and a condition.
-fn line() -> String {
+fn linear_playbook() -> String {
     let mut body = "workload: { base: 1 }\nworkflow:\n".to_owned();
     for at in 0..10 {
         body.push_str(&format!(
@@ -32,29 +32,29 @@ fn line() -> String {
     body
 }
 
-/// Two steps that lead to each other, for ever.
-fn cycle() -> String {
+/// Two steps that lead to each other forever.
+fn cycle_playbook() -> String {
     "executor: { spec: { policy: { limits: { max_step_runs: 10000000 } } } }\nworkflow:\n"
         .to_owned()
         + "  - { step: a, tool: { kind: noop, result: \"{{ ctx.n }}\" }, set: { ctx.n: \"{{ output.text }}\" }, next: { arcs: [{ step: b, when: \"{{ output.text != '' }}\" }] } }\n"
         + "  - { step: b, tool: { kind: noop, result: \"{{ a.text }}\" }, next: { arcs: [{ step: a }] } }\n"
 }
 
-fn fan_out(iterations: u32, width: u32) -> String {
+fn fan_out_playbook(iterations: u32, width: u32) -> String {
     format!(
         "workflow:\n  - step: each\n    loop: {{ in: {iterations}, iterator: i, spec: {{ mode: parallel, max_in_flight: {width} }} }}\n    tool: {{ kind: noop, result: \"{{{{ i }}}}\" }}\n"
     )
 }
 
-/// The whole log of a run.
-fn log(body: &str) -> (Drive, Vec<Event>) {
-    let (mut drive, mut events) = Drive::of(body);
-    let plain = drive.clone();
-    events.extend(drive.steps(usize::MAX));
-    (plain, events)
+/// Runs a playbook. Returns the driver before the reports, and the whole log.
+fn run_playbook(body: &str) -> (EngineDriver, Vec<Event>) {
+    let (mut drive, mut events) = EngineDriver::start_body(body);
+    let at_start = drive.clone();
+    events.extend(drive.report_many(usize::MAX));
+    (at_start, events)
 }
 
-fn header() -> ExecutionHeader {
+fn execution_header() -> ExecutionHeader {
     ExecutionHeader {
         execution_id: ExecutionId::new(1).expect("an id"),
         tenant_id: TenantId::default(),
@@ -63,15 +63,18 @@ fn header() -> ExecutionHeader {
     }
 }
 
-fn fold(c: &mut Criterion) {
+fn fold_logs(c: &mut Criterion) {
     let mut group = c.benchmark_group("fold");
-    for (name, body) in [("line", line()), ("loop of 1000", fan_out(1000, 32))] {
-        let (drive, events) = log(&body);
-        let header = header();
+    for (name, body) in [
+        ("line", linear_playbook()),
+        ("loop of 1000", fan_out_playbook(1000, 32)),
+    ] {
+        let (drive, events) = run_playbook(&body);
+        let header = execution_header();
         let records: Vec<EventRecord> = events
             .iter()
             .map(|event| EventRecord {
-                event: encode(event, &header),
+                event: encode_event(event, &header),
                 seq: event.seq,
                 ingest_time: event.time,
                 envelope_checksum: None,
@@ -80,7 +83,7 @@ fn fold(c: &mut Criterion) {
         group.throughput(Throughput::Elements(events.len() as u64));
         group.bench_function(format!("typed events of a {name}"), |b| {
             b.iter(|| {
-                let mut state = State::new(drive.plan());
+                let mut state = ExecutionState::new(drive.plan());
                 for event in &events {
                     state.apply(drive.plan(), event).expect("a log folds");
                 }
@@ -89,9 +92,9 @@ fn fold(c: &mut Criterion) {
         });
         group.bench_function(format!("records of a {name}"), |b| {
             b.iter(|| {
-                let mut state = State::new(drive.plan());
+                let mut state = ExecutionState::new(drive.plan());
                 for record in &records {
-                    let event = decode(record).expect("a record reads back");
+                    let event = decode_record(record).expect("a record reads back");
                     state.apply(drive.plan(), &event).expect("a log folds");
                 }
                 black_box(state)
@@ -113,7 +116,7 @@ fn fold(c: &mut Criterion) {
         group.bench_function(format!("encoding a {name}"), |b| {
             b.iter(|| {
                 for event in &events {
-                    black_box(encode(event, &header));
+                    black_box(encode_event(event, &header));
                 }
             });
         });
@@ -122,8 +125,8 @@ fn fold(c: &mut Criterion) {
 }
 
 fn decide_line(c: &mut Criterion) {
-    let (mut drive, _) = Drive::of(&line());
-    drive.steps(3);
+    let (mut drive, _) = EngineDriver::start_body(&linear_playbook());
+    drive.report_many(3);
     c.bench_function("decide/simple step", |b| {
         let report = drive.next_report().expect("a report");
         let mut drive = drive.clone();
@@ -133,8 +136,8 @@ fn decide_line(c: &mut Criterion) {
 
 fn decide_loops(c: &mut Criterion) {
     for (iterations, width) in [(10, 5), (1000, 32), (100_000, 32), (100_000, 1000)] {
-        let (mut drive, _) = Drive::of(&fan_out(iterations, width));
-        drive.steps(iterations as usize / 2);
+        let (mut drive, _) = EngineDriver::start_body(&fan_out_playbook(iterations, width));
+        drive.report_many(iterations as usize / 2);
         c.bench_function(&format!("decide/loop of {iterations}, {width} open"), |b| {
             let report = drive.next_report().expect("a report");
             let mut drive = drive.clone();
@@ -143,21 +146,24 @@ fn decide_loops(c: &mut Criterion) {
     }
 }
 
-/// Reports one after the other, as a live run takes them.
-fn take_reports(c: &mut Criterion) {
+/// Submits reports one after the other, as in a live execution.
+fn submit_reports(c: &mut Criterion) {
     let mut group = c.benchmark_group("decide and commit");
     let bodies = [
-        ("simple step", cycle()),
-        ("loop of 1000, 32 open", fan_out(1000, 32)),
-        ("loop of 1000000, 32 open", fan_out(1_000_000, 32)),
-        ("loop of 1000000, 1000 open", fan_out(1_000_000, 1000)),
+        ("simple step", cycle_playbook()),
+        ("loop of 1000, 32 open", fan_out_playbook(1000, 32)),
+        ("loop of 1000000, 32 open", fan_out_playbook(1_000_000, 32)),
+        (
+            "loop of 1000000, 1000 open",
+            fan_out_playbook(1_000_000, 1000),
+        ),
     ];
     for (name, body) in bodies {
         group.bench_function(name, |b| {
-            let (mut drive, _) = Drive::of(&body);
+            let (mut drive, _) = EngineDriver::start_body(&body);
             b.iter(|| {
-                if drive.step().is_none() {
-                    drive = Drive::of(&body).0;
+                if drive.report_next().is_none() {
+                    drive = EngineDriver::start_body(&body).0;
                 }
             });
         });
@@ -168,6 +174,6 @@ fn take_reports(c: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(20);
-    targets = fold, decide_line, decide_loops, take_reports
+    targets = fold_logs, decide_line, decide_loops, submit_reports
 }
 criterion_main!(benches);

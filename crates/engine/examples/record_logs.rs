@@ -1,13 +1,13 @@
 //! Records the logs of the corpus: `cargo run -p noetl-engine --example record_logs`.
 //!
-//! A log that is there already stays: what was recorded once is how it was, and new code has to fold
-//! it. Logs that other systems wrote are written by hand.
+//! An existing log is never overwritten: new code must fold logs that older code recorded. Logs of
+//! other systems are written by hand.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a tool for developers, that fails loudly"
+    reason = "a developer tool fails by panicking"
 )]
 
 #[expect(dead_code, reason = "only some of the generators are used here")]
@@ -19,51 +19,51 @@ mod scripts;
 use std::fs;
 use std::path::Path;
 
-use noetl_testkit::sim::{Chaos, Odds, Sim};
+use noetl_testkit::sim::{ChaosScheduler, FaultRates, Simulation};
 use noetl_types::json::to_canonical;
 
-use generate::{moody_tool, moody_world, playbook, rich};
+use generate::{flaky_tool, flaky_world, parse_playbook, random_playbook};
 
-/// Runs by chance, besides those of each construct.
-const GENERATED: u64 = 12;
-/// Events of a log that is small enough to be kept.
+/// Number of random runs, in addition to one per construct.
+const RANDOM_RUN_COUNT: u64 = 12;
+/// Maximum number of events of a random run. Longer ones are discarded.
 const MAX_EVENTS: usize = 120;
 
 fn main() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/corpus/logs");
-    for (name, sim) in scripts::all() {
-        write(&folder, name, &sim);
+    for (name, sim) in scripts::all_runs() {
+        write_log(&folder, name, &sim);
     }
     let mut seed = 0;
     let mut written = 0;
-    while written < GENERATED {
+    while written < RANDOM_RUN_COUNT {
         seed += 1;
-        let sim = by_chance(seed);
+        let sim = run_random(seed);
         if sim.log().len() <= MAX_EVENTS {
             written += 1;
-            write(&folder, &format!("generated_{seed:02}"), &sim);
+            write_log(&folder, &format!("generated_{seed:02}"), &sim);
         }
     }
 }
 
-fn by_chance(seed: u64) -> Sim {
-    let mut sim = Sim::of_playbook(playbook(&rich(seed)))
-        .with_tools(moody_tool(seed))
-        .in_world(moody_world(seed));
+fn run_random(seed: u64) -> Simulation {
+    let mut sim = Simulation::from_playbook(parse_playbook(&random_playbook(seed)))
+        .with_tools(flaky_tool(seed))
+        .with_responses(flaky_world(seed));
     sim.start().unwrap();
     if !sim.state().is_ended() {
-        Chaos::new(seed, Odds::ROUGH).drive(&mut sim);
+        ChaosScheduler::new(seed, FaultRates::HARMLESS_FAULTS).run_to_end(&mut sim);
     }
     sim
 }
 
-fn write(folder: &Path, name: &str, sim: &Sim) {
+fn write_log(folder: &Path, name: &str, sim: &Simulation) {
     let path = folder.join(format!("{name}.jsonl"));
     if path.exists() {
         return;
     }
     let mut text = Vec::new();
-    for record in sim.records() {
+    for record in sim.to_records() {
         text.extend(to_canonical(&record));
         text.push(b'\n');
     }

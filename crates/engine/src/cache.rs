@@ -1,7 +1,7 @@
-//! Step caches: taking an earlier result over instead of running a step.
+//! Step caches: reusing an earlier result instead of running a step.
 //!
-//! Owns the key under which a result is kept and the form in which it is. It keeps nothing itself: an
-//! answer comes in with the input, as payloads do, and a new result goes out with the decision.
+//! Owns the cache key and the stored form of a result. It stores nothing itself: lookup results are
+//! passed in with the input, like payloads, and new entries are returned with the decision.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use noetl_types::json::to_canonical;
 use noetl_types::{Digest, ExecutionId, Json, JsonMap, Millis, PlaybookPath, Seq, sha256};
 use serde::{Deserialize, Serialize};
 
-use crate::payload::{Data, Reference};
+use crate::payload::{EventData, Reference};
 
-/// The key of a result.
+/// Cache key of a step result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CacheKey {
-    /// Who shares it.
+    /// Sharing scope of the entry.
     pub scope: CacheScope,
-    /// Digest of all that must be equal.
+    /// Digest of everything that must be equal for a hit.
     pub key_sha256: Digest,
 }
 
 impl CacheKey {
-    /// The key of a step: what its author wrote, how the step is defined, and, where only runs of the
-    /// same playbook share it, which playbook that is.
+    /// Builds the key from the author's key text, the definition of the step, and, if only
+    /// executions of the same playbook share the entry, the playbook path.
     pub(crate) fn new(
         scope: CacheScope,
-        written: &str,
+        key_text: &str,
         definition: Digest,
         path: &PlaybookPath,
     ) -> Self {
@@ -36,7 +36,7 @@ impl CacheKey {
         };
         let material = Json::object([
             ("definition", Json::from(definition.to_string())),
-            ("key", Json::from(written)),
+            ("key", Json::from(key_text)),
             ("path", path),
         ]);
         Self {
@@ -46,76 +46,76 @@ impl CacheKey {
     }
 }
 
-/// What is known of keys.
-pub trait Caches {
-    /// What is kept under a key; `None` where nobody has looked yet.
-    fn get(&self, key: &CacheKey) -> Option<CacheAnswer>;
+/// Source of cache lookup results.
+pub trait CacheLookup {
+    /// Returns the lookup result for a key, or `None` if the cache has not been queried yet.
+    fn get(&self, key: &CacheKey) -> Option<CacheLookupResult>;
 }
 
-/// A cache that keeps nothing.
+/// An empty cache: every lookup is a miss.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoCaches;
+pub struct EmptyCache;
 
-impl Caches for NoCaches {
-    fn get(&self, _: &CacheKey) -> Option<CacheAnswer> {
-        Some(CacheAnswer::Miss)
+impl CacheLookup for EmptyCache {
+    fn get(&self, _: &CacheKey) -> Option<CacheLookupResult> {
+        Some(CacheLookupResult::Miss)
     }
 }
 
-impl Caches for BTreeMap<CacheKey, CacheAnswer> {
-    fn get(&self, key: &CacheKey) -> Option<CacheAnswer> {
+impl CacheLookup for BTreeMap<CacheKey, CacheLookupResult> {
+    fn get(&self, key: &CacheKey) -> Option<CacheLookupResult> {
         BTreeMap::get(self, key).cloned()
     }
 }
 
-/// What a look into a cache gave.
+/// Result of a cache lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CacheAnswer {
-    /// Nothing that is still alive.
+pub enum CacheLookupResult {
+    /// No entry, or only an expired one.
     Miss,
-    /// A result.
+    /// A usable result.
     Hit(Box<CacheHit>),
 }
 
-/// A result that can be taken over.
+/// A result that a step can reuse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheHit {
-    /// Where it comes from.
-    pub origin: Origin,
+    /// The origin of the result.
+    pub origin: ResultOrigin,
     /// The result.
     pub result: CachedResult,
 }
 
-/// Where a result comes from.
+/// The event that produced a cached result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
-    /// The run that made it.
+pub struct ResultOrigin {
+    /// The execution that produced it.
     pub execution_id: ExecutionId,
-    /// The event of that run which ended the step.
+    /// Seq of the event that ended the step in that execution.
     pub seq: Seq,
 }
 
-/// The result of a step, as a cache keeps it.
+/// The result of a step as stored in the cache.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CachedResult {
     /// The data.
-    pub data: Data,
-    /// The data of each task of a pipeline, where the data hides some of it.
+    pub data: EventData,
+    /// Data of each task of a pipeline by label, if `data` does not contain all of it.
     pub labels: Option<Json>,
 }
 
-/// A map that is not a result.
+/// The value is not a stored result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a cached result is a map with `data` or a `reference`")]
-pub struct NotAResult;
+#[error("invalid cached result: expected a map with either `data` or `reference`")]
+pub struct InvalidCachedResult;
 
 impl CachedResult {
-    /// The form in which it is stored.
+    /// Converts the result to its stored form.
     pub fn to_json(&self) -> Json {
         let mut map = JsonMap::new();
         match &self.data {
-            Data::Inline(value) => map.insert("data".into(), value.clone()),
-            Data::External(reference) => {
+            EventData::Inline(value) => map.insert("data".into(), value.clone()),
+            EventData::External(reference) => {
                 map.insert("reference".into(), reference.as_json().clone())
             }
         };
@@ -125,30 +125,30 @@ impl CachedResult {
         Json::from(map)
     }
 
-    /// Reads that form.
-    pub fn from_json(value: &Json) -> Result<Self, NotAResult> {
+    /// Parses the stored form.
+    pub fn from_json(value: &Json) -> Result<Self, InvalidCachedResult> {
         let data = match (value.get("data"), value.get("reference")) {
-            (Some(data), None) => Data::Inline(data.clone()),
-            (None, Some(reference)) => {
-                Data::External(Reference::new(reference.clone()).map_err(|_| NotAResult)?)
-            }
-            (Some(_), Some(_)) | (None, None) => return Err(NotAResult),
+            (Some(data), None) => EventData::Inline(data.clone()),
+            (None, Some(reference)) => EventData::External(
+                Reference::new(reference.clone()).map_err(|_| InvalidCachedResult)?,
+            ),
+            (Some(_), Some(_)) | (None, None) => return Err(InvalidCachedResult),
         };
         let labels = value.get("labels").cloned();
         Ok(Self { data, labels })
     }
 }
 
-/// A result to be kept, once the events that it comes with are.
+/// A cache entry to store once the events of its decision are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheEntry {
-    /// Its key.
+    /// Cache key.
     pub key: CacheKey,
-    /// How long it may be taken over; for ever where nobody says.
+    /// Time to live. `None` means no expiry.
     pub ttl: Option<Millis>,
     /// The result.
     pub result: CachedResult,
-    /// The event that ended the step.
+    /// Seq of the event that ended the step.
     pub origin_seq: Seq,
 }
 
@@ -156,36 +156,39 @@ pub struct CacheEntry {
 mod tests {
     use super::*;
 
-    fn key(scope: CacheScope, written: &str, path: &str) -> CacheKey {
+    fn cache_key(scope: CacheScope, key_text: &str, path: &str) -> CacheKey {
         let path = PlaybookPath::new(path).unwrap();
-        CacheKey::new(scope, written, sha256("step"), &path)
+        CacheKey::new(scope, key_text, sha256("step"), &path)
     }
 
     #[test]
-    fn only_runs_of_the_same_playbook_share_unless_told_otherwise() {
+    fn cache_is_shared_within_its_scope() {
         let (own, wide) = (CacheScope::Playbook, CacheScope::Tenant);
-        assert_eq!(key(own, "k", "a"), key(own, "k", "a"));
-        assert_ne!(key(own, "k", "a"), key(own, "k", "b"));
-        assert_ne!(key(own, "k", "a"), key(own, "l", "a"));
-        assert_eq!(key(wide, "k", "a"), key(wide, "k", "b"));
+        assert_eq!(cache_key(own, "k", "a"), cache_key(own, "k", "a"));
+        assert_ne!(cache_key(own, "k", "a"), cache_key(own, "k", "b"));
+        assert_ne!(cache_key(own, "k", "a"), cache_key(own, "l", "a"));
+        assert_eq!(cache_key(wide, "k", "a"), cache_key(wide, "k", "b"));
     }
 
     #[test]
-    fn a_result_reads_back() {
+    fn cached_result_round_trips() {
         let reference = Json::object([("ref", Json::from("noetl://x"))]);
         for result in [
             CachedResult::default(),
             CachedResult {
-                data: Data::Inline(Json::from(3)),
+                data: EventData::Inline(Json::from(3)),
                 labels: Some(Json::empty_map()),
             },
             CachedResult {
-                data: Data::External(Reference::new(reference).unwrap()),
+                data: EventData::External(Reference::new(reference).unwrap()),
                 labels: None,
             },
         ] {
             assert_eq!(CachedResult::from_json(&result.to_json()), Ok(result));
         }
-        assert_eq!(CachedResult::from_json(&Json::empty_map()), Err(NotAResult));
+        assert_eq!(
+            CachedResult::from_json(&Json::empty_map()),
+            Err(InvalidCachedResult)
+        );
     }
 }

@@ -1,19 +1,20 @@
-//! `job`: a run as templates know it.
+//! The `job` variable of templates.
 
 use noetl_types::{ExecutionId, Json, sha256};
 
-/// The `job` of a run. Its uuid derives from the id, so that it is the same wherever it is asked for.
-pub fn job(execution_id: ExecutionId) -> Json {
+/// Returns the `job` variable of an execution. Its UUID is derived from the execution id, so every
+/// caller gets the same value.
+pub fn job_variable(execution_id: ExecutionId) -> Json {
     let id = execution_id.to_string();
     Json::object([
-        ("uuid", Json::from(uuid(execution_id))),
+        ("uuid", Json::from(job_uuid(execution_id))),
         ("id", Json::from(id.as_str())),
         ("execution_id", Json::from(id)),
     ])
 }
 
-/// A uuid of version 8, whose bits are the maker's own, in the variant of RFC 9562.
-fn uuid(execution_id: ExecutionId) -> String {
+/// Derives a version 8 (custom) UUID in the variant of RFC 9562.
+fn job_uuid(execution_id: ExecutionId) -> String {
     let digest = sha256(format!("noetl:job:{execution_id}"));
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest.as_bytes()[..16]);
@@ -34,10 +35,9 @@ fn uuid(execution_id: ExecutionId) -> String {
 mod tests {
     use super::*;
 
-    /// A run keeps its uuid for ever.
     #[test]
-    fn the_uuid_of_a_run_never_changes() {
-        let job = job(ExecutionId::new(1).unwrap());
+    fn execution_uuid_is_stable() {
+        let job = job_variable(ExecutionId::new(1).unwrap());
         let uuid = job.get("uuid").and_then(Json::as_str);
         assert_eq!(uuid, Some("8b797a43-e45a-8c1d-8a3e-2d6aef5b2d62"));
     }

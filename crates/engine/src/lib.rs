@@ -1,36 +1,41 @@
-//! The pure core of NoETL: the fold of a log and the decisions of a run.
+//! The pure core of NoETL: folds the log of an execution and makes its decisions.
 //!
-//! Owns what an event does to a run and what follows from an input. It has no clock, no chance, no
-//! environment and does no I/O: time and ids come in with the input, effects go out as data. What
-//! orchestrates a run, replays it, rewinds it and explains it is the same code.
+//! Owns the effect of an event on an execution and the events that follow from an input. It has no
+//! clock, no randomness, no access to the environment and no I/O: time and ids are part of the
+//! input, and effects are returned as data. The same code runs an execution, replays it, rewinds it
+//! and explains it.
 //!
-//! The way of a run:
+//! The life cycle of an execution:
 //!
 //! ```
 //! # use std::sync::Arc;
-//! # use noetl_engine::{decide, Decision, Input, Moment, NoCaches, Plan, Start, State};
+//! # use noetl_engine::{decide, Decision, DecisionContext, EmptyCache, EngineInput, ExecutionState, Plan, StartInput};
 //! # use noetl_types::{CatalogId, ExecutionId, IdGenerator, MachineId, PlaybookPath, Timestamp};
-//! # use noetl_types::id::HighWater;
-//! # use noetl_playbook::carried::NoPayloads;
+//! # use noetl_types::id::HighWaterMark;
+//! # use noetl_playbook::command_context::EmptyPayloads;
 //! # use noetl_playbook::{CheckOptions, Document, check};
 //! # let text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: one}\nworkflow:\n  - {step: start, tool: {kind: noop}}\n";
 //! # let Some(Document::Playbook(playbook)) = check(text, &CheckOptions::default()).document else { return Ok(()) };
-//! # let (now, mut ids) = (Timestamp::parse("2026-01-01T00:00:00Z")?, IdGenerator::new(MachineId::MIN, HighWater::NONE));
-//! # let start = Start::new(ExecutionId::new(1)?, CatalogId::new(2)?, PlaybookPath::new("one")?);
+//! # let (now, mut ids) = (Timestamp::parse("2026-01-01T00:00:00Z")?, IdGenerator::new(MachineId::MIN, HighWaterMark::NONE));
+//! # let start = StartInput::new(ExecutionId::new(1)?, CatalogId::new(2)?, PlaybookPath::new("one")?);
 //! let plan = Plan::new(Arc::from(playbook))?; // once for each definition
-//! let mut state = State::new(&plan); // the fold of no events
-//! let mut moment = Moment { now, ids: &mut ids, payloads: &NoPayloads, caches: &NoCaches };
-//! let decision = decide(&state, &plan, Input::Start(Box::new(start)), &mut moment)?;
+//! let mut state = ExecutionState::new(&plan); // the fold of no events
+//! let mut context =
+//!     DecisionContext { now, ids: &mut ids, payloads: &EmptyPayloads, caches: &EmptyCache };
+//! let decision = decide(&state, &plan, EngineInput::Start(Box::new(start)), &mut context)?;
 //! // Store `decision.payloads`, append `decision.events` at version `state.version()`, then:
-//! let events = decision.commit(&mut state);
-//! // Workers run what was issued; each report is the next input. A fold of the log is the state:
-//! let mut replayed = State::new(&plan);
+//! let events = decision.commit_to(&mut state);
+//! // Workers run the issued commands, and each report is the next input. Folding the log yields
+//! // the same state:
+//! let mut replayed = ExecutionState::new(&plan);
 //! for event in &events {
 //!     replayed.apply(&plan, event)?;
 //! }
 //! assert_eq!(replayed, state);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+
+#![warn(missing_docs)]
 
 mod apply;
 mod cache;
@@ -47,27 +52,31 @@ mod slot;
 mod state;
 mod step_set;
 
-pub use apply::{ApplyError, Misfit};
+pub use apply::{ApplyError, ApplyErrorKind};
 pub use cache::{
-    CacheAnswer, CacheEntry, CacheHit, CacheKey, CachedResult, Caches, NoCaches, NotAResult, Origin,
+    CacheEntry, CacheHit, CacheKey, CacheLookup, CacheLookupResult, CachedResult, EmptyCache,
+    InvalidCachedResult, ResultOrigin,
 };
 pub use decide::{
-    Approve, Beside, Called, ChildEnd, ChildEnded, Claim, Decided, Decision, Errand, Finalize,
-    IgnoredResult, Input, Late, LeaseExpired, LookBack, MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES, Moment,
-    Refused, Remark, Report, ReportOutcome, Signal, Start, TaskResult, Told, Verdict, decide,
-    wanted_slots,
+    ApprovalChoice, ApprovalDecision, AuditOnlyEvent, BroadcastLookback, CallbackResult,
+    ChildEnded, ChildOutcome, ClassicReport, CommandClaim, Decision, DecisionContext,
+    DecisionError, EngineInput, EventExtras, FinalizeInput, FollowUp, IgnoredResult,
+    IncomingSignal, InputVerdict, LeaseExpired, MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES, ReportOutcome,
+    StaleReason, StartInput, TaskResult, WorkerReport, decide, requested_slots,
 };
-pub use event::{DecodeError, Event, EventKind, ExecutionHeader, decode, encode};
-pub use job::job;
-pub use loops::Items;
-pub use payload::{Data, INLINE_MAX, NewPayload, NotAReference, Reference};
-pub use plan::{ArcPlan, Defaults, LoopPlan, MAX_IN_FLIGHT, Plan, PlanError, StepPlan};
-pub use slot::{RunSlot, Slot, SlotChange, SlotGrant, SlotHolder, SlotWant};
+pub use event::{DecodeError, Event, EventKind, ExecutionHeader, decode_record, encode_event};
+pub use job::job_variable;
+pub use loops::LoopItems;
+pub use payload::{EventData, InvalidReference, MAX_INLINE_SIZE, NewPayload, Reference};
+pub use plan::{ArcPlan, LoopPlan, MAX_LOOP_IN_FLIGHT, Plan, PlanDefaults, PlanError, StepPlan};
+pub use slot::{ExecutionSlot, Slot, SlotChange, SlotGrant, SlotHolder, SlotRequest};
 pub use state::{
-    Act, Arrival, CallResult, Command, CommandPhase, CommandStage, CursorState, FOLD_VERSION,
-    FrameEnd, KeptSignal, Latest, LeadEvent, Left, LifeStage, LoopState, MAX_KEPT_SIGNALS,
-    OpenTimer, OpenWait, Outcome, Output, Parked, RelayState, Retries, Run, SnapshotError, State,
-    StepStage, StepState, StepStatus, TakenSignal, Timer, WaitKind, Waiting, Work,
+    Arrival, BufferedSignal, CallResult, Command, CommandOutcome, CommandPhase, CommandStage,
+    CursorState, DeliveredSignal, ExecutionStage, ExecutionState, FOLD_VERSION, FrameEnd, LastPass,
+    LoopState, MAX_BUFFERED_SIGNALS, OpenCommandTimer, OpenWait, PendingArrivals, PendingTimer,
+    ReportedRetries, RetainedOutput, SnapshotError, SplitPipelineState, StepOutput, StepPass,
+    StepStage, StepState, StepStatus, StepWork, SuspendedTask, TransitionKind, TriggerEvent,
+    WaitKind,
 };
 pub use step_set::StepSet;
 
@@ -75,13 +84,13 @@ pub use step_set::StepSet;
 mod tests {
     use super::*;
 
-    /// A server hands plans and states from thread to thread.
+    /// The server moves plans and states between threads.
     #[test]
-    fn what_a_server_keeps_can_be_shared() {
-        fn shared<T: Send + Sync>() {}
-        shared::<Plan>();
-        shared::<State>();
-        shared::<Decision>();
-        shared::<Input>();
+    fn shared_types_are_send_and_sync() {
+        fn assert_send_sync<T: Send + Sync>() {}
+        assert_send_sync::<Plan>();
+        assert_send_sync::<ExecutionState>();
+        assert_send_sync::<Decision>();
+        assert_send_sync::<EngineInput>();
     }
 }

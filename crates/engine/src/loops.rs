@@ -1,25 +1,25 @@
-//! What a loop goes over and what comes out of it.
+//! Items and results of loops.
 
 use std::sync::Arc;
 
 use noetl_playbook::template::{LoopItemsError, MAX_LOOP_ITEMS, loop_items};
 use noetl_types::{Json, JsonMap};
 
-/// The items of a loop; a number needs no list.
+/// The items of a loop. A count needs no list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Items {
-    /// The numbers below this one.
+pub enum LoopItems {
+    /// The integers from 0 to this number, exclusive.
     Count(u32),
-    /// These.
+    /// An explicit list.
     List(Arc<Vec<Json>>),
 }
 
-impl Items {
-    /// The items of a value that a loop goes over.
-    pub fn of(value: &Json) -> Result<Self, LoopItemsError> {
+impl LoopItems {
+    /// Converts the value of `loop.in` to items.
+    pub fn from_value(value: &Json) -> Result<Self, LoopItemsError> {
         match value {
-            Json::Int(count) => Self::below(u64::try_from(*count).unwrap_or_default()),
-            Json::UInt(count) => Self::below(*count),
+            Json::Int(count) => Self::from_count(u64::try_from(*count).unwrap_or_default()),
+            Json::UInt(count) => Self::from_count(*count),
             Json::List(items) if items.len() <= MAX_LOOP_ITEMS => Ok(Self::List(Arc::clone(items))),
             Json::List(_)
             | Json::Map(_)
@@ -30,14 +30,14 @@ impl Items {
         }
     }
 
-    fn below(count: u64) -> Result<Self, LoopItemsError> {
+    fn from_count(count: u64) -> Result<Self, LoopItemsError> {
         match u32::try_from(count) {
             Ok(small) if count <= MAX_LOOP_ITEMS as u64 => Ok(Self::Count(small)),
             Ok(_) | Err(_) => Err(LoopItemsError::TooMany { count }),
         }
     }
 
-    /// How many there are.
+    /// Returns the number of items.
     pub fn len(&self) -> u32 {
         match self {
             Self::Count(count) => *count,
@@ -46,12 +46,12 @@ impl Items {
         }
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// An item.
+    /// Returns the item at an index.
     pub fn get(&self, index: u32) -> Json {
         match self {
             Self::Count(_) => Json::from(index),
@@ -59,7 +59,7 @@ impl Items {
         }
     }
 
-    /// The form in which the log keeps them: a list, or a number.
+    /// Converts the items to their form in the log: a list or a number.
     pub fn to_json(&self) -> Json {
         match self {
             Self::Count(count) => Json::from(*count),
@@ -68,7 +68,7 @@ impl Items {
     }
 }
 
-/// The data of a loop: what came out of its iterations, in order.
+/// Builds the data of a loop from the results of its iterations, in order.
 pub(crate) fn loop_data(results: Vec<Json>, stats: Json, errors: Option<Json>) -> Json {
     let mut data = JsonMap::from([
         ("results".into(), Json::from(results)),
@@ -86,12 +86,12 @@ mod tests {
 
     use super::*;
 
-    fn items(text: &str) -> Result<Json, LoopItemsError> {
-        Items::of(&parse(text.as_bytes()).unwrap()).map(|items| items.to_json())
+    fn loop_items_json(text: &str) -> Result<Json, LoopItemsError> {
+        LoopItems::from_value(&parse(text.as_bytes()).unwrap()).map(|items| items.to_json())
     }
 
     #[test]
-    fn items_of_every_kind_of_value() {
+    fn loop_items_of_every_type() {
         let rows: Vec<String> = [
             "[1,\"a\",null]",
             "[]",
@@ -110,7 +110,7 @@ mod tests {
             "18446744073709551615",
         ]
         .iter()
-        .map(|text| match items(text) {
+        .map(|text| match loop_items_json(text) {
             Ok(items) => format!("{text:<22} {items}"),
             Err(error) => format!("{text:<22} {error}"),
         })

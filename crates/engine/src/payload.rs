@@ -1,8 +1,8 @@
 //! Data that is small enough for the log, and references to data that is not.
 //!
-//! Owns what a reference looks like and how the engine itself moves a big value out of an event. It
-//! stores and fetches nothing: a decision hands new payloads to its caller, and a payload that a
-//! template needs comes in with the next call.
+//! Owns the form of a reference and the rules by which the engine moves large values out of events.
+//! It stores and fetches nothing: new payloads are returned with the decision, and payloads that
+//! templates need are passed in with the next call.
 
 use std::sync::Arc;
 
@@ -13,62 +13,63 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use noetl_playbook::bounds::size_within;
 use noetl_playbook::model::{OutputSelect, OutputSpec};
 
-/// Bytes of data that stay in the log unless a playbook says otherwise.
-pub const INLINE_MAX: ByteSize = ByteSize::from_kib(64);
-/// Bytes of what a reference tells about its data.
-const EXTRACTED_MAX: usize = 4 << 10;
-/// Bytes of any one part of it.
-const EXTRACTED_PART_MAX: usize = 512;
-/// Smaller payloads go to the key-value tier, others to disk or to the configured object store.
-const KV_TIER_MAX: usize = 1 << 20;
+/// Default size limit of data stored inline in events.
+pub const MAX_INLINE_SIZE: ByteSize = ByteSize::from_kib(64);
+/// Maximum size of the extracted parts of a reference.
+const MAX_EXTRACTED_BYTES: usize = 4 << 10;
+/// Maximum size of one extracted part.
+const MAX_EXTRACTED_PART_BYTES: usize = 512;
+/// Size from which payloads go to disk or to the configured object store. Smaller ones go to the
+/// key-value tier.
+const KV_TIER_LIMIT_BYTES: usize = 1 << 20;
 
-/// Data of a task or step: in the event itself, or known by reference.
+/// Data of an event, inline or by reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Data {
-    /// The data itself.
+pub enum EventData {
+    /// Inline data.
     Inline(Json),
-    /// Where it is kept.
+    /// Reference to data in the result store.
     External(Reference),
 }
 
-impl Default for Data {
+impl Default for EventData {
     fn default() -> Self {
         Self::Inline(Json::Null)
     }
 }
 
-impl From<Json> for Data {
+impl From<Json> for EventData {
     fn from(value: Json) -> Self {
         Self::Inline(value)
     }
 }
 
-/// What events carry in place of data: a map with `ref`, `store`, `bytes`, `sha256`, `media_type`
-/// and what was extracted.
+/// Reference to external data. A map with `ref`, `store`, `bytes`, `sha256`, `media_type` and
+/// `extracted` parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference(Json);
 
-/// Not a reference: a map with a text under `ref` is one.
+/// The value is not a map with a string under `ref`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a reference is a map with a text under `ref`")]
-pub struct NotAReference;
+#[error("invalid reference: expected a map with a string under `ref`")]
+pub struct InvalidReference;
 
 impl Reference {
-    /// Reads a reference.
-    pub fn new(value: Json) -> Result<Self, NotAReference> {
+    /// Validates a reference.
+    pub fn new(value: Json) -> Result<Self, InvalidReference> {
         match value.get("ref") {
             Some(Json::Str(_)) => Ok(Self(value)),
-            Some(_) | None => Err(NotAReference),
+            Some(_) | None => Err(InvalidReference),
         }
     }
 
-    /// The address of the data.
+    /// URI of the data.
     pub fn uri(&self) -> &str {
         self.0.get("ref").and_then(Json::as_str).unwrap_or_default()
     }
 
-    /// The map that events carry.
+    /// The reference as stored in events.
     pub fn as_json(&self) -> &Json {
         &self.0
     }
@@ -86,32 +87,32 @@ impl<'de> Deserialize<'de> for Reference {
     }
 }
 
-/// A value that the engine moved out of an event; to be stored before the event is.
+/// A value that was moved out of an event. It must be stored before the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPayload {
-    /// What the event carries in its place.
+    /// Reference that the event contains in its place.
     pub reference: Reference,
-    /// The id under which it is kept.
+    /// Id of the stored result.
     pub result_id: ResultId,
-    /// What it is called: the step that it belongs to, or `workload`.
+    /// Name of the step that it belongs to, or `workload`.
     pub name: StepName,
     /// The value.
     pub content: Json,
-    /// The value as it is stored: canonical JSON.
+    /// The stored bytes: canonical JSON.
     pub bytes: Arc<[u8]>,
 }
 
 impl NewPayload {
-    /// A payload of an execution.
+    /// Creates a payload of an execution.
     pub(crate) fn new(
         execution_id: ExecutionId,
         name: StepName,
         result_id: ResultId,
         content: Json,
-        readable: &Readable,
+        rules: &ExtractionRules,
     ) -> Self {
         let bytes = to_canonical(&content);
-        let tier = if bytes.len() < KV_TIER_MAX {
+        let tier = if bytes.len() < KV_TIER_LIMIT_BYTES {
             "kv"
         } else {
             "disk"
@@ -123,7 +124,7 @@ impl NewPayload {
             ("bytes", Json::from(bytes.len())),
             ("sha256", Json::from(sha256(&bytes).to_string())),
             ("media_type", Json::from("application/json")),
-            ("extracted", readable.extracted(&content)),
+            ("extracted", rules.extract_parts(&content)),
         ]);
         Self {
             reference: Reference(reference),
@@ -135,68 +136,76 @@ impl NewPayload {
     }
 }
 
-/// Which parts of data a reference tells, so that they are read without fetching the rest.
+/// Selects the parts of data that a reference contains, so that templates can read them without
+/// fetching the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Readable {
-    /// These before all others, whatever their size.
-    first: Vec<Arc<str>>,
-    /// Others up to this size.
-    part_max: usize,
+pub struct ExtractionRules {
+    /// Names of parts to extract first, up to [`MAX_EXTRACTED_BYTES`].
+    preferred: Vec<Arc<str>>,
+    /// Size limit of all other parts.
+    max_part_bytes: usize,
 }
 
-impl Default for Readable {
+impl Default for ExtractionRules {
     fn default() -> Self {
         Self {
-            first: Vec::new(),
-            part_max: EXTRACTED_PART_MAX,
+            preferred: Vec::new(),
+            max_part_bytes: MAX_EXTRACTED_PART_BYTES,
         }
     }
 }
 
-impl Readable {
-    /// What a playbook says of the data of a step.
-    pub(crate) fn of<'o>(outputs: impl Iterator<Item = &'o OutputSpec>) -> Self {
-        let mut readable = Self::default();
+impl ExtractionRules {
+    /// Builds the rules from the `output` sections of a step.
+    pub(crate) fn from_outputs<'o>(outputs: impl Iterator<Item = &'o OutputSpec>) -> Self {
+        let mut rules = Self::default();
         for output in outputs {
             match &output.output_select {
                 None => {}
-                Some(OutputSelect::Names(names)) => readable.first.extend(names.iter().cloned()),
+                Some(OutputSelect::Names(names)) => {
+                    rules.preferred.extend(names.iter().cloned());
+                }
                 Some(OutputSelect::Threshold { threshold_kb, .. }) => {
                     let bytes = threshold_kb.map(|kib| kib.saturating_mul(1024));
                     let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
-                    readable.part_max = bytes.unwrap_or(EXTRACTED_MAX).min(EXTRACTED_MAX);
+                    rules.max_part_bytes = bytes
+                        .unwrap_or(MAX_EXTRACTED_BYTES)
+                        .min(MAX_EXTRACTED_BYTES);
                 }
             }
             let aliases = output.select.iter().map(|select| &select.alias);
-            readable.first.extend(aliases.cloned());
+            rules.preferred.extend(aliases.cloned());
         }
-        readable
+        rules
     }
 
-    /// Parts of a map, as they are: what a template finds there it would find in the data.
-    fn extracted(&self, content: &Json) -> Json {
-        let mut left = EXTRACTED_MAX;
+    /// Extracts parts of a map unchanged: a template reads the same values there as in the data.
+    fn extract_parts(&self, content: &Json) -> Json {
+        let mut remaining = MAX_EXTRACTED_BYTES;
         let mut parts = JsonMap::new();
         let Some(map) = content.as_map() else {
             return Json::from(parts);
         };
-        let first = self.first.iter().filter_map(|name| map.get_key_value(name));
-        let first = first.map(|part| (part, EXTRACTED_MAX));
-        let others = map.iter().map(|part| (part, self.part_max));
-        for ((key, part), most) in first.chain(others) {
+        let first = self
+            .preferred
+            .iter()
+            .filter_map(|name| map.get_key_value(name));
+        let first = first.map(|part| (part, MAX_EXTRACTED_BYTES));
+        let others = map.iter().map(|part| (part, self.max_part_bytes));
+        for ((key, part), limit) in first.chain(others) {
             let is_text = matches!(part, Json::Str(_));
-            let most = if is_text {
-                most.min(EXTRACTED_PART_MAX)
+            let limit = if is_text {
+                limit.min(MAX_EXTRACTED_PART_BYTES)
             } else {
-                most
+                limit
             };
-            let Some(bytes) = size_within(part, most) else {
+            let Some(bytes) = size_within(part, limit) else {
                 continue;
             };
             if !parts.contains_key(key)
-                && let Some(rest) = left.checked_sub(key.len() + bytes + 4)
+                && let Some(rest) = remaining.checked_sub(key.len() + bytes + 4)
             {
-                left = rest;
+                remaining = rest;
                 parts.insert(Arc::clone(key), part.clone());
             }
         }
@@ -208,16 +217,22 @@ impl Readable {
 mod tests {
     use super::*;
 
-    fn payload(content: Json) -> NewPayload {
+    fn new_payload(content: Json) -> NewPayload {
         let execution_id = ExecutionId::new(7).unwrap();
         let name = StepName::new("load").unwrap();
         let result_id = ResultId::new(9).unwrap();
-        NewPayload::new(execution_id, name, result_id, content, &Readable::default())
+        NewPayload::new(
+            execution_id,
+            name,
+            result_id,
+            content,
+            &ExtractionRules::default(),
+        )
     }
 
     #[test]
-    fn a_reference_tells_address_size_digest_and_small_parts() {
-        let payload = payload(Json::object([
+    fn reference_has_uri_size_digest_and_small_parts() {
+        let payload = new_payload(Json::object([
             ("rows", Json::list((0..1000).map(Json::from))),
             ("count", Json::from(1000)),
         ]));
@@ -235,56 +250,62 @@ mod tests {
     }
 
     #[test]
-    fn what_is_extracted_stays_small() {
+    fn extracted_parts_are_limited_in_size() {
         let keys = (0..100).map(|key| (format!("key{key:03}"), Json::from("x".repeat(200))));
-        let payload = payload(Json::object(
+        let payload = new_payload(Json::object(
             keys.map(|(key, value)| (Arc::from(key), value)),
         ));
         let extracted = payload.reference.as_json().get("extracted").unwrap();
-        assert!(to_canonical(extracted).len() <= EXTRACTED_MAX);
+        assert!(to_canonical(extracted).len() <= MAX_EXTRACTED_BYTES);
         assert!(extracted.as_map().unwrap().len() > 10);
     }
 
     #[test]
-    fn what_a_playbook_names_is_extracted_first() {
-        let many = |size: usize| Json::list((0..size).map(Json::from));
+    fn selected_parts_are_extracted_first() {
+        let number_list = |size: usize| Json::list((0..size).map(Json::from));
         let keys = (0..100).map(|key| (format!("a{key:03}"), Json::from("x".repeat(200))));
         let keys = keys.chain([
-            ("z_rows".to_owned(), many(300)),
-            ("z_all".to_owned(), many(5000)),
+            ("z_rows".to_owned(), number_list(300)),
+            ("z_all".to_owned(), number_list(5000)),
         ]);
         let content = Json::object(keys.map(|(key, value)| (Arc::from(key), value)));
-        let names = |content: &Json, readable: &Readable| -> Vec<Arc<str>> {
-            let extracted = readable.extracted(content);
-            assert!(to_canonical(&extracted).len() <= EXTRACTED_MAX);
+        let names = |content: &Json, rules: &ExtractionRules| -> Vec<Arc<str>> {
+            let extracted = rules.extract_parts(content);
+            assert!(to_canonical(&extracted).len() <= MAX_EXTRACTED_BYTES);
             extracted.as_map().unwrap().keys().cloned().collect()
         };
-        let plain = names(&content, &Readable::default());
+        let plain = names(&content, &ExtractionRules::default());
         assert!(!plain.contains(&"z_rows".into()), "{plain:?}");
         let spec = |select| OutputSpec {
             output_select: Some(select),
             ..OutputSpec::default()
         };
         let named = OutputSelect::Names(vec!["z_rows".into(), "z_all".into(), "gone".into()]);
-        let named = names(&content, &Readable::of([spec(named)].iter()));
+        let named = names(
+            &content,
+            &ExtractionRules::from_outputs([spec(named)].iter()),
+        );
         assert!(named.contains(&"z_rows".into()), "{named:?}");
         assert!(!named.contains(&"z_all".into()), "it is too large");
-        let content = Json::object([("rows", many(300)), ("all", many(5000))]);
+        let content = Json::object([("rows", number_list(300)), ("all", number_list(5000))]);
         let threshold = OutputSelect::Threshold {
             strategy: "size_threshold".into(),
             threshold_kb: Some(2),
         };
-        let fitting = names(&content, &Readable::of([spec(threshold)].iter()));
+        let fitting = names(
+            &content,
+            &ExtractionRules::from_outputs([spec(threshold)].iter()),
+        );
         assert_eq!(fitting, [Arc::from("rows")]);
     }
 
     #[test]
-    fn only_a_map_with_an_address_is_a_reference() {
+    fn rejects_reference_without_uri() {
         assert!(Reference::new(Json::object([("ref", Json::from("x"))])).is_ok());
-        assert_eq!(Reference::new(Json::Null), Err(NotAReference));
+        assert_eq!(Reference::new(Json::Null), Err(InvalidReference));
         assert_eq!(
             Reference::new(Json::object([("ref", Json::from(1))])),
-            Err(NotAReference)
+            Err(InvalidReference)
         );
     }
 }

@@ -1,62 +1,64 @@
-//! Slots: how many runs of steps, or whole runs, with the same key may go on at once.
+//! Concurrency slots: a limit on how many step passes, or whole executions, with the same key may
+//! be active at once.
 //!
-//! Owns the words in which a run asks for a slot and gives it back. Who gets one is decided elsewhere,
-//! over all runs of a tenant; the log of a run tells which slots it has.
+//! Owns the types with which an execution requests and releases slots. Granting is decided
+//! elsewhere, over all executions of a tenant. The log of an execution records the slots that it
+//! holds.
 
 use noetl_playbook::model::ConcurrencyOverlap;
 use noetl_types::{StepName, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What is shared, and by how many at once.
+/// A concurrency key and its limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
-    /// Whoever has the same key shares it.
+    /// Concurrency key. Holders with the same key share the limit.
     pub key: Text,
-    /// How many may have it at once.
+    /// Maximum number of concurrent holders.
     pub limit: u32,
 }
 
-/// The slot of a whole run.
+/// The slot of a whole execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunSlot {
-    /// What is shared.
+pub struct ExecutionSlot {
+    /// The slot.
     pub slot: Slot,
-    /// What happens where there is no room.
+    /// Behavior if no slot is free.
     pub overlap: ConcurrencyOverlap,
 }
 
-/// Who has a slot, or wants one.
+/// Holder or requester of a slot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlotHolder {
-    /// The whole run.
-    Run,
-    /// A run of a step.
+    /// The whole execution.
+    Execution,
+    /// A pass of a step.
     Step {
         /// The step.
         step: StepName,
-        /// Its run.
+        /// The pass, from 1.
         run: u32,
     },
 }
 
-/// A wish for a slot. The same wish may be told again and again; it is still one.
+/// A request for a slot. Repeating the same request has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SlotWant {
-    /// For whom.
+pub struct SlotRequest {
+    /// The requester.
     pub holder: SlotHolder,
-    /// Which one.
+    /// The requested slot.
     pub slot: Slot,
-    /// What happens where there is no room; a step always waits.
+    /// Behavior if no slot is free. A step always queues.
     pub overlap: ConcurrencyOverlap,
-    /// Who ranks higher is served first.
+    /// Priority. Higher values are served first.
     pub priority: i16,
-    /// Since when it is wanted: among equals, who waits longest is served first.
+    /// Time of the first request. Among equal priorities, the oldest is served first.
     pub since: Timestamp,
 }
 
-impl SlotWant {
-    /// The slot in the hands of whoever wants it.
-    pub fn granted(&self) -> SlotGrant {
+impl SlotRequest {
+    /// Returns the grant that fulfills this request.
+    pub fn to_grant(&self) -> SlotGrant {
         SlotGrant {
             holder: self.holder.clone(),
             key: self.slot.key.clone(),
@@ -64,22 +66,22 @@ impl SlotWant {
     }
 }
 
-/// A slot in somebody's hands.
+/// A slot that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotGrant {
-    /// Whose.
+    /// The holder.
     pub holder: SlotHolder,
-    /// Its key.
+    /// Concurrency key.
     pub key: Text,
 }
 
-/// What a decision means for slots.
+/// A change to slots that follows from a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SlotChange {
-    /// One is wanted.
-    Want(SlotWant),
-    /// One is free again, or no longer wanted.
-    Free(SlotGrant),
-    /// The run has ended: whatever it has or wants is free again.
-    Clear,
+    /// Requests a slot.
+    Request(SlotRequest),
+    /// Releases a slot, or withdraws the request for it.
+    Release(SlotGrant),
+    /// Releases all slots and requests of an execution that has ended.
+    ReleaseAll,
 }

@@ -1,31 +1,31 @@
-//! Sets of steps as bits: what a routing decision asks is a few operations on words.
+//! Bit sets of steps, so that routing decisions need only a few word operations.
 
 use std::fmt;
 use std::sync::Arc;
 
 use noetl_playbook::graph::StepIndex;
 
-/// A set of steps; a clone costs a reference count.
+/// A set of steps. Cloning only increments a reference count.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StepSet(Arc<[u64]>);
 
-const BITS: usize = u64::BITS as usize;
+const WORD_BITS: usize = u64::BITS as usize;
 
 impl StepSet {
-    /// An empty set with room for so many steps.
-    pub fn with_room_for(steps: usize) -> Self {
-        Self(std::iter::repeat_n(0, steps.div_ceil(BITS)).collect())
+    /// Creates an empty set for a playbook with this many steps.
+    pub fn with_capacity(steps: usize) -> Self {
+        Self(std::iter::repeat_n(0, steps.div_ceil(WORD_BITS)).collect())
     }
 
-    /// Whether a step is in it.
+    /// Returns true if the set contains a step.
     pub fn contains(&self, step: StepIndex) -> bool {
-        let (word, bit) = place(step);
+        let (word, bit) = word_and_bit(step);
         self.0.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// Puts a step in; one that there is no room for stays out.
+    /// Adds a step. Indexes beyond the capacity are ignored.
     pub fn insert(&mut self, step: StepIndex) {
-        let (word, bit) = place(step);
+        let (word, bit) = word_and_bit(step);
         if !self.contains(step)
             && let Some(word) = Arc::make_mut(&mut self.0).get_mut(word)
         {
@@ -33,9 +33,9 @@ impl StepSet {
         }
     }
 
-    /// Takes a step out.
+    /// Removes a step.
     pub fn remove(&mut self, step: StepIndex) {
-        let (word, bit) = place(step);
+        let (word, bit) = word_and_bit(step);
         if self.contains(step)
             && let Some(word) = Arc::make_mut(&mut self.0).get_mut(word)
         {
@@ -43,8 +43,8 @@ impl StepSet {
         }
     }
 
-    /// Puts the steps of another set in.
-    pub fn extend(&mut self, other: &Self) {
+    /// Adds all steps of another set.
+    pub fn insert_all(&mut self, other: &Self) {
         if self
             .0
             .iter()
@@ -58,19 +58,19 @@ impl StepSet {
         }
     }
 
-    /// Whether there is no step in it.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }
 
-    /// Its steps in document order.
+    /// Iterates over the steps in document order.
     pub fn iter(&self) -> impl Iterator<Item = StepIndex> + '_ {
-        bits(self.0.iter().copied())
+        iter_bits(self.0.iter().copied())
     }
 
-    /// The steps that are not in another set, in document order.
-    pub fn without<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = StepIndex> + 's {
-        bits(
+    /// Iterates over the steps that are not in another set, in document order.
+    pub fn difference<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = StepIndex> + 's {
+        iter_bits(
             self.0
                 .iter()
                 .zip(other.0.iter())
@@ -79,17 +79,17 @@ impl StepSet {
     }
 }
 
-fn place(step: StepIndex) -> (usize, u64) {
-    (step.index() / BITS, 1 << (step.index() % BITS))
+fn word_and_bit(step: StepIndex) -> (usize, u64) {
+    (step.index() / WORD_BITS, 1 << (step.index() % WORD_BITS))
 }
 
-fn bits(words: impl Iterator<Item = u64>) -> impl Iterator<Item = StepIndex> {
-    words.zip(0_u32..).flat_map(|(word, at)| {
+fn iter_bits(words: impl Iterator<Item = u64>) -> impl Iterator<Item = StepIndex> {
+    words.zip(0_u32..).flat_map(|(word, index)| {
         let mut rest = word;
         std::iter::from_fn(move || {
             let bit = (rest != 0).then(|| rest.trailing_zeros())?;
             rest &= rest - 1;
-            Some(StepIndex(at * u64::BITS + bit))
+            Some(StepIndex(index * u64::BITS + bit))
         })
     })
 }
@@ -113,13 +113,13 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_like_a_set(
-            ops in prop::collection::vec((any::<bool>(), 0..200_u32), 0..60),
+            operations in prop::collection::vec((any::<bool>(), 0..200_u32), 0..60),
             others in prop::collection::btree_set(0..200_u32, 0..60),
         ) {
-            let mut set = StepSet::with_room_for(200);
+            let mut set = StepSet::with_capacity(200);
             let mut model = BTreeSet::new();
-            for (put, step) in ops {
-                if put {
+            for (is_insert, step) in operations {
+                if is_insert {
                     set.insert(StepIndex(step));
                     model.insert(step);
                 } else {
@@ -127,7 +127,7 @@ mod tests {
                     model.remove(&step);
                 }
             }
-            let mut other = StepSet::with_room_for(200);
+            let mut other = StepSet::with_capacity(200);
             for step in &others {
                 other.insert(StepIndex(*step));
             }
@@ -135,10 +135,10 @@ mod tests {
             prop_assert_eq!(set.is_empty(), model.is_empty());
             prop_assert_eq!(numbers(set.iter().collect()), model.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(
-                numbers(set.without(&other).collect()),
+                numbers(set.difference(&other).collect()),
                 model.difference(&others).copied().collect::<Vec<_>>()
             );
-            set.extend(&other);
+            set.insert_all(&other);
             prop_assert_eq!(
                 numbers(set.iter().collect()),
                 model.union(&others).copied().collect::<Vec<_>>()

@@ -1,25 +1,25 @@
-//! The events of each construct, one for one. Each snapshot was read against the language: a change
-//! of one is a change of what a log says.
+//! Complete event log of each construct. Each snapshot was reviewed against the language reference.
+//! A changed snapshot is a change of the log format.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use noetl_engine::event::TimerId;
-use noetl_engine::{Input, Refused, Verdict};
-use noetl_testkit::sim::{Call, Play, Sim};
+use noetl_engine::{DecisionError, EngineInput, InputVerdict};
+use noetl_testkit::sim::{SimulatedCall, Simulation, ToolBehavior};
 use noetl_types::json::parse;
 use noetl_types::{ErrorCode, ExecutionStatus, Json, Millis, TaskError, TaskErrorKind};
 
-fn json(text: &str) -> Json {
+fn parse_json(text: &str) -> Json {
     parse(text.as_bytes()).unwrap()
 }
 
-fn fail() -> Play {
-    Play::fail(TaskErrorKind::Transform, "boom")
+fn fail_task() -> ToolBehavior {
+    ToolBehavior::failure(TaskErrorKind::Transform, "boom")
 }
 
 #[test]
-fn a1_linear() {
-    let sim = Sim::of(
+fn linear_workflow() {
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: start
@@ -30,13 +30,13 @@ workflow:
 "#,
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
     assert_eq!(sim.status(), ExecutionStatus::Completed);
 }
 
 #[test]
-fn a2_conditional() {
-    let sim = Sim::of(
+fn conditional_arcs() {
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: start
@@ -51,12 +51,12 @@ workflow:
 "#,
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
-fn a3_inclusive_fan_out_and_join() {
-    let sim = Sim::of(
+fn inclusive_fan_out_and_join() {
+    let sim = Simulation::from_body(
         r"
 workflow:
   - step: start
@@ -68,12 +68,12 @@ workflow:
 ",
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
-fn a4_parallel_loop() {
-    let sim = Sim::of(
+fn parallel_loop() {
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: each
@@ -82,12 +82,12 @@ workflow:
 "#,
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
-fn a5_retry_then_success() {
-    let sim = Sim::of(
+fn retry_then_success() {
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: get
@@ -103,18 +103,18 @@ workflow:
     )
     .with_tools(|call| {
         if call.attempt > 1 {
-            return Play::Ok(json(r#"{"status_code":200,"data":"hello"}"#));
+            return ToolBehavior::Ok(parse_json(r#"{"status_code":200,"data":"hello"}"#));
         }
         let mut error = TaskError::new(TaskErrorKind::ServerError, "HTTP 503 response");
         error.status = Some(503);
         error.code = Some(Json::from(503));
-        Play::Fail(Box::new(error), json(r#"{"status_code":503}"#))
+        ToolBehavior::Fail(Box::new(error), parse_json(r#"{"status_code":503}"#))
     })
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
-const CHARGE: &str = r#"
+const CHARGE_PLAYBOOK: &str = r#"
 workflow:
   - step: charge
     tool: { kind: shell, command: exit 3 }
@@ -126,28 +126,30 @@ workflow:
   - { step: ship, tool: { kind: noop } }
 "#;
 
-fn exit_3(call: &Call<'_>) -> Play {
+fn fail_with_exit_3(call: &SimulatedCall<'_>) -> ToolBehavior {
     if call.step != "charge" {
-        return Play::AsWritten;
+        return ToolBehavior::Configured;
     }
     let mut error = TaskError::new(TaskErrorKind::Transform, "exit code 3");
     error.code = Some(Json::from(3));
-    Play::Fail(
+    ToolBehavior::Fail(
         Box::new(error),
-        json(r#"{"exit_code":3,"stderr":"","stdout":""}"#),
+        parse_json(r#"{"exit_code":3,"stderr":"","stdout":""}"#),
     )
 }
 
 #[test]
-fn a6_caught_failure() {
-    let sim = Sim::of(CHARGE).with_tools(exit_3).run();
-    insta::assert_snapshot!(sim.table());
+fn caught_failure() {
+    let sim = Simulation::from_body(CHARGE_PLAYBOOK)
+        .with_tools(fail_with_exit_3)
+        .run();
+    insta::assert_snapshot!(sim.format_log());
     assert_eq!(sim.status(), ExecutionStatus::Completed);
 }
 
 #[test]
 fn guard_false_and_admission_denied() {
-    let sim = Sim::of(
+    let sim = Simulation::from_body(
         r#"
 workload: { go: no }
 workflow:
@@ -166,12 +168,12 @@ workflow:
 "#,
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
 fn sequential_loop() {
-    let sim = Sim::of(
+    let sim = Simulation::from_body(
         r#"
 workload: { sum: 0 }
 workflow:
@@ -182,12 +184,12 @@ workflow:
 "#,
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
 fn empty_loop() {
-    let sim = Sim::of(
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: each
@@ -198,12 +200,12 @@ workflow:
 "#,
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
-fn failed_iteration_fail_fast() {
-    let mut sim = Sim::of(
+fn failed_iteration_stops_loop() {
+    let mut sim = Simulation::from_body(
         r#"
 workflow:
   - step: each
@@ -213,28 +215,28 @@ workflow:
     )
     .with_tools(|call| {
         if call.index == Some(1) {
-            fail()
+            fail_task()
         } else {
-            Play::AsWritten
+            ToolBehavior::Configured
         }
     });
     sim.start().unwrap();
-    // The second of three fails; the first and the third finish, the others are never issued.
+    // The second of three fails. The first and the third finish, and the others are never issued.
     let leases: Vec<_> = sim
-        .available()
+        .available_commands()
         .iter()
-        .map(|id| sim.clone().lease(*id, "w1"))
+        .map(|id| sim.clone().lease_command(*id, "w1"))
         .collect();
-    for at in [1, 2, 0] {
-        let report = sim.work(&leases[at]).unwrap();
-        sim.report(report).unwrap();
+    for index in [1, 2, 0] {
+        let report = sim.execute_lease(&leases[index]).unwrap();
+        sim.submit_report(report).unwrap();
     }
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
-fn failed_iterations_best_effort() {
-    let sim = Sim::of(
+fn best_effort_loop_continues_after_failure() {
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: each
@@ -247,54 +249,54 @@ workflow:
     )
     .with_tools(|call| {
         if call.index == Some(1) {
-            fail()
+            fail_task()
         } else {
-            Play::AsWritten
+            ToolBehavior::Configured
         }
     })
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
 fn worker_lost_once() {
-    let sim = Sim::of("workflow: [{ step: a, tool: { kind: noop, result: 1 } }]")
+    let sim = Simulation::from_body("workflow: [{ step: a, tool: { kind: noop, result: 1 } }]")
         .with_tools(|call| {
             if call.command_attempt == 1 {
-                Play::Lost
+                ToolBehavior::Lost
             } else {
-                Play::AsWritten
+                ToolBehavior::Configured
             }
         })
         .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
 fn worker_lost_for_good() {
-    let sim = Sim::of("workflow: [{ step: a, tool: { kind: noop, result: 1 } }]")
-        .with_tools(|_| Play::Lost)
+    let sim = Simulation::from_body("workflow: [{ step: a, tool: { kind: noop, result: 1 } }]")
+        .with_tools(|_| ToolBehavior::Lost)
         .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
     assert_eq!(sim.status(), ExecutionStatus::Failed);
 }
 
 #[test]
 fn late_result_is_ignored() {
-    let mut sim = Sim::of("workflow: [{ step: a, tool: { kind: noop, result: 1 } }]");
+    let mut sim = Simulation::from_body("workflow: [{ step: a, tool: { kind: noop, result: 1 } }]");
     sim.start().unwrap();
-    let lost = sim.lease(sim.available()[0], "w1");
-    let late = sim.work(&lost).unwrap();
-    sim.expire(&lost).unwrap();
-    let stale = Ok(Verdict::Ignored(ErrorCode::StaleAttempt));
-    assert_eq!(sim.report(late.clone()), stale);
-    sim.advance(Millis::from_secs(1));
-    sim.finish();
-    assert_eq!(sim.report(late), Ok(Verdict::Duplicate));
-    insta::assert_snapshot!(sim.table());
+    let lost = sim.lease_command(sim.available_commands()[0], "w1");
+    let late = sim.execute_lease(&lost).unwrap();
+    sim.expire_lease(&lost).unwrap();
+    let stale = Ok(InputVerdict::Ignored(ErrorCode::StaleAttempt));
+    assert_eq!(sim.submit_report(late.clone()), stale);
+    sim.advance_clock(Millis::from_secs(1));
+    sim.run_to_end();
+    assert_eq!(sim.submit_report(late), Ok(InputVerdict::Duplicate));
+    insta::assert_snapshot!(sim.format_log());
 }
 
-const SLOW: &str = r#"
+const SLOW_PLAYBOOK: &str = r#"
 executor: { spec: { timeout: 1h } }
 workflow:
   - step: slow
@@ -308,34 +310,35 @@ workflow:
 
 #[test]
 fn step_timeout_caught() {
-    let mut sim = Sim::of(SLOW);
+    let mut sim = Simulation::from_body(SLOW_PLAYBOOK);
     sim.start().unwrap();
     let step = TimerId::Step {
         step: "slow".parse().unwrap(),
         run: 1,
     };
-    assert_eq!(sim.timers(), [TimerId::Execution, step.clone()]);
-    let early = sim.decide(Input::TimerFired(step));
-    assert!(matches!(early, Err(Refused::NotDue { .. })));
-    sim.advance(Millis::from_secs(10));
+    assert_eq!(sim.open_timers(), [TimerId::Execution, step.clone()]);
+    let early = sim.decide(EngineInput::TimerFired(step));
+    assert!(matches!(early, Err(DecisionError::NotDue { .. })));
+    sim.advance_clock(Millis::from_secs(10));
     sim.fire_timers();
-    sim.finish();
-    insta::assert_snapshot!(sim.table());
+    sim.run_to_end();
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
 fn execution_timeout() {
-    let mut sim = Sim::of(SLOW);
+    let mut sim = Simulation::from_body(SLOW_PLAYBOOK);
     sim.start().unwrap();
-    sim.advance(Millis::from_hours(1));
-    sim.decide(Input::TimerFired(TimerId::Execution)).unwrap();
-    insta::assert_snapshot!(sim.table());
+    sim.advance_clock(Millis::from_hours(1));
+    sim.decide(EngineInput::TimerFired(TimerId::Execution))
+        .unwrap();
+    insta::assert_snapshot!(sim.format_log());
     assert_eq!(sim.status(), ExecutionStatus::Failed);
 }
 
 #[test]
 fn uncaught_failure_lets_open_work_finish() {
-    let mut sim = Sim::of(
+    let mut sim = Simulation::from_body(
         r#"
 workflow:
   - step: start
@@ -350,32 +353,32 @@ workflow:
   - { step: after, tool: { kind: noop } }
 "#,
     )
-    .with_tools(|call| if call.step == "bad" { fail() } else { Play::AsWritten });
+    .with_tools(|call| if call.step == "bad" { fail_task() } else { ToolBehavior::Configured });
     sim.start().unwrap();
-    sim.finish();
-    insta::assert_snapshot!(sim.table());
+    sim.run_to_end();
+    insta::assert_snapshot!(sim.format_log());
     assert_eq!(sim.status(), ExecutionStatus::Failed);
 }
 
 #[test]
-fn cancel() {
-    let mut sim = Sim::of(SLOW);
+fn cancel_withdraws_open_commands() {
+    let mut sim = Simulation::from_body(SLOW_PLAYBOOK);
     sim.start().unwrap();
-    let lease = sim.lease(sim.available()[0], "w1");
-    let late = sim.work(&lease).unwrap();
-    assert_eq!(sim.cancel(), Ok(Verdict::Accepted));
-    let ended = Ok(Verdict::Ignored(ErrorCode::AlreadyTerminal));
-    assert_eq!(sim.report(late), ended);
+    let lease = sim.lease_command(sim.available_commands()[0], "w1");
+    let late = sim.execute_lease(&lease).unwrap();
+    assert_eq!(sim.cancel_execution(), Ok(InputVerdict::Accepted));
+    let ended = Ok(InputVerdict::Ignored(ErrorCode::AlreadyTerminal));
+    assert_eq!(sim.submit_report(late), ended);
     assert_eq!(
-        sim.cancel(),
-        Err(Refused::AlreadyEnded(ExecutionStatus::Cancelled))
+        sim.cancel_execution(),
+        Err(DecisionError::AlreadyEnded(ExecutionStatus::Cancelled))
     );
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
-fn pause_holds_consequences_back() {
-    let mut sim = Sim::of(
+fn pause_defers_next_steps() {
+    let mut sim = Simulation::from_body(
         r#"
 workflow:
   - step: start
@@ -388,57 +391,60 @@ workflow:
 "#,
     );
     sim.start().unwrap();
-    sim.step();
+    sim.advance_once();
     let leases: Vec<_> = sim
-        .available()
+        .available_commands()
         .iter()
-        .map(|id| sim.clone().lease(*id, "w1"))
+        .map(|id| sim.clone().lease_command(*id, "w1"))
         .collect();
-    assert_eq!(sim.pause(), Ok(Verdict::Accepted));
-    assert_eq!(sim.pause(), Err(Refused::Paused));
-    assert!(sim.available().is_empty());
+    assert_eq!(sim.pause_execution(), Ok(InputVerdict::Accepted));
+    assert_eq!(sim.pause_execution(), Err(DecisionError::Paused));
+    assert!(sim.available_commands().is_empty());
     for lease in leases.iter().rev() {
-        let report = sim.work(lease).unwrap();
-        assert_eq!(sim.report(report), Ok(Verdict::Accepted));
+        let report = sim.execute_lease(lease).unwrap();
+        assert_eq!(sim.submit_report(report), Ok(InputVerdict::Accepted));
     }
     assert_eq!(sim.status(), ExecutionStatus::Paused);
-    assert_eq!(sim.resume(), Ok(Verdict::Accepted));
-    assert_eq!(sim.resume(), Err(Refused::NotPaused));
-    sim.finish();
-    insta::assert_snapshot!(sim.table());
+    assert_eq!(sim.resume_execution(), Ok(InputVerdict::Accepted));
+    assert_eq!(sim.resume_execution(), Err(DecisionError::NotPaused));
+    sim.run_to_end();
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
 fn timeout_that_passes_during_a_pause_fires_at_resume() {
-    let mut sim = Sim::of(SLOW);
+    let mut sim = Simulation::from_body(SLOW_PLAYBOOK);
     sim.start().unwrap();
-    sim.pause().unwrap();
-    sim.advance(Millis::from_secs(20));
+    sim.pause_execution().unwrap();
+    sim.advance_clock(Millis::from_secs(20));
     let step = TimerId::Step {
         step: "slow".parse().unwrap(),
         run: 1,
     };
-    assert_eq!(sim.decide(Input::TimerFired(step)), Err(Refused::Paused));
-    sim.resume().unwrap();
+    assert_eq!(
+        sim.decide(EngineInput::TimerFired(step)),
+        Err(DecisionError::Paused)
+    );
+    sim.resume_execution().unwrap();
     sim.fire_timers();
-    sim.finish();
-    insta::assert_snapshot!(sim.table());
+    sim.run_to_end();
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
 fn lost_worker_during_a_pause() {
-    let mut sim =
-        Sim::of("workflow: [{ step: a, tool: { kind: noop } }]").with_tools(|_| Play::Lost);
+    let mut sim = Simulation::from_body("workflow: [{ step: a, tool: { kind: noop } }]")
+        .with_tools(|_| ToolBehavior::Lost);
     sim.start().unwrap();
     for attempt in 1..=3 {
-        let lease = sim.lease(sim.available()[0], "w1");
-        sim.pause().unwrap();
-        sim.expire(&lease).unwrap();
-        sim.advance(Millis::from_secs(3));
-        sim.resume().unwrap();
+        let lease = sim.lease_command(sim.available_commands()[0], "w1");
+        sim.pause_execution().unwrap();
+        sim.expire_lease(&lease).unwrap();
+        sim.advance_clock(Millis::from_secs(3));
+        sim.resume_execution().unwrap();
         assert_eq!(sim.state().is_ended(), attempt == 3);
     }
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
@@ -453,14 +459,14 @@ fn broken_templates_fail_their_step_uncaught() {
     ];
     let tables: Vec<String> = playbooks
         .iter()
-        .map(|body| Sim::of(body).run().table())
+        .map(|body| Simulation::from_body(body).run().format_log())
         .collect();
     insta::assert_snapshot!(tables.join("\n"));
 }
 
 #[test]
 fn broken_arc_does_not_catch() {
-    let sim = Sim::of(
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: a
@@ -469,14 +475,14 @@ workflow:
   - { step: b, tool: { kind: noop } }
 "#,
     )
-    .with_tools(|_| fail())
+    .with_tools(|_| fail_task())
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
-fn loop_over_what_is_not_iterable_may_be_caught() {
-    let sim = Sim::of(
+fn loop_over_non_iterable_can_be_caught() {
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: each
@@ -488,12 +494,12 @@ workflow:
 "#,
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
-fn loop_over_a_name_that_leads_nowhere_says_what_is_there() {
-    let sim = Sim::of(
+fn loop_over_undefined_name_suggests_members() {
+    let sim = Simulation::from_body(
         r#"
 workload: { shop: { orders: [1], "sp ace": 2 } }
 workflow:
@@ -503,12 +509,12 @@ workflow:
 "#,
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
-fn dead_end_is_a_failure_where_told() {
-    let sim = Sim::of(
+fn dead_end_fails_with_on_no_match_error() {
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: a
@@ -518,12 +524,12 @@ workflow:
 "#,
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
 fn undeclared_end_only_ends_its_path() {
-    let sim = Sim::of(
+    let sim = Simulation::from_body(
         r"
 workflow:
   - step: a
@@ -533,12 +539,12 @@ workflow:
 ",
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
-fn cycle_with_a_way_out() {
-    let sim = Sim::of(
+fn cycle_with_exit_condition() {
+    let sim = Simulation::from_body(
         r#"
 workload: { n: 0 }
 workflow:
@@ -550,12 +556,12 @@ workflow:
 "#,
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }
 
 #[test]
-fn too_many_runs_of_a_step() {
-    let sim = Sim::of(
+fn step_pass_limit_fails_execution() {
+    let sim = Simulation::from_body(
         r"
 executor: { spec: { policy: { limits: { max_step_runs: 2 } } } }
 workflow:
@@ -563,5 +569,5 @@ workflow:
 ",
     )
     .run();
-    insta::assert_snapshot!(sim.table());
+    insta::assert_snapshot!(sim.format_log());
 }

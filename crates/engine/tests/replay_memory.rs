@@ -1,4 +1,4 @@
-//! A long log is folded within the memory that its state takes, whatever its length.
+//! Memory use of a replay depends on the size of the state, not on the length of the log.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,11 +9,11 @@ use noetl_types::{
     Timestamp,
 };
 
-fn execution() -> ExecutionId {
+fn test_execution_id() -> ExecutionId {
     ExecutionId::new(9).unwrap()
 }
 
-fn record(seq: i64, kind: EventType, command: i64) -> EventRecord {
+fn new_record(seq: i64, kind: EventType, command: i64) -> EventRecord {
     let now = Timestamp::UNIX_EPOCH;
     let event = NewEvent {
         node_name: Some("work".into()),
@@ -26,7 +26,7 @@ fn record(seq: i64, kind: EventType, command: i64) -> EventRecord {
             "context",
             Json::object([("command_id", Json::from(command.to_string()))]),
         )])),
-        ..NewEvent::new(execution(), EventId::new(seq).unwrap(), kind, now)
+        ..NewEvent::new(test_execution_id(), EventId::new(seq).unwrap(), kind, now)
     };
     EventRecord {
         event,
@@ -36,12 +36,15 @@ fn record(seq: i64, kind: EventType, command: i64) -> EventRecord {
     }
 }
 
-/// Folds a log that is never in memory as a whole, and says how much memory that took.
-fn peak(events: i64, next: impl Fn(i64) -> EventRecord) -> (ReplayState, u64) {
+/// Folds generated events one at a time and returns the state and the peak memory in bytes.
+fn measure_peak_bytes(events: i64, next: impl Fn(i64) -> EventRecord) -> (ReplayState, u64) {
     let mut state = None;
     let info = allocation_counter::measure(|| {
-        let mut folded =
-            ReplayState::new(TenantId::default(), OrganizationId::default(), execution());
+        let mut folded = ReplayState::new(
+            TenantId::default(),
+            OrganizationId::default(),
+            test_execution_id(),
+        );
         for seq in 1..=events {
             folded.apply(&next(seq)).unwrap();
         }
@@ -51,13 +54,13 @@ fn peak(events: i64, next: impl Fn(i64) -> EventRecord) -> (ReplayState, u64) {
     (state.unwrap(), info.bytes_max)
 }
 
-/// 250,001 events, of which none is passed over: the last one ends the run.
+/// Folds 250,001 events without skipping any: the last one ends the run.
 #[test]
-fn y2_a_long_log_is_folded_to_its_end() {
+fn folds_long_log_to_its_end() {
     const EVENTS: i64 = 250_001;
-    let (state, bytes) = peak(EVENTS, |seq| match seq {
-        1 => record(seq, EventType::PlaybookStarted, 0),
-        EVENTS => record(seq, EventType::PlaybookCompleted, 0),
+    let (state, bytes) = measure_peak_bytes(EVENTS, |seq| match seq {
+        1 => new_record(seq, EventType::PlaybookStarted, 0),
+        EVENTS => new_record(seq, EventType::PlaybookCompleted, 0),
         // Five events of each command.
         _ => {
             let kind = match seq % 5 {
@@ -67,7 +70,7 @@ fn y2_a_long_log_is_folded_to_its_end() {
                 3 => EventType::CallDone,
                 _ => EventType::CommandCompleted,
             };
-            record(seq, kind, 1_000_000_000_000 + seq / 5)
+            new_record(seq, kind, 1_000_000_000_000 + seq / 5)
         }
     });
     assert_eq!(state.version().get(), EVENTS);
@@ -76,10 +79,11 @@ fn y2_a_long_log_is_folded_to_its_end() {
     assert!(bytes < 64 << 20, "{bytes} bytes");
 }
 
-/// Where the state does not grow, neither does the memory.
 #[test]
-fn the_log_itself_is_not_kept() {
-    let (state, bytes) = peak(100_000, |seq| record(seq, EventType::CommandHeartbeat, 7));
+fn memory_stays_constant_while_state_does() {
+    let (state, bytes) = measure_peak_bytes(100_000, |seq| {
+        new_record(seq, EventType::CommandHeartbeat, 7)
+    });
     assert_eq!(state.replayed().commands.len(), 1);
     assert!(bytes < 1 << 20, "{bytes} bytes");
 }

@@ -1,22 +1,21 @@
-//! Which name means what, and which of two equal names wins.
+//! Names visible to templates, and their precedence.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use noetl_playbook::template::{Binding, MapScope, Output, OutputPlace, StepData};
+use noetl_playbook::template::{Binding, MapEnvironment, OutputPlace, StepData, TaskOutput};
 use noetl_types::{Json, JsonMap};
 
-/// The data of a successful run of a step.
+/// Data of a successful pass of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct StepValue {
-    /// The data.
     pub(crate) data: Json,
-    /// For a pipeline, the data of each of its tasks.
+    /// For a pipeline, the data of each of its tasks, by label.
     pub(crate) labels: Option<JsonMap>,
 }
 
 impl StepValue {
-    fn binding(&self) -> Binding {
+    fn to_binding(&self) -> Binding {
         let data = StepData::new(self.data.clone());
         Binding::Step(Arc::new(match &self.labels {
             Some(labels) => data.with_labels(Json::from(labels.clone())),
@@ -25,29 +24,26 @@ impl StepValue {
     }
 }
 
-/// All that templates of a step can see of the execution, as of one moment.
+/// Everything that the templates of a step can read from the execution at one point in time.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct View {
-    /// The path of the playbook.
+pub(crate) struct ExecutionView {
     pub(crate) path: Arc<str>,
-    /// The recorded input.
     pub(crate) workload: Json,
-    /// The variables of the execution.
     pub(crate) ctx: JsonMap,
     /// The data of every step that has succeeded.
     pub(crate) data: BTreeMap<Arc<str>, StepValue>,
-    /// What `steps` holds.
+    /// Value of the name `steps`.
     pub(crate) steps: JsonMap,
-    /// The data of the step whose arc led here.
+    /// Data of the step whose arc led here.
     pub(crate) result: Json,
-    /// What `set: step.x` wrote in this run of the step.
+    /// Variables written by `set: step.x` in this pass of the step.
     pub(crate) vars: JsonMap,
 }
 
-/// How strong a name is, the weakest first.
+/// Precedence of a name, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rank {
-    /// Names of the engine that a playbook may reuse.
+pub(crate) enum NamePrecedence {
+    /// Engine names that a playbook may reuse.
     Engine,
     /// Keys of the input.
     Workload,
@@ -55,96 +51,110 @@ pub(crate) enum Rank {
     StepData,
     /// Variables of the execution.
     Ctx,
-    /// Labels of a pipeline.
+    /// Labels of pipeline tasks.
     Label,
-    /// Pipeline variables and variables of the run.
+    /// Variables of the pipeline and of the step pass.
     Variable,
-    /// The iterator and what goes with it.
+    /// The iterator and the loop variables.
     Iterator,
-    /// `output`, `event`, `iter`, `_prev` and their like.
-    Place,
+    /// `output`, `event`, `iter`, `_prev` and similar built-in names.
+    Builtin,
     /// Input of the task.
     Input,
-    /// Names that nothing shadows.
+    /// Names that cannot be shadowed.
     Fixed,
 }
 
-/// Names with their strength.
+/// Names with their precedence.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Names(Vec<(Rank, Arc<str>, Binding)>);
+pub(crate) struct TemplateNames(Vec<(NamePrecedence, Arc<str>, Binding)>);
 
-impl Names {
-    /// Adds a name.
-    pub(crate) fn put(
+impl TemplateNames {
+    pub(crate) fn add_name(
         &mut self,
-        rank: Rank,
+        precedence: NamePrecedence,
         name: impl Into<Arc<str>>,
         binding: impl Into<Binding>,
     ) {
-        self.0.push((rank, name.into(), binding.into()));
+        self.0.push((precedence, name.into(), binding.into()));
     }
 
-    /// Adds every entry of a map.
-    pub(crate) fn put_all(&mut self, rank: Rank, entries: &JsonMap) {
+    pub(crate) fn add_names(&mut self, precedence: NamePrecedence, entries: &JsonMap) {
         for (name, value) in entries {
-            self.put(rank, Arc::clone(name), value.clone());
+            self.add_name(precedence, Arc::clone(name), value.clone());
         }
     }
 
-    /// Adds `output`, its other name `outcome`, and `error`. The envelope holds all but the data.
-    pub(crate) fn put_output(&mut self, place: OutputPlace, envelope: Json, data: &Json) {
+    /// Adds `output`, its alias `outcome`, and `error`. The envelope contains everything but the
+    /// data.
+    pub(crate) fn add_output(&mut self, place: OutputPlace, envelope: Json, data: &Json) {
         let error = envelope.get("error").cloned().unwrap_or_default();
-        let output = Output::new(place, envelope, data.clone());
-        self.put(
-            Rank::Place,
+        let output = TaskOutput::new(place, envelope, data.clone());
+        self.add_name(
+            NamePrecedence::Builtin,
             "outcome",
             Binding::Output(Arc::new(output.clone().as_outcome())),
         );
-        self.put(Rank::Place, "output", Binding::Output(Arc::new(output)));
-        self.put(Rank::Place, "error", error);
+        self.add_name(
+            NamePrecedence::Builtin,
+            "output",
+            Binding::Output(Arc::new(output)),
+        );
+        self.add_name(NamePrecedence::Builtin, "error", error);
     }
 
-    /// The scope in which the stronger of two equal names is found.
-    pub(crate) fn scope(&self) -> MapScope {
+    /// Builds the environment. Of two equal names, the one with higher precedence wins.
+    pub(crate) fn to_environment(&self) -> MapEnvironment {
         let mut entries = self.0.clone();
-        entries.sort_by_key(|(rank, _, _)| *rank);
+        entries.sort_by_key(|(precedence, _, _)| *precedence);
         entries
             .into_iter()
-            .fold(MapScope::new(), |scope, (_, name, binding)| {
-                scope.with(name, binding)
+            .fold(MapEnvironment::new(), |environment, (_, name, binding)| {
+                environment.with_name(name, binding)
             })
     }
 }
 
-impl View {
-    /// The names that every template of a step sees.
-    pub(crate) fn names(&self, step: &str) -> Names {
-        let mut names = Names::default();
+impl ExecutionView {
+    /// Returns the names that every template of a step sees.
+    pub(crate) fn template_names(&self, step: &str) -> TemplateNames {
+        let mut names = TemplateNames::default();
         for name in ["step", "node_name"] {
-            names.put(Rank::Engine, name, Json::from(step));
+            names.add_name(NamePrecedence::Engine, name, Json::from(step));
         }
-        names.put(Rank::Engine, "path", Json::from(&*self.path));
-        names.put(Rank::Engine, "result", self.result.clone());
+        names.add_name(NamePrecedence::Engine, "path", Json::from(&*self.path));
+        names.add_name(NamePrecedence::Engine, "result", self.result.clone());
         let empty = JsonMap::new();
-        names.put_all(Rank::Workload, self.workload.as_map().unwrap_or(&empty));
+        names.add_names(
+            NamePrecedence::Workload,
+            self.workload.as_map().unwrap_or(&empty),
+        );
         for (step, value) in &self.data {
-            names.put(Rank::StepData, Arc::clone(step), value.binding());
+            names.add_name(
+                NamePrecedence::StepData,
+                Arc::clone(step),
+                value.to_binding(),
+            );
         }
-        names.put_all(Rank::Ctx, &self.ctx);
-        names.put_all(Rank::Variable, &self.vars);
-        names.put(Rank::Fixed, "workload", self.workload.clone());
-        names.put(Rank::Fixed, "steps", Json::from(self.steps.clone()));
-        // `ctx` finds set variables, then data of steps, then keys of the input.
+        names.add_names(NamePrecedence::Ctx, &self.ctx);
+        names.add_names(NamePrecedence::Variable, &self.vars);
+        names.add_name(NamePrecedence::Fixed, "workload", self.workload.clone());
+        names.add_name(
+            NamePrecedence::Fixed,
+            "steps",
+            Json::from(self.steps.clone()),
+        );
+        // `ctx` looks up set variables, then data of steps, then keys of the input.
         let data = self
             .data
             .iter()
-            .map(|(step, value)| (Arc::clone(step), value.binding()));
+            .map(|(step, value)| (Arc::clone(step), value.to_binding()));
         let layers = [
             Json::from(self.ctx.clone()).into(),
-            Binding::map(data),
+            Binding::from_map(data),
             self.workload.clone().into(),
         ];
-        names.put(Rank::Fixed, "ctx", Binding::layers(layers));
+        names.add_name(NamePrecedence::Fixed, "ctx", Binding::from_layers(layers));
         names
     }
 }

@@ -1,59 +1,53 @@
-//! What tools answer: the one thing that a playbook does not say itself.
+//! Tool outcomes: the only part of a run that the playbook does not determine.
 
 use noetl_playbook::model::ToolKind;
 use noetl_types::Json;
 
 /// One attempt of one task.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call<'c> {
-    /// The step.
+pub struct TaskCall<'c> {
     pub step: &'c str,
-    /// The run of the step, from 1.
+    /// Pass of the step, from 1.
     pub run: u64,
-    /// The index of the iteration, in a loop.
+    /// Index of the iteration, in a loop.
     pub index: Option<usize>,
-    /// The label of the task.
     pub label: &'c str,
-    /// The kind of the task.
     pub kind: ToolKind,
-    /// How many times the pipeline has come to this task, from 1; a jump comes to it again.
+    /// Number of times that the pipeline has reached this task, from 1. A jump reaches it again.
     pub visit: u64,
-    /// The attempt of this visit, from 1.
+    /// Attempt within this visit, from 1.
     pub attempt: u64,
-    /// The rendered configuration of the task.
+    /// Rendered configuration of the task.
     pub config: &'c Json,
-    /// Its rendered input.
+    /// Rendered input of the task.
     pub input: &'c Json,
 }
 
-/// What an attempt came to.
+/// Outcome of an attempt.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    /// It went well and gave this.
+pub enum ToolAnswer {
+    /// The attempt succeeded with this data.
     Ok(Json),
-    /// It failed.
+    /// The attempt failed.
     Error(TaskError),
 }
 
 /// A failed attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskError {
-    /// What kind of failure.
     pub kind: ErrorKind,
-    /// What went wrong.
     pub message: String,
-    /// The native code, such as an exit code.
+    /// Native code, such as an exit code.
     pub code: Json,
-    /// The HTTP status, if there is one.
+    /// HTTP status, if any.
     pub status: Json,
-    /// More about it.
     pub details: Json,
-    /// Data that the tool gave nevertheless.
+    /// Data that the tool returned despite the failure.
     pub data: Json,
 }
 
 impl TaskError {
-    /// A failure of a kind that gave no data.
+    /// Creates a failure without data.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -65,15 +59,15 @@ impl TaskError {
         }
     }
 
-    /// The same failure with data.
+    /// Adds data to the failure.
     #[must_use]
     pub fn with_data(mut self, data: Json) -> Self {
         self.data = data;
         self
     }
 
-    /// The error object that templates see.
-    pub fn object(&self, task: &str, attempt: u64) -> Json {
+    /// Builds the error object that templates see.
+    pub fn to_error_object(&self, task: &str, attempt: u64) -> Json {
         Json::object([
             ("kind", Json::from(self.kind.as_str())),
             ("retryable", Json::Bool(self.kind.retryable())),
@@ -87,42 +81,41 @@ impl TaskError {
     }
 }
 
-/// Answers for tools. The same call must always get the same answer.
-pub trait Outcomes {
-    /// What an attempt comes to. Tasks of kind `noop` are not asked about: they say it themselves.
-    fn answer(&self, call: &Call<'_>) -> Answer;
+/// Source of tool outcomes. The same call must always get the same answer.
+pub trait ToolOutcomes {
+    /// Returns the outcome of an attempt. Not called for tasks of kind `noop`, whose configuration
+    /// contains their result.
+    fn answer_call(&self, call: &TaskCall<'_>) -> ToolAnswer;
 }
 
-impl<F: Fn(&Call<'_>) -> Answer> Outcomes for F {
-    fn answer(&self, call: &Call<'_>) -> Answer {
+impl<F: Fn(&TaskCall<'_>) -> ToolAnswer> ToolOutcomes for F {
+    fn answer_call(&self, call: &TaskCall<'_>) -> ToolAnswer {
         self(call)
     }
 }
 
-/// Declares the kinds of errors with the word for each.
+/// Declares the error kinds with their names.
 macro_rules! error_kinds {
-    ($($(#[$meta:meta])* $kind:ident = $word:literal $retryable:literal,)+) => {
-        /// Why something failed.
+    ($($(#[$meta:meta])* $kind:ident = $name:literal $retryable:literal,)+) => {
+        /// Kind of a failure.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum ErrorKind {
             $(
-                #[doc = concat!("`", $word, "`")]
+                #[doc = concat!("`", $name, "`")]
                 $kind,
             )+
         }
 
         impl ErrorKind {
-            /// Every kind.
             pub const ALL: &'static [Self] = &[$(Self::$kind,)+];
 
-            /// The word for it.
             pub const fn as_str(self) -> &'static str {
                 match self {
-                    $(Self::$kind => $word,)+
+                    $(Self::$kind => $name,)+
                 }
             }
 
-            /// Whether trying again may help.
+            /// True if a retry may succeed.
             pub const fn retryable(self) -> bool {
                 match self {
                     $(Self::$kind => $retryable,)+
@@ -161,8 +154,7 @@ error_kinds! {
 }
 
 impl ErrorKind {
-    /// The kind that a word stands for.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.as_str() == word)
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
     }
 }

@@ -1,17 +1,15 @@
-//! Dice that always fall the same way: splitmix64 from a seed.
+//! Deterministic random numbers: splitmix64 from a seed.
 
-/// A source of numbers that is wholly determined by its seed.
+/// Random number generator that is fully determined by its seed.
 #[derive(Debug, Clone)]
-pub(crate) struct Rng(u64);
+pub(crate) struct SeededRng(u64);
 
-impl Rng {
-    /// Dice for a seed.
+impl SeededRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
-    pub(crate) fn next(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -19,25 +17,25 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below a bound; 0 where the bound is 0.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    /// Returns a number below a bound, or 0 if the bound is 0.
+    pub(crate) fn number_below(&mut self, bound: usize) -> usize {
         let bound = bound.max(1) as u64;
-        usize::try_from(self.next() % bound).unwrap_or_default()
+        usize::try_from(self.next_u64() % bound).unwrap_or_default()
     }
 
-    /// A number between two, both included.
-    pub(crate) fn between(&mut self, low: usize, high: usize) -> usize {
-        low + self.below(high.saturating_sub(low) + 1)
+    /// Returns a number between two bounds, both included.
+    pub(crate) fn number_between(&mut self, low: usize, high: usize) -> usize {
+        low + self.number_below(high.saturating_sub(low) + 1)
     }
 
-    /// True so many times out of a hundred.
-    pub(crate) fn percent(&mut self, chance: usize) -> bool {
-        self.below(100) < chance
+    /// Returns true with a probability in percent.
+    pub(crate) fn draw_percent(&mut self, probability: usize) -> bool {
+        self.number_below(100) < probability
     }
 
-    /// One of several, if there is any.
-    pub(crate) fn pick<'i, T>(&mut self, items: &'i [T]) -> Option<&'i T> {
-        items.get(self.below(items.len()))
+    /// Returns a random item, or `None` if there are no items.
+    pub(crate) fn pick_item<'i, T>(&mut self, items: &'i [T]) -> Option<&'i T> {
+        items.get(self.number_below(items.len()))
     }
 }
 
@@ -46,9 +44,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sequence_is_that_of_splitmix64() {
-        let mut rng = Rng::new(1_234_567);
-        let drawn: Vec<u64> = (0..3).map(|_| rng.next()).collect();
+    fn matches_splitmix64_sequence() {
+        let mut rng = SeededRng::new(1_234_567);
+        let drawn: Vec<u64> = (0..3).map(|_| rng.next_u64()).collect();
         assert_eq!(
             drawn,
             [
@@ -60,10 +58,10 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold() {
-        let mut rng = Rng::new(7);
-        assert!((0..1000).all(|_| (2..=4).contains(&rng.between(2, 4))));
-        assert_eq!(rng.below(0), 0);
-        assert_eq!(rng.pick::<u8>(&[]), None);
+    fn respects_bounds() {
+        let mut rng = SeededRng::new(7);
+        assert!((0..1000).all(|_| (2..=4).contains(&rng.number_between(2, 4))));
+        assert_eq!(rng.number_below(0), 0);
+        assert_eq!(rng.pick_item::<u8>(&[]), None);
     }
 }

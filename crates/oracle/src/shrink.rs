@@ -1,148 +1,156 @@
-//! Making a failing playbook small enough to read.
+//! Reduces a failing playbook to a readable size.
 //!
-//! Parts are left out one after the other, the large ones first, as long as what remains is still a
-//! valid playbook that fails. What bounds a run stays: without it, trying would take for ever.
+//! Parts are removed one at a time, large ones first, as long as the rest is still a valid playbook
+//! that fails. Entries that bound a run are kept: without them a candidate could run forever.
 
 use noetl_playbook::model::Playbook;
 
-use crate::generate::{Draft, GenConfig, Node, generate};
+use crate::generate::{DocumentNode, GenConfig, PlaybookDraft, generate_playbook};
 
-/// Whether a playbook, given with its text, still shows the failure.
-pub type Fails<'f> = dyn FnMut(&Playbook, &str) -> bool + 'f;
+/// Predicate: true if a playbook, passed with its text, still shows the failure.
+pub type FailurePredicate<'f> = dyn FnMut(&Playbook, &str) -> bool + 'f;
 
 /// Finds a smaller playbook that still fails.
-pub fn shrink(draft: &Draft, fails: &mut Fails<'_>) -> Draft {
+pub fn shrink_draft(draft: &PlaybookDraft, fails: &mut FailurePredicate<'_>) -> PlaybookDraft {
     let mut best = draft.clone();
-    'again: loop {
-        for candidate in candidates(&best) {
+    'shrinking: loop {
+        for candidate in shrink_candidates(&best) {
             if still_fails(&candidate, fails) {
                 best = candidate;
-                continue 'again;
+                continue 'shrinking;
             }
         }
         return best;
     }
 }
 
-/// The same for the playbook of a seed; `None` if it does not fail.
-pub fn shrink_seed(seed: u64, config: &GenConfig, fails: &mut Fails<'_>) -> Option<Draft> {
-    let draft = generate(seed, config);
-    still_fails(&draft, fails).then(|| shrink(&draft, fails))
+/// Shrinks the playbook of a seed. Returns `None` if it does not fail.
+pub fn shrink_seed(
+    seed: u64,
+    config: &GenConfig,
+    fails: &mut FailurePredicate<'_>,
+) -> Option<PlaybookDraft> {
+    let draft = generate_playbook(seed, config);
+    still_fails(&draft, fails).then(|| shrink_draft(&draft, fails))
 }
 
-fn still_fails(draft: &Draft, fails: &mut Fails<'_>) -> bool {
+fn still_fails(draft: &PlaybookDraft, fails: &mut FailurePredicate<'_>) -> bool {
     draft
-        .playbook()
-        .is_some_and(|playbook| fails(&playbook, &draft.text()))
+        .to_playbook()
+        .is_some_and(|playbook| fails(&playbook, &draft.to_yaml()))
 }
 
-/// The document with one part left out, in every way.
-fn candidates(draft: &Draft) -> Vec<Draft> {
-    let mut found = without_a_step(&draft.0);
-    let mut parts = without_a_part(&draft.0);
-    // Leaving out much at once gets to the end sooner.
-    parts.sort_by_key(size);
-    found.extend(parts);
-    found.into_iter().map(Draft).collect()
+/// Returns every variant of the document with one part removed.
+fn shrink_candidates(draft: &PlaybookDraft) -> Vec<PlaybookDraft> {
+    let mut candidates = remove_each_step(&draft.0);
+    let mut parts = remove_each_part(&draft.0);
+    // Removing large parts first needs fewer attempts.
+    parts.sort_by_key(node_size);
+    candidates.extend(parts);
+    candidates.into_iter().map(PlaybookDraft).collect()
 }
 
-fn size(node: &Node) -> usize {
+fn node_size(node: &DocumentNode) -> usize {
     match node {
-        Node::Value(_) => 1,
-        Node::List(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Node::Map(entries) => 1 + entries.iter().map(|(_, value)| size(value)).sum::<usize>(),
+        DocumentNode::Value(_) => 1,
+        DocumentNode::List(items) => 1 + items.iter().map(node_size).sum::<usize>(),
+        DocumentNode::Map(entries) => {
+            1 + entries
+                .iter()
+                .map(|(_, value)| node_size(value))
+                .sum::<usize>()
+        }
     }
 }
 
-/// A step goes together with the arcs that lead to it.
-fn without_a_step(document: &Node) -> Vec<Node> {
-    let Some(Node::List(steps)) = document.get("workflow") else {
+/// Removes each step in turn, together with the arcs that lead to it.
+fn remove_each_step(document: &DocumentNode) -> Vec<DocumentNode> {
+    let Some(DocumentNode::List(steps)) = document.get("workflow") else {
         return Vec::new();
     };
     let names = steps.iter().filter_map(|step| step.get("step")?.as_text());
     names
         .map(|name| {
             let mut document = document.clone();
-            drop_step(&mut document, name);
+            remove_step(&mut document, name);
             document
         })
         .collect()
 }
 
-fn drop_step(node: &mut Node, name: &str) {
+fn remove_step(node: &mut DocumentNode, name: &str) {
     match node {
-        Node::Value(_) => {}
-        Node::List(items) => {
-            items.retain(|item| item.get("step").and_then(Node::as_text) != Some(name));
+        DocumentNode::Value(_) => {}
+        DocumentNode::List(items) => {
+            items.retain(|item| item.get("step").and_then(DocumentNode::as_text) != Some(name));
             for item in items {
-                drop_step(item, name);
+                remove_step(item, name);
             }
         }
-        Node::Map(entries) => {
+        DocumentNode::Map(entries) => {
             for (_, value) in entries.iter_mut() {
-                drop_step(value, name);
+                remove_step(value, name);
             }
-            // Nothing is left to choose from.
-            let is_empty =
-                |node: &Node| matches!(node.get("arcs"), Some(Node::List(arcs)) if arcs.is_empty());
+            // No arc is left.
+            let is_empty = |node: &DocumentNode| matches!(node.get("arcs"), Some(DocumentNode::List(arcs)) if arcs.is_empty());
             entries.retain(|(key, value)| !(key == "next" && is_empty(value)));
         }
     }
 }
 
-fn without_a_part(node: &Node) -> Vec<Node> {
+fn remove_each_part(node: &DocumentNode) -> Vec<DocumentNode> {
     match node {
-        Node::Value(_) => Vec::new(),
-        Node::List(items) => {
-            let mut found = Vec::new();
-            for at in 0..items.len() {
+        DocumentNode::Value(_) => Vec::new(),
+        DocumentNode::List(items) => {
+            let mut candidates = Vec::new();
+            for index in 0..items.len() {
                 let mut fewer = items.clone();
-                fewer.remove(at);
-                found.push(Node::List(fewer));
-                for smaller in without_a_part(&items[at]) {
+                fewer.remove(index);
+                candidates.push(DocumentNode::List(fewer));
+                for smaller in remove_each_part(&items[index]) {
                     let mut items = items.clone();
-                    items[at] = smaller;
-                    found.push(Node::List(items));
+                    items[index] = smaller;
+                    candidates.push(DocumentNode::List(items));
                 }
             }
-            found
+            candidates
         }
-        Node::Map(entries) => {
-            let mut found = Vec::new();
-            for (at, (key, value)) in entries.iter().enumerate() {
-                if !holds_bound(node, key, value) {
+        DocumentNode::Map(entries) => {
+            let mut candidates = Vec::new();
+            for (index, (key, value)) in entries.iter().enumerate() {
+                if !is_run_bound(node, key, value) {
                     let mut fewer = entries.clone();
-                    fewer.remove(at);
-                    found.push(Node::Map(fewer));
+                    fewer.remove(index);
+                    candidates.push(DocumentNode::Map(fewer));
                 }
-                if !counts_jumps(node, key) {
-                    for smaller in without_a_part(value) {
+                if !is_jump_counter(node, key) {
+                    for smaller in remove_each_part(value) {
                         let mut entries = entries.clone();
-                        entries[at].1 = smaller;
-                        found.push(Node::Map(entries));
+                        entries[index].1 = smaller;
+                        candidates.push(DocumentNode::Map(entries));
                     }
                 }
             }
-            found
+            candidates
         }
     }
 }
 
-/// Whether an entry is what keeps a run or a pipeline from going on for ever.
-fn holds_bound(map: &Node, key: &str, value: &Node) -> bool {
-    key == "max_step_runs" || counts_jumps(map, key) || mentions_bound(value)
+/// True if an entry keeps a run or a pipeline from running forever.
+fn is_run_bound(map: &DocumentNode, key: &str, value: &DocumentNode) -> bool {
+    key == "max_step_runs" || is_jump_counter(map, key) || contains_step_bound(value)
 }
 
-fn counts_jumps(map: &Node, key: &str) -> bool {
-    key == "set" && map.get("do").and_then(Node::as_text) == Some("jump")
+fn is_jump_counter(map: &DocumentNode, key: &str) -> bool {
+    key == "set" && map.get("do").and_then(DocumentNode::as_text) == Some("jump")
 }
 
-fn mentions_bound(node: &Node) -> bool {
+fn contains_step_bound(node: &DocumentNode) -> bool {
     match node {
-        Node::Value(_) => false,
-        Node::List(items) => items.iter().any(mentions_bound),
-        Node::Map(entries) => entries
+        DocumentNode::Value(_) => false,
+        DocumentNode::List(items) => items.iter().any(contains_step_bound),
+        DocumentNode::Map(entries) => entries
             .iter()
-            .any(|(key, value)| key == "max_step_runs" || mentions_bound(value)),
+            .any(|(key, value)| key == "max_step_runs" || contains_step_bound(value)),
     }
 }

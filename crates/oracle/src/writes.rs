@@ -1,60 +1,62 @@
-//! `set`: rendering its values and writing them.
+//! Renders and applies `set`.
 
 use std::sync::Arc;
 
-use noetl_playbook::model::{Set, SetTarget};
-use noetl_playbook::template::{RenderError, Scope};
+use noetl_playbook::model::{SetClause, SetTarget};
+use noetl_playbook::template::{RenderError, TemplateEnvironment};
 use noetl_types::{Json, JsonMap};
 
 /// One write of a `set`.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Write {
-    /// To a variable of the execution.
+pub(crate) enum VariableWrite {
+    /// Variable of the execution.
     Ctx(Vec<Arc<str>>, Json),
-    /// To a variable of the iteration, outside of loops of the run.
+    /// Variable of the iteration. Outside of loops, of the step pass.
     Iter(Vec<Arc<str>>, Json),
-    /// To a variable of the run of the step.
+    /// Variable of the step pass.
     Step(Vec<Arc<str>>, Json),
-    /// To a variable of the pipeline.
+    /// Variable of the pipeline.
     Pipeline(Arc<str>, Json),
 }
 
-/// Where a `set` stands, which tells what a name without a scope means.
+/// Location of a `set`. It determines the meaning of a name without a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SetPlace {
-    /// In a task or a rule: a variable of the pipeline.
+pub(crate) enum SetLocation {
+    /// In a task or a rule. A bare name is a variable of the pipeline.
     Task,
-    /// In a step or an arc: a variable of the execution.
+    /// In a step or an arc. A bare name is a variable of the execution.
     Step,
 }
 
-/// All values of one `set` are rendered before any of them is written.
-pub(crate) fn rendered(
-    set: &Set,
-    scope: &dyn Scope,
-    place: SetPlace,
-) -> Result<Vec<Write>, RenderError> {
+/// Renders all values of one `set` before any of them is written.
+pub(crate) fn render_set(
+    set: &SetClause,
+    environment: &dyn TemplateEnvironment,
+    location: SetLocation,
+) -> Result<Vec<VariableWrite>, RenderError> {
     set.0
         .iter()
         .map(|entry| {
-            let value = entry.value.render(scope)?.value;
-            Ok(match (&entry.target.value, place) {
-                (SetTarget::Ctx(path), _) => Write::Ctx(path.clone(), value),
-                (SetTarget::Iter(path), _) => Write::Iter(path.clone(), value),
-                (SetTarget::Step(path), _) => Write::Step(path.clone(), value),
-                (SetTarget::Bare(name), SetPlace::Task) => Write::Pipeline(Arc::clone(name), value),
-                (SetTarget::Bare(name), SetPlace::Step) => {
-                    Write::Ctx(vec![Arc::clone(name)], value)
+            let value = entry.value.render(environment)?.value;
+            Ok(match (&entry.target.value, location) {
+                (SetTarget::Ctx(path), _) => VariableWrite::Ctx(path.clone(), value),
+                (SetTarget::Iter(path), _) => VariableWrite::Iter(path.clone(), value),
+                (SetTarget::Step(path), _) => VariableWrite::Step(path.clone(), value),
+                (SetTarget::Bare(name), SetLocation::Task) => {
+                    VariableWrite::Pipeline(Arc::clone(name), value)
+                }
+                (SetTarget::Bare(name), SetLocation::Step) => {
+                    VariableWrite::Ctx(vec![Arc::clone(name)], value)
                 }
             })
         })
         .collect()
 }
 
-/// Writes a value at a path, creating the maps on the way.
+/// Writes a value at a path and creates missing maps.
 ///
-/// Choice: something on the way that is not a map is replaced by one.
-pub(crate) fn put(map: &mut JsonMap, path: &[Arc<str>], value: Json) {
+/// Choice: a value along the path that is not a map is replaced by one.
+pub(crate) fn write_at_path(map: &mut JsonMap, path: &[Arc<str>], value: Json) {
     let Some((first, rest)) = path.split_first() else {
         return;
     };
@@ -67,13 +69,15 @@ pub(crate) fn put(map: &mut JsonMap, path: &[Arc<str>], value: Json) {
         .and_then(Json::as_map)
         .cloned()
         .unwrap_or_default();
-    put(&mut inner, rest, value);
+    write_at_path(&mut inner, rest, value);
     map.insert(Arc::clone(first), Json::from(inner));
 }
 
-/// Whether any of these writes a variable of the execution.
-pub(crate) fn touch_ctx(writes: &[Write]) -> bool {
-    writes.iter().any(|write| matches!(write, Write::Ctx(..)))
+/// True if any of these writes sets a variable of the execution.
+pub(crate) fn writes_ctx(writes: &[VariableWrite]) -> bool {
+    writes
+        .iter()
+        .any(|write| matches!(write, VariableWrite::Ctx(..)))
 }
 
 #[cfg(test)]
@@ -81,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_created_and_its_neighbours_are_kept() {
+    fn write_creates_path_and_keeps_siblings() {
         let path = |parts: &[&str]| {
             parts
                 .iter()
@@ -89,9 +93,9 @@ mod tests {
                 .collect::<Vec<Arc<str>>>()
         };
         let mut map = JsonMap::new();
-        put(&mut map, &path(&["a", "b"]), Json::from(1));
-        put(&mut map, &path(&["a", "c", "d"]), Json::from(2));
-        put(&mut map, &path(&["a", "b"]), Json::from(3));
+        write_at_path(&mut map, &path(&["a", "b"]), Json::from(1));
+        write_at_path(&mut map, &path(&["a", "c", "d"]), Json::from(2));
+        write_at_path(&mut map, &path(&["a", "b"]), Json::from(3));
         assert_eq!(Json::from(map).to_string(), r#"{"a":{"b":3,"c":{"d":2}}}"#);
     }
 }

@@ -1,4 +1,4 @@
-//! How long it takes to check a playbook of 200 steps.
+//! Time to check a playbook of 200 steps.
 
 use std::fmt::Write as _;
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! How many templates a second.
+//! Throughput of template rendering and parsing.
 #![expect(
     clippy::panic,
     reason = "a benchmark that cannot be set up has nothing to measure"
@@ -7,11 +7,13 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use noetl_playbook::template::{Dynamic, MapScope, ParseOptions, Place, Template};
+use noetl_playbook::template::{
+    DynamicValue, MapEnvironment, ParseOptions, Template, TemplatePlace,
+};
 use noetl_types::Json;
 use noetl_types::json::parse;
 
-fn names() -> MapScope {
+fn environment() -> MapEnvironment {
     let workload =
         r#"{"host": "example.org", "page": 3, "cities": ["Rome", "Oslo"], "limit": 100}"#;
     let rows = Json::list((0..1_000).map(|id| {
@@ -20,18 +22,18 @@ fn names() -> MapScope {
             ("name", Json::from(format!("row {id}"))),
         ])
     }));
-    MapScope::new()
-        .with("workload", parse(workload.as_bytes()).unwrap_or_default())
-        .with("rows", rows)
-        .with("n", Json::from(12))
+    MapEnvironment::new()
+        .with_name("workload", parse(workload.as_bytes()).unwrap_or_default())
+        .with_name("rows", rows)
+        .with_name("n", Json::from(12))
 }
 
 fn template(text: &str) -> Template {
-    Template::parse(text, Place::Run).unwrap_or_else(|faults| panic!("{faults:?}"))
+    Template::parse(text, TemplatePlace::Run).unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
 /// A request with twenty templates in it.
-fn request() -> Dynamic {
+fn request() -> DynamicValue {
     let fields = (0..9).map(|index| {
         let value = format!(
             "{{{{ workload.cities[{}] }}}} {{{{ n + {index} }}}}",
@@ -50,58 +52,59 @@ fn request() -> Dynamic {
         ("params", Json::list(native)),
         ("method", Json::from("POST")),
     ]);
-    let request = Dynamic::from_json(&value, &ParseOptions::default());
-    request.unwrap_or_else(|faults| panic!("{faults:?}"))
+    let request = DynamicValue::from_json(&value, &ParseOptions::default());
+    request.unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
 fn render(criterion: &mut Criterion) {
-    let names = names();
+    let environment = environment();
     let simple = template("{{ workload.page + 1 }}");
     criterion.bench_function("simple expression", |b| {
-        b.iter(|| black_box(&simple).render(&names));
+        b.iter(|| black_box(&simple).render(&environment));
     });
 
     let mixed = template("https://{{ workload.host }}/items?page={{ workload.page }}&n={{ n }}");
     criterion.bench_function("mixed text", |b| {
-        b.iter(|| black_box(&mixed).render(&names));
+        b.iter(|| black_box(&mixed).render(&environment));
     });
 
-    let condition =
-        Template::condition("n > 10 and workload.page in [1, 2, 3] and 'Rome' in workload.cities");
-    let condition = condition.unwrap_or_else(|faults| panic!("{faults:?}"));
+    let condition = Template::parse_condition(
+        "n > 10 and workload.page in [1, 2, 3] and 'Rome' in workload.cities",
+    );
+    let condition = condition.unwrap_or_else(|errors| panic!("{errors:?}"));
     criterion.bench_function("condition", |b| {
-        b.iter(|| black_box(&condition).test(&names));
+        b.iter(|| black_box(&condition).render_condition(&environment));
     });
 
     let request = request();
     assert_eq!(request.templates().len(), 20);
     criterion.bench_function("request of 20 templates", |b| {
-        b.iter(|| black_box(&request).render(&names));
+        b.iter(|| black_box(&request).render(&environment));
     });
 
     let looping = template("{% for r in rows if r.id % 2 %}{{ r.id }}: {{ r.name }}\n{% endfor %}");
     criterion.bench_function("loop over 1000 rows", |b| {
-        b.iter(|| black_box(&looping).render(&names));
+        b.iter(|| black_box(&looping).render(&environment));
     });
 
     let filters =
         template("{{ rows | selectattr('id', 'odd') | map(attribute='name') | join(', ') }}");
     criterion.bench_function("filters over 1000 rows", |b| {
-        b.iter(|| black_box(&filters).render(&names));
+        b.iter(|| black_box(&filters).render(&environment));
     });
 }
 
-fn read(criterion: &mut Criterion) {
+fn parse_templates(criterion: &mut Criterion) {
     let simple = "{{ workload.page + 1 }}";
-    criterion.bench_function("read simple expression", |b| {
-        b.iter(|| Template::parse(black_box(simple), Place::Run));
+    criterion.bench_function("parse simple expression", |b| {
+        b.iter(|| Template::parse(black_box(simple), TemplatePlace::Run));
     });
     let long =
         "select * from t where a = {{ a | int }} and b in ({{ b | join(', ') }})\n".repeat(100);
-    criterion.bench_function("read 200 expressions", |b| {
-        b.iter(|| Template::parse(black_box(&long), Place::Run));
+    criterion.bench_function("parse 200 expressions", |b| {
+        b.iter(|| Template::parse(black_box(&long), TemplatePlace::Run));
     });
 }
 
-criterion_group!(benches, render, read);
+criterion_group!(benches, render, parse_templates);
 criterion_main!(benches);

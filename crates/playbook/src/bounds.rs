@@ -1,53 +1,56 @@
-//! Bounds on values that leave a worker or enter the log, measured without writing them out.
+//! Limits on values that leave a worker or enter the event log, measured without serializing them.
 
 use std::borrow::Cow;
 
 use noetl_types::limits::MAX_JSON_DEPTH;
 use noetl_types::{Json, TaskError, Text};
 
-/// Levels of lists and maps in any one value of a run. An event and a snapshot wrap the value in a
-/// few levels of their own, and must still be readable.
+/// Maximum nesting depth of a value. Events and snapshots wrap the value in a few more levels and
+/// must still be parseable.
 pub const MAX_VALUE_DEPTH: usize = MAX_JSON_DEPTH - 12;
 
-/// Bytes of the values of one `set`. What is larger belongs into the data of a step, which can be
-/// kept by reference.
+/// Maximum total size of the values of one `set`. Larger values belong in the data of a step, which
+/// can be stored by reference.
 pub const MAX_SET_BYTES: usize = 256 << 10;
 
-/// The bytes that a value takes as canonical JSON, if they are within a budget; it is looked at no
-/// further than the budget reaches. A text is counted without its escapes, a float as an average
-/// one: near enough for a budget.
+/// Returns the size of a value as canonical JSON if it is at most `budget` bytes. Traversal stops
+/// when the budget is exceeded. The size is an estimate: escapes are not counted, and a float
+/// counts as one of average length.
 pub fn size_within(value: &Json, budget: usize) -> Option<usize> {
-    spend(value, budget).map(|left| budget - left)
+    subtract_size(value, budget).map(|remaining| budget - remaining)
 }
 
-/// Whether a value is within a budget of bytes.
-pub fn fits(value: &Json, budget: usize) -> bool {
-    spend(value, budget).is_some()
+/// True if the size of a value is at most `budget` bytes.
+pub fn fits_within(value: &Json, budget: usize) -> bool {
+    subtract_size(value, budget).is_some()
 }
 
-fn spend(value: &Json, left: usize) -> Option<usize> {
+fn subtract_size(value: &Json, remaining: usize) -> Option<usize> {
     match value {
-        Json::Null | Json::Bool(_) => left.checked_sub(5),
-        Json::Int(number) => left.checked_sub(digits(number.unsigned_abs())),
-        Json::UInt(number) => left.checked_sub(digits(*number)),
-        Json::Float(_) => left.checked_sub(17),
-        Json::Str(text) => left.checked_sub(text.len() + 2),
-        Json::List(items) => items.iter().try_fold(left.checked_sub(2)?, |left, item| {
-            spend(item, left)?.checked_sub(1)
-        }),
-        Json::Map(map) => map
+        Json::Null | Json::Bool(_) => remaining.checked_sub(5),
+        Json::Int(number) => remaining.checked_sub(decimal_digits(number.unsigned_abs())),
+        Json::UInt(number) => remaining.checked_sub(decimal_digits(*number)),
+        Json::Float(_) => remaining.checked_sub(17),
+        Json::Str(text) => remaining.checked_sub(text.len() + 2),
+        Json::List(items) => items
             .iter()
-            .try_fold(left.checked_sub(2)?, |left, (key, member)| {
-                spend(member, left.checked_sub(key.len() + 3)?)?.checked_sub(1)
+            .try_fold(remaining.checked_sub(2)?, |remaining, item| {
+                subtract_size(item, remaining)?.checked_sub(1)
             }),
+        Json::Map(map) => {
+            map.iter()
+                .try_fold(remaining.checked_sub(2)?, |remaining, (key, member)| {
+                    subtract_size(member, remaining.checked_sub(key.len() + 3)?)?.checked_sub(1)
+                })
+        }
     }
 }
 
-fn digits(number: u64) -> usize {
+fn decimal_digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// Whether lists and maps are nested at most so many levels deep.
+/// True if lists and maps are nested at most `levels` deep.
 pub fn is_shallow(value: &Json, levels: usize) -> bool {
     match value {
         Json::Null
@@ -61,20 +64,20 @@ pub fn is_shallow(value: &Json, levels: usize) -> bool {
     }
 }
 
-/// Bytes of the message of an error.
+/// Maximum size of an error message.
 const MAX_MESSAGE_BYTES: usize = 8 << 10;
-/// Bytes of what else an error tells.
+/// Maximum size of the details and of the code of an error.
 const MAX_DETAILS_BYTES: usize = 16 << 10;
 
-/// The error as the log holds it: it is told by several events, and told as the cause of others, so
-/// it stays small and flat whatever a tool put into it.
+/// Limits the size and depth of an error for the event log. Several events contain the error, and
+/// it may be the cause of other errors, so it must stay small for any tool.
 pub fn bounded_error(error: TaskError) -> TaskError {
     let bounded = |part: Json| {
-        let fits = fits(&part, MAX_DETAILS_BYTES) && is_shallow(&part, MAX_VALUE_DEPTH / 2);
+        let fits = fits_within(&part, MAX_DETAILS_BYTES) && is_shallow(&part, MAX_VALUE_DEPTH / 2);
         if fits {
             part
         } else {
-            Json::from("left out: too large")
+            Json::from("omitted: too large")
         }
     };
     TaskError {
@@ -93,28 +96,31 @@ fn bounded_message(message: Text) -> Text {
     Text::from(format!("{}…", &message[..cut]))
 }
 
-/// Bytes of what a task wrote that the log keeps beside its data, of each of its two outputs.
+/// Maximum size of each output stream of a task that is stored in the event log with its data.
 pub const MAX_OUTPUT_BYTES: usize = 16 << 10;
 
-/// The end of what a task wrote, small enough for the log; what is missing is said in its place.
-pub fn end_of_output(text: &str) -> Cow<'_, str> {
+/// Returns the end of a task's output, limited in size for the event log. Omitted output is
+/// replaced by a note.
+pub fn tail_of_output(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_OUTPUT_BYTES {
         return Cow::Borrowed(text);
     }
-    let over = text.len() - MAX_OUTPUT_BYTES + CUT_MARK_BYTES;
-    let cut = text.ceil_char_boundary(over);
-    // A line that lost its beginning says something else than it did, but a very long one is better
-    // than nothing.
-    let line = text[cut..].find('\n').filter(|end| *end < LONGEST_LINE);
+    let excess = text.len() - MAX_OUTPUT_BYTES + OMISSION_NOTE_BYTES;
+    let cut = text.ceil_char_boundary(excess);
+    // A line without its beginning is misleading, so it is dropped, unless it is so long that
+    // little else would remain.
+    let line = text[cut..]
+        .find('\n')
+        .filter(|end| *end < MAX_DROPPED_LINE_BYTES);
     let cut = line.map_or(cut, |end| cut + end + '\n'.len_utf8());
-    let left = &text[cut..];
-    Cow::Owned(format!("[{cut} bytes before this are not kept]\n{left}"))
+    let tail = &text[cut..];
+    Cow::Owned(format!("[{cut} earlier bytes omitted]\n{tail}"))
 }
 
-/// Bytes for the mark at the place of what was cut off.
-const CUT_MARK_BYTES: usize = 64;
-/// Bytes of a line that is left out because its beginning is.
-const LONGEST_LINE: usize = 1 << 10;
+/// Reserved size of the note that replaces the omitted output.
+const OMISSION_NOTE_BYTES: usize = 64;
+/// Maximum size of a partial line that is dropped.
+const MAX_DROPPED_LINE_BYTES: usize = 1 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -124,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budgets_are_near_the_canonical_size() {
+    fn size_check_approximates_canonical_size() {
         for text in [
             "null",
             "true",
@@ -138,13 +144,13 @@ mod tests {
         ] {
             let value = parse(text.as_bytes()).unwrap();
             let size = to_canonical(&value).len();
-            assert!(fits(&value, size + 8), "{text}");
-            assert!(size < 8 || !fits(&value, size - 4), "{text}");
+            assert!(fits_within(&value, size + 8), "{text}");
+            assert!(size < 8 || !fits_within(&value, size - 4), "{text}");
         }
     }
 
     #[test]
-    fn errors_stay_small_and_flat() {
+    fn errors_are_limited_in_size_and_depth() {
         let deep = (0..40).fold(Json::Null, |inner, _| Json::list([inner]));
         let error = TaskError {
             details: Some(deep),
@@ -153,27 +159,27 @@ mod tests {
         };
         let bounded = bounded_error(error);
         assert_eq!(bounded.message.len(), MAX_MESSAGE_BYTES + '…'.len_utf8());
-        assert_eq!(bounded.details, Some(Json::from("left out: too large")));
+        assert_eq!(bounded.details, Some(Json::from("omitted: too large")));
         assert_eq!(bounded.code, Some(Json::from(7)));
         let small = TaskError::new(TaskErrorKind::Transform, "no");
         assert_eq!(bounded_error(small.clone()), small);
     }
 
     #[test]
-    fn of_a_long_output_the_last_lines_are_kept() {
-        assert_eq!(end_of_output("short\n"), "short\n");
+    fn long_output_keeps_last_lines() {
+        assert_eq!(tail_of_output("short\n"), "short\n");
         let long: String = (0..10_000).map(|line| format!("line {line} é\n")).collect();
-        let kept = end_of_output(&long);
-        assert!(kept.len() <= MAX_OUTPUT_BYTES);
-        let (mark, lines) = kept.split_once('\n').unwrap();
+        let tail = tail_of_output(&long);
+        assert!(tail.len() <= MAX_OUTPUT_BYTES);
+        let (note, lines) = tail.split_once('\n').unwrap();
         let missing = long.len() - lines.len();
-        assert_eq!(mark, format!("[{missing} bytes before this are not kept]"));
+        assert_eq!(note, format!("[{missing} earlier bytes omitted]"));
         assert!(lines.starts_with("line ") && lines.ends_with("line 9999 é\n"));
-        // It is small enough, so it stays as it is the next time.
-        assert_eq!(end_of_output(&kept), *kept);
+        // The result is within the limit, so limiting it again does not change it.
+        assert_eq!(tail_of_output(&tail), *tail);
         let one_line = format!("{}\n", "é".repeat(MAX_OUTPUT_BYTES));
-        let kept = end_of_output(&one_line).len();
-        assert!((MAX_OUTPUT_BYTES / 2..=MAX_OUTPUT_BYTES).contains(&kept));
+        let tail = tail_of_output(&one_line).len();
+        assert!((MAX_OUTPUT_BYTES / 2..=MAX_OUTPUT_BYTES).contains(&tail));
     }
 
     #[test]

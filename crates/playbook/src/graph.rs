@@ -1,59 +1,59 @@
-//! The steps of a playbook as a graph: who leads where, what can be reached, what turns in a circle.
+//! The steps of a playbook as a graph: arcs, reachability and cycles.
 //!
-//! Steps are numbered in document order. The engine routes along this graph, the checker looks for
-//! dead ends in it, and `noetl graph` draws it.
+//! Steps are numbered in document order. The engine routes along this graph, the checker searches
+//! it for dead ends, and `noetl graph` draws it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::model::{Playbook, RouterMode};
 
-/// The number of a step, in document order.
+/// Index of a step, in document order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepIndex(pub u32);
 
 impl StepIndex {
-    /// The number as an index into a list.
+    /// Returns the index as `usize`.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Where an arc leads.
+/// Target of an arc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Target {
-    /// To a step.
+pub enum EdgeTarget {
+    /// A step.
     Step(StepIndex),
-    /// To the `end` that nobody declared: the path ends.
+    /// The implicit `end`, which ends the path. It is not a declared step.
     End,
 }
 
-/// An arc, in the order in which its step writes it.
+/// An arc of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Edge {
-    /// Where it leads; `None` where the target does not exist.
-    pub target: Option<Target>,
-    /// Whether it has a condition.
+pub struct GraphEdge {
+    /// Target of the arc. `None` if the target does not exist.
+    pub target: Option<EdgeTarget>,
+    /// True if the arc has a condition.
     pub conditional: bool,
 }
 
 /// The steps of a playbook as a graph.
 #[derive(Debug, Clone)]
-pub struct Graph {
+pub struct StepGraph {
     names: Vec<Arc<str>>,
     by_name: HashMap<Arc<str>, StepIndex>,
-    edges: Vec<Vec<Edge>>,
+    edges: Vec<Vec<GraphEdge>>,
     modes: Vec<RouterMode>,
     entry: Option<StepIndex>,
     final_step: Option<StepIndex>,
-    /// Component of each step; steps of one component lie on cycles with each other.
+    /// Strongly connected component of each step.
     component: Vec<u32>,
-    /// Whether each component has a cycle.
+    /// True for each component that contains a cycle.
     cyclic: Vec<bool>,
 }
 
-impl Graph {
-    /// The graph of a playbook.
+impl StepGraph {
+    /// Builds the graph of a playbook.
     pub fn new(playbook: &Playbook) -> Self {
         let names: Vec<Arc<str>> = playbook
             .workflow
@@ -62,15 +62,15 @@ impl Graph {
             .collect();
         let by_name: HashMap<Arc<str>, StepIndex> =
             names.iter().cloned().zip((0..).map(StepIndex)).collect();
-        let edges: Vec<Vec<Edge>> = playbook
+        let edges: Vec<Vec<GraphEdge>> = playbook
             .workflow
             .iter()
             .map(|step| {
                 let arcs = step.next.iter().flat_map(|router| &router.arcs);
-                arcs.map(|arc| Edge {
+                arcs.map(|arc| GraphEdge {
                     target: match by_name.get(&arc.step.value) {
-                        Some(index) => Some(Target::Step(*index)),
-                        None if &*arc.step.value == "end" => Some(Target::End),
+                        Some(index) => Some(EdgeTarget::Step(*index)),
+                        None if &*arc.step.value == "end" => Some(EdgeTarget::End),
                         None => None,
                     },
                     conditional: arc.when.is_some(),
@@ -89,14 +89,14 @@ impl Graph {
             })
             .collect();
         let find = |name: &str| by_name.get(name).copied();
-        let entry = playbook.entry().and_then(|step| find(&step.name));
+        let entry = playbook.entry_step().and_then(|step| find(&step.name));
         let final_step = playbook
             .executor
             .spec
             .final_step
             .as_ref()
             .and_then(|name| find(name));
-        let (component, cyclic) = components(&edges);
+        let (component, cyclic) = strongly_connected_components(&edges);
         Self {
             names,
             by_name,
@@ -109,63 +109,65 @@ impl Graph {
         }
     }
 
-    /// How many steps there are.
+    /// Returns the number of steps.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether there is no step.
+    /// True if there are no steps.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Every step, in document order.
+    /// Iterates over all steps, in document order.
     pub fn steps(&self) -> impl Iterator<Item = StepIndex> + use<> {
         (0..self.names.len()).map(|index| StepIndex(u32::try_from(index).unwrap_or(u32::MAX)))
     }
 
-    /// A step by its name.
-    pub fn find(&self, name: &str) -> Option<StepIndex> {
+    /// Finds a step by name.
+    pub fn find_step(&self, name: &str) -> Option<StepIndex> {
         self.by_name.get(name).copied()
     }
 
-    /// The name of a step.
+    /// Returns the name of a step.
     pub fn name(&self, step: StepIndex) -> &Arc<str> {
         &self.names[step.index()]
     }
 
-    /// The step that runs first.
+    /// Returns the first step to run.
     pub fn entry(&self) -> Option<StepIndex> {
         self.entry
     }
 
-    /// The step that runs when the run is about to end.
+    /// Returns the step that runs before the execution ends.
     pub fn final_step(&self) -> Option<StepIndex> {
         self.final_step
     }
 
-    /// The arcs of a step, in order.
-    pub fn edges(&self, step: StepIndex) -> &[Edge] {
+    /// Returns the arcs of a step, in order.
+    pub fn edges(&self, step: StepIndex) -> &[GraphEdge] {
         &self.edges[step.index()]
     }
 
-    /// How the arcs of a step are chosen.
+    /// Returns the mode that selects among the arcs of a step.
     pub fn mode(&self, step: StepIndex) -> RouterMode {
         self.modes[step.index()]
     }
 
-    /// The steps that the arcs of a step lead to, in order; one may occur more than once.
+    /// Iterates over the target steps of the arcs of a step, in order. A step may occur more than
+    /// once.
     pub fn successors(&self, step: StepIndex) -> impl Iterator<Item = StepIndex> {
         self.edges[step.index()]
             .iter()
             .filter_map(|edge| match edge.target {
-                Some(Target::Step(step)) => Some(step),
-                Some(Target::End) | None => None,
+                Some(EdgeTarget::Step(step)) => Some(step),
+                Some(EdgeTarget::End) | None => None,
             })
     }
 
-    /// Which steps can be reached along arcs from these, themselves included.
-    pub fn reachable(&self, from: impl IntoIterator<Item = StepIndex>) -> Vec<bool> {
+    /// Returns a flag for each step: true if it can be reached from the given steps, which are
+    /// included.
+    pub fn reachable_from(&self, from: impl IntoIterator<Item = StepIndex>) -> Vec<bool> {
         let mut seen = vec![false; self.len()];
         let mut open: Vec<StepIndex> = from.into_iter().collect();
         while let Some(step) = open.pop() {
@@ -176,23 +178,24 @@ impl Graph {
         seen
     }
 
-    /// Whether two steps lie on a cycle with each other (a step with itself: on any cycle).
-    pub fn on_cycle_with(&self, a: StepIndex, b: StepIndex) -> bool {
+    /// True if two steps are on a common cycle. For a step and itself: true if it is on any cycle.
+    pub fn share_cycle(&self, a: StepIndex, b: StepIndex) -> bool {
         let component = self.component[a.index()];
         component == self.component[b.index()] && self.cyclic[component as usize]
     }
 
-    /// Whether a step lies on a cycle.
-    pub fn on_cycle(&self, step: StepIndex) -> bool {
-        self.on_cycle_with(step, step)
+    /// True if a step is on a cycle.
+    pub fn is_on_cycle(&self, step: StepIndex) -> bool {
+        self.share_cycle(step, step)
     }
 
-    /// The component of a step; components are numbered so that arcs lead to equal or smaller numbers.
+    /// Returns the strongly connected component of a step. Arcs lead to components with equal or
+    /// smaller numbers.
     pub fn component(&self, step: StepIndex) -> u32 {
         self.component[step.index()]
     }
 
-    /// The components that are cycles, each with its steps in document order.
+    /// Returns the components that contain a cycle, each with its steps in document order.
     pub fn cycles(&self) -> Vec<Vec<StepIndex>> {
         let mut cycles: Vec<Vec<StepIndex>> = vec![Vec::new(); self.cyclic.len()];
         for step in self.steps() {
@@ -208,34 +211,35 @@ impl Graph {
     }
 }
 
-/// Tarjan's strongly connected components, without recursion: graphs come from strangers.
-fn components(edges: &[Vec<Edge>]) -> (Vec<u32>, Vec<bool>) {
+/// Tarjan's strongly connected components algorithm. It is not recursive, because untrusted
+/// playbooks could otherwise overflow the stack.
+fn strongly_connected_components(edges: &[Vec<GraphEdge>]) -> (Vec<u32>, Vec<bool>) {
     const UNSEEN: u32 = u32::MAX;
     let count = edges.len();
-    let next = |step: usize, at: usize| match edges[step].get(at)?.target {
-        Some(Target::Step(target)) => Some(Some(target.index())),
-        Some(Target::End) | None => Some(None),
+    let next = |step: usize, edge_index: usize| match edges[step].get(edge_index)?.target {
+        Some(EdgeTarget::Step(target)) => Some(Some(target.index())),
+        Some(EdgeTarget::End) | None => Some(None),
     };
     let mut order = vec![UNSEEN; count];
     let mut low = vec![0; count];
     let mut component = vec![UNSEEN; count];
     let mut cyclic = Vec::new();
     let mut path = Vec::new();
-    let mut clock = 0;
+    let mut next_order = 0;
     for root in 0..count {
         if order[root] != UNSEEN {
             continue;
         }
         let mut calls = vec![(root, 0)];
-        while let Some((step, at)) = calls.pop() {
-            if at == 0 {
-                order[step] = clock;
-                low[step] = clock;
-                clock += 1;
+        while let Some((step, edge_index)) = calls.pop() {
+            if edge_index == 0 {
+                order[step] = next_order;
+                low[step] = next_order;
+                next_order += 1;
                 path.push(step);
             }
-            if let Some(target) = next(step, at) {
-                calls.push((step, at + 1));
+            if let Some(target) = next(step, edge_index) {
+                calls.push((step, edge_index + 1));
                 match target {
                     Some(target) if order[target] == UNSEEN => calls.push((target, 0)),
                     Some(target) if component[target] == UNSEEN => {
@@ -255,8 +259,8 @@ fn components(edges: &[Vec<Edge>]) -> (Vec<u32>, Vec<bool>) {
                         break;
                     }
                 }
-                let own = |edge: &Edge| matches!(edge.target, Some(Target::Step(to)) if to.index() == step);
-                cyclic.push(size > 1 || edges[step].iter().any(own));
+                let is_self_loop = |edge: &GraphEdge| matches!(edge.target, Some(EdgeTarget::Step(to)) if to.index() == step);
+                cyclic.push(size > 1 || edges[step].iter().any(is_self_loop));
             }
             if let Some((parent, _)) = calls.last() {
                 low[*parent] = low[*parent].min(low[step]);
@@ -271,7 +275,7 @@ mod tests {
     use super::*;
     use crate::{CheckOptions, Document, check};
 
-    fn graph(arcs: &[(&str, &[&str])]) -> Graph {
+    fn build_graph(arcs: &[(&str, &[&str])]) -> StepGraph {
         let mut steps = Vec::new();
         for (name, targets) in arcs {
             let arcs: Vec<String> = targets
@@ -288,12 +292,12 @@ mod tests {
             "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: g}}\nworkload: {{x: 1}}\nworkflow:\n{steps}"
         );
         match check(&text, &CheckOptions::default()).document {
-            Some(Document::Playbook(playbook)) => Graph::new(&playbook),
+            Some(Document::Playbook(playbook)) => StepGraph::new(&playbook),
             other => panic!("{other:?}\n{text}"),
         }
     }
 
-    fn names(graph: &Graph, steps: &[StepIndex]) -> Vec<String> {
+    fn step_names(graph: &StepGraph, steps: &[StepIndex]) -> Vec<String> {
         steps
             .iter()
             .map(|step| graph.name(*step).to_string())
@@ -301,8 +305,8 @@ mod tests {
     }
 
     #[test]
-    fn cycles_are_found_and_kept_apart() {
-        let graph = graph(&[
+    fn finds_separate_cycles() {
+        let graph = build_graph(&[
             ("a", &["b", "e"]),
             ("b", &["c"]),
             ("c", &["b", "d"]),
@@ -312,24 +316,27 @@ mod tests {
         let cycles: Vec<_> = graph
             .cycles()
             .iter()
-            .map(|cycle| names(&graph, cycle))
+            .map(|cycle| step_names(&graph, cycle))
             .collect();
         assert_eq!(cycles, [vec!["b", "c"], vec!["d"]]);
-        let find = |name| graph.find(name).unwrap();
-        assert!(graph.on_cycle_with(find("b"), find("c")));
-        assert!(!graph.on_cycle_with(find("c"), find("d")));
-        assert!(!graph.on_cycle(find("a")) && !graph.on_cycle(find("e")));
+        let find = |name| graph.find_step(name).unwrap();
+        assert!(graph.share_cycle(find("b"), find("c")));
+        assert!(!graph.share_cycle(find("c"), find("d")));
+        assert!(!graph.is_on_cycle(find("a")) && !graph.is_on_cycle(find("e")));
     }
 
     #[test]
-    fn what_arcs_lead_to_is_reached() {
-        let graph = graph(&[("a", &["b"]), ("b", &["end"]), ("c", &["a"])]);
-        assert_eq!(graph.reachable(graph.entry()), [true, true, false]);
-        let a = graph.find("a").unwrap();
-        assert_eq!(graph.reachable(graph.successors(a)), [false, true, false]);
+    fn finds_reachable_steps() {
+        let graph = build_graph(&[("a", &["b"]), ("b", &["end"]), ("c", &["a"])]);
+        assert_eq!(graph.reachable_from(graph.entry()), [true, true, false]);
+        let a = graph.find_step("a").unwrap();
         assert_eq!(
-            graph.edges(graph.find("b").unwrap())[0].target,
-            Some(Target::End)
+            graph.reachable_from(graph.successors(a)),
+            [false, true, false]
+        );
+        assert_eq!(
+            graph.edges(graph.find_step("b").unwrap())[0].target,
+            Some(EdgeTarget::End)
         );
     }
 }

@@ -1,38 +1,40 @@
-//! The playbook language: from YAML to a typed model, with errors that teach.
+//! The playbook language: YAML documents, their typed model, and their diagnostics.
 //!
-//! Owns the syntax of the language, its diagnostics, its templates, its JSON Schema, and what the
-//! tasks of a step mean on a worker. Does no I/O and knows no clock: a text comes in, a document and
-//! its diagnostics come out.
+//! Owns the syntax, diagnostics, templates and JSON Schema of the language, and the execution
+//! semantics of a step's tasks on a worker. Performs no I/O and reads no clock: the input is a
+//! text, the output is a document and its diagnostics.
+
+#![warn(missing_docs)]
 
 pub mod bounds;
-pub mod carried;
+pub mod command_context;
+pub mod command_machine;
 pub mod diag;
-pub mod gather;
 pub mod graph;
 pub mod model;
+pub mod output_data;
 pub mod paths;
 pub mod policy;
 pub mod segments;
-pub mod shift;
 pub mod source;
+pub mod string_enum;
 pub mod template;
 pub mod timeout;
 pub mod timing;
-pub mod words;
 
 mod check;
-mod origin;
+mod error_span;
 mod parse;
 mod print;
 mod schema;
 pub mod sql;
 mod yaml;
 
-pub use check::{Checked, InputsRead, check};
+pub use check::{CheckReport, InputsRead, check};
 pub use diag::{Code, Diagnostic, Severity};
+pub use error_span::find_error_span;
 pub use model::Document;
-pub use origin::origin;
 pub use parse::{CatalogNames, CheckOptions};
 pub use print::to_yaml;
-pub use schema::{SchemaOf, json_schema};
+pub use schema::{SchemaKind, json_schema};
 pub use yaml::{MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_NODES, to_json};

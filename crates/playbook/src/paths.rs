@@ -1,14 +1,14 @@
-//! The paths that variables are written under.
+//! Paths of variables.
 //!
-//! A variable is named by its path: `n`, or `a.b` for the key `b` of the map `a`. A dot that belongs
-//! to a key itself is written `\.`, a backslash `\\`. Values of one group are written in the order
-//! of their paths, so a map comes before the keys that are put into it.
+//! A variable is identified by its path: `n`, or `a.b` for the key `b` of the map `a`. A dot inside
+//! a key is written `\.`, a backslash `\\`. Values of one group are written in path order, so a map
+//! is written before the keys inside it.
 
 use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap};
 
-/// The path of a variable, as events write it.
+/// Joins path segments into the form that events store.
 pub fn path_text(segments: &[impl AsRef<str>]) -> Arc<str> {
     if let [only] = segments
         && !only.as_ref().contains(['.', '\\'])
@@ -22,13 +22,13 @@ pub fn path_text(segments: &[impl AsRef<str>]) -> Arc<str> {
     escaped.join(".").into()
 }
 
-/// The keys of a path, as events write it.
+/// Splits a path in the form that events store into its segments.
 pub fn path_segments(path: &str) -> Vec<Arc<str>> {
     let mut segments = Vec::new();
     let mut segment = String::new();
     let mut rest = path.chars();
-    while let Some(found) = rest.next() {
-        match found {
+    while let Some(c) = rest.next() {
+        match c {
             '\\' => segment.extend(rest.next()),
             '.' => segments.push(Arc::from(std::mem::take(&mut segment))),
             other => segment.push(other),
@@ -39,8 +39,8 @@ pub fn path_segments(path: &str) -> Vec<Arc<str>> {
 }
 
 /// Writes values into a map of variables.
-pub fn write(variables: &mut Json, values: &JsonMap) {
-    change_map(variables, |map| {
+pub fn write_variables(variables: &mut Json, values: &JsonMap) {
+    update_map(variables, |map| {
         for (path, value) in values {
             if !path.contains(['.', '\\']) {
                 map.insert(Arc::clone(path), value.clone());
@@ -51,8 +51,8 @@ pub fn write(variables: &mut Json, values: &JsonMap) {
     });
 }
 
-/// Puts a value at a path of keys.
-pub fn put_at(map: &mut JsonMap, path: &[Arc<str>], value: Json) {
+/// Sets the value at a path of keys, creating intermediate maps.
+pub fn set_at_path(map: &mut JsonMap, path: &[Arc<str>], value: Json) {
     if let Some((key, rest)) = path.split_first() {
         write_at(map, key, rest, value);
     }
@@ -65,13 +65,13 @@ fn write_at(map: &mut JsonMap, key: &Arc<str>, rest: &[Arc<str>], value: Json) {
         }
         Some((next, rest)) => {
             let inner = map.entry(Arc::clone(key)).or_default();
-            change_map(inner, |map| write_at(map, next, rest, value));
+            update_map(inner, |map| write_at(map, next, rest, value));
         }
     }
 }
 
-/// Changes a map in place; whatever else stands there gives way to one.
-fn change_map(value: &mut Json, change: impl FnOnce(&mut JsonMap)) {
+/// Changes a map in place. A value of another type is replaced by an empty map first.
+fn update_map(value: &mut Json, change: impl FnOnce(&mut JsonMap)) {
     let mut map = match std::mem::take(value) {
         Json::Map(map) => map,
         Json::Null
@@ -93,44 +93,44 @@ mod tests {
 
     use super::*;
 
-    fn json(text: &str) -> Json {
+    fn parse_json(text: &str) -> Json {
         parse(text.as_bytes()).unwrap()
     }
 
-    fn map(text: &str) -> JsonMap {
-        json(text).as_map().unwrap().clone()
+    fn parse_map(text: &str) -> JsonMap {
+        parse_json(text).as_map().unwrap().clone()
     }
 
     #[test]
-    fn writes_go_where_their_paths_say() {
-        let mut ctx = json(r#"{"a":{"x":1},"n":1}"#);
-        write(
+    fn writes_follow_their_paths() {
+        let mut ctx = parse_json(r#"{"a":{"x":1},"n":1}"#);
+        write_variables(
             &mut ctx,
-            &map(r#"{"a.b.c":2,"n":3,"n2.k":4,"dotted\\.key":5}"#),
+            &parse_map(r#"{"a.b.c":2,"n":3,"n2.k":4,"dotted\\.key":5}"#),
         );
         assert_eq!(
             ctx,
-            json(r#"{"a":{"b":{"c":2},"x":1},"dotted.key":5,"n":3,"n2":{"k":4}}"#)
+            parse_json(r#"{"a":{"b":{"c":2},"x":1},"dotted.key":5,"n":3,"n2":{"k":4}}"#)
         );
     }
 
     #[test]
-    fn a_map_comes_before_the_keys_put_into_it() {
+    fn map_is_written_before_its_keys() {
         let mut ctx = Json::empty_map();
-        write(&mut ctx, &map(r#"{"a.b":1,"a":{"z":0}}"#));
-        assert_eq!(ctx, json(r#"{"a":{"b":1,"z":0}}"#));
+        write_variables(&mut ctx, &parse_map(r#"{"a.b":1,"a":{"z":0}}"#));
+        assert_eq!(ctx, parse_json(r#"{"a":{"b":1,"z":0}}"#));
     }
 
     #[test]
-    fn what_is_no_map_gives_way() {
-        let mut ctx = json(r#"{"a":[1]}"#);
-        write(&mut ctx, &map(r#"{"a.b":1}"#));
-        assert_eq!(ctx, json(r#"{"a":{"b":1}}"#));
+    fn path_replaces_non_map_value() {
+        let mut ctx = parse_json(r#"{"a":[1]}"#);
+        write_variables(&mut ctx, &parse_map(r#"{"a.b":1}"#));
+        assert_eq!(ctx, parse_json(r#"{"a":{"b":1}}"#));
     }
 
     proptest! {
         #[test]
-        fn paths_read_back(segments in prop::collection::vec("[a-c.\\\\]{0,4}", 1..4)) {
+        fn paths_round_trip(segments in prop::collection::vec("[a-c.\\\\]{0,4}", 1..4)) {
             let text = path_text(&segments);
             let back: Vec<String> = path_segments(&text).iter().map(ToString::to_string).collect();
             prop_assert_eq!(back, segments);

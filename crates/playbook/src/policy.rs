@@ -1,189 +1,196 @@
-//! Policy of a task: what its rules say after an attempt, and how long a retry waits.
+//! Evaluates the policy of a task after an attempt, and computes the delay of a retry.
 //!
-//! Pure: the outcome of the attempt comes in with the scope, chance as a number, and the verdict goes
-//! out. Whoever runs the task carries it out.
+//! Pure functions: the outcome of the attempt and a random number are inputs, the decision is the
+//! output. The caller that runs the task executes the decision.
 
 use noetl_types::time::Millis;
 use noetl_types::{Json, JsonMap};
 
 use crate::model::{
-    Action, Backoff, Condition, JumpTarget, OnUnmatched, Retry, RuleTest, Set, Setting, Task,
-    TaskPolicy,
+    Backoff, Condition, JumpTarget, OnUnmatched, RetryPolicy, RuleAction, RuleTest, SetClause,
+    Task, TaskPolicy, ValueOrTemplate,
 };
-use crate::template::{RenderError, Scope};
+use crate::template::{RenderError, TemplateEnvironment};
 
-/// Executions of a task in all, where a retry does not say.
+/// Default maximum attempts of a task.
 const DEFAULT_ATTEMPTS: u32 = 3;
-/// The first delay, where a retry does not say.
+/// Default delay before the first retry.
 const DEFAULT_DELAY: Millis = Millis::from_secs(1);
-/// The longest delay, where a retry does not say.
+/// Default maximum delay.
 const DEFAULT_MAX_DELAY: Millis = Millis::from_secs(300);
 
-/// An attempt of a task that has just ended.
+/// Outcome of a task attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Attempt {
-    /// Whether it went well.
+pub struct AttemptOutcome {
+    /// True if the attempt succeeded.
     pub is_ok: bool,
-    /// Which attempt it was, from 1.
+    /// Number of the attempt, starting at 1.
     pub number: u32,
-    /// How long the other side asked to wait.
+    /// Delay requested by the remote side.
     pub retry_after: Option<Millis>,
-    /// A number from 0 to below 1 for a delay by chance. It is recorded by its effect: the delay.
-    pub dice: f64,
+    /// Random number in `[0, 1)` for the jitter of a delay. Only the resulting delay is recorded.
+    pub random_fraction: f64,
 }
 
-/// What happens after an attempt.
+/// Decision of a policy after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ruling<'p> {
-    /// What happens next.
-    pub next: Next<'p>,
-    /// What the rule that was chosen writes, whatever happens next.
-    pub set: Option<&'p Set>,
+pub struct PolicyDecision<'p> {
+    /// Next action of the pipeline.
+    pub action: NextAction<'p>,
+    /// Variables that the matching rule writes, regardless of the action.
+    pub set: Option<&'p SetClause>,
 }
 
-/// What happens next in the pipeline.
+/// Next action of a pipeline after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Next<'p> {
-    /// The next task.
+pub enum NextAction<'p> {
+    /// Runs the next task.
     Continue,
-    /// The same task again, after a delay.
+    /// Runs the same task again after a delay.
     Retry {
-        /// How long to wait.
+        /// Time to wait.
         delay: Millis,
     },
-    /// The task would run again but for its attempts, which are used up: it fails.
-    Spent,
-    /// Another task.
+    /// Fails the task, because a retry was requested but no attempts remain.
+    AttemptsExhausted,
+    /// Runs another task.
     Jump(&'p JumpTarget),
-    /// The pipeline ends, successfully.
+    /// Ends the pipeline successfully.
     Break,
-    /// The pipeline ends, failed.
+    /// Ends the pipeline as failed.
     Fail,
 }
 
-/// Why rules could not be worked out.
+/// An error while evaluating a policy.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PolicyError {
     /// A template of a rule cannot be rendered.
     #[error("policy rule {rule}: {error}")]
     Template {
-        /// The rule, from 0.
+        /// Index of the rule, starting at 0.
         rule: usize,
-        /// Why.
+        /// Cause of the error.
         error: Box<RenderError>,
     },
-    /// A template of a setting yields something that the setting does not take.
-    #[error("policy rule {rule}: a {found} is no value for `{setting}`")]
+    /// A template renders a value that is invalid for its setting.
+    #[error("policy rule {rule}: `{setting}` cannot be a {found}")]
     Setting {
-        /// The rule, from 0.
+        /// Index of the rule, starting at 0.
         rule: usize,
-        /// The setting.
+        /// Name of the setting.
         setting: &'static str,
-        /// What was found.
+        /// Type of the rendered value.
         found: &'static str,
     },
 }
 
-/// What the rules of a task say after an attempt. The first one that matches decides.
-pub fn rule<'p>(
+/// Evaluates the rules of a task after an attempt. The first matching rule decides.
+pub fn evaluate_policy<'p>(
     policy: Option<&'p TaskPolicy>,
-    attempt: &Attempt,
-    scope: &dyn Scope,
-) -> Result<Ruling<'p>, PolicyError> {
+    attempt: &AttemptOutcome,
+    environment: &dyn TemplateEnvironment,
+) -> Result<PolicyDecision<'p>, PolicyError> {
     let Some(policy) = policy else {
-        let next = if attempt.is_ok {
-            Next::Continue
+        let action = if attempt.is_ok {
+            NextAction::Continue
         } else {
-            Next::Fail
+            NextAction::Fail
         };
-        return Ok(Ruling { next, set: None });
+        return Ok(PolicyDecision { action, set: None });
     };
-    for (at, rule) in policy.rules.iter().enumerate() {
-        let reader = Reader { rule: at, scope };
-        if !reader.matches(&rule.test)? {
+    for (index, rule) in policy.rules.iter().enumerate() {
+        let evaluator = RuleEvaluator {
+            rule_index: index,
+            environment,
+        };
+        if !evaluator.is_match(&rule.test)? {
             continue;
         }
-        let next = match &rule.then.action {
-            Action::Continue => Next::Continue,
-            Action::Jump(target) => Next::Jump(target),
-            Action::Break => Next::Break,
-            Action::Fail => Next::Fail,
-            Action::Retry(retry) => reader.retry(retry, attempt)?,
+        let action = match &rule.then.action {
+            RuleAction::Continue => NextAction::Continue,
+            RuleAction::Jump(target) => NextAction::Jump(target),
+            RuleAction::Break => NextAction::Break,
+            RuleAction::Fail => NextAction::Fail,
+            RuleAction::Retry(retry) => evaluator.retry_action(retry, attempt)?,
         };
         let set = (!rule.then.set.is_empty()).then_some(&rule.then.set);
-        return Ok(Ruling { next, set });
+        return Ok(PolicyDecision { action, set });
     }
-    let next = match policy.on_unmatched {
-        _ if attempt.is_ok => Next::Continue,
-        OnUnmatched::Continue => Next::Continue,
-        OnUnmatched::Fail => Next::Fail,
+    let action = match policy.on_unmatched {
+        _ if attempt.is_ok => NextAction::Continue,
+        OnUnmatched::Continue => NextAction::Continue,
+        OnUnmatched::Fail => NextAction::Fail,
     };
-    Ok(Ruling { next, set: None })
+    Ok(PolicyDecision { action, set: None })
 }
 
-/// One rule in a scope.
-struct Reader<'r> {
-    rule: usize,
-    scope: &'r dyn Scope,
+/// Evaluates one rule in a template environment.
+struct RuleEvaluator<'r> {
+    rule_index: usize,
+    environment: &'r dyn TemplateEnvironment,
 }
 
-impl Reader<'_> {
-    fn matches(&self, test: &RuleTest) -> Result<bool, PolicyError> {
+impl RuleEvaluator<'_> {
+    fn is_match(&self, test: &RuleTest) -> Result<bool, PolicyError> {
         match test {
             RuleTest::Else => Ok(true),
             RuleTest::When(when) => match &when.value {
                 Condition::Fixed(value) => Ok(*value),
                 Condition::Test(template) => template
-                    .test(self.scope)
-                    .map_err(|error| self.broken(error)),
+                    .render_condition(self.environment)
+                    .map_err(|error| self.template_error(error)),
             },
         }
     }
 
-    fn retry<'p>(&self, retry: &Retry, attempt: &Attempt) -> Result<Next<'p>, PolicyError> {
+    fn retry_action<'p>(
+        &self,
+        retry: &RetryPolicy,
+        attempt: &AttemptOutcome,
+    ) -> Result<NextAction<'p>, PolicyError> {
         let attempts = match &retry.attempts {
             None => DEFAULT_ATTEMPTS,
-            Some(attempts) => self.setting("attempts", &attempts.value, |value| {
+            Some(attempts) => self.resolve_setting("attempts", &attempts.value, |value| {
                 u32::try_from(value.as_u64()?).ok()
             })?,
         };
         if attempt.number >= attempts {
-            return Ok(Next::Spent);
+            return Ok(NextAction::AttemptsExhausted);
         }
         let duration = |value: &Json| Millis::from_json(value).ok();
-        let first = match &retry.delay {
+        let initial = match &retry.delay {
             None => None,
-            Some(delay) => Some(self.setting("delay", delay, duration)?),
+            Some(delay) => Some(self.resolve_setting("delay", delay, duration)?),
         };
-        let longest = match &retry.max_delay {
+        let max = match &retry.max_delay {
             None => DEFAULT_MAX_DELAY,
-            Some(delay) => self.setting("max_delay", delay, duration)?,
+            Some(delay) => self.resolve_setting("max_delay", delay, duration)?,
         };
-        let delay = Delay {
+        let delay = RetryDelay {
             backoff: retry.backoff,
-            first,
-            longest,
-            jitter: retry.jitter.then_some(attempt.dice),
-            asked_for: attempt.retry_after,
+            initial,
+            max,
+            jitter: retry.jitter.then_some(attempt.random_fraction),
+            retry_after: attempt.retry_after,
         };
-        Ok(Next::Retry {
-            delay: delay.before(attempt.number),
+        Ok(NextAction::Retry {
+            delay: delay.before_retry(attempt.number),
         })
     }
 
-    fn setting<T: Clone>(
+    fn resolve_setting<T: Clone>(
         &self,
         name: &'static str,
-        setting: &Setting<T>,
-        read: impl FnOnce(&Json) -> Option<T>,
+        setting: &ValueOrTemplate<T>,
+        convert: impl FnOnce(&Json) -> Option<T>,
     ) -> Result<T, PolicyError> {
         match setting {
-            Setting::Fixed(value) => Ok(value.clone()),
-            Setting::Template(template) => {
-                let rendered = template.value.render(self.scope);
-                let value = rendered.map_err(|error| self.broken(error))?.value;
-                read(&value).ok_or(PolicyError::Setting {
-                    rule: self.rule,
+            ValueOrTemplate::Fixed(value) => Ok(value.clone()),
+            ValueOrTemplate::Template(template) => {
+                let rendered = template.value.render(self.environment);
+                let value = rendered.map_err(|error| self.template_error(error))?.value;
+                convert(&value).ok_or(PolicyError::Setting {
+                    rule: self.rule_index,
                     setting: name,
                     found: value.type_name(),
                 })
@@ -191,52 +198,53 @@ impl Reader<'_> {
         }
     }
 
-    fn broken(&self, error: RenderError) -> PolicyError {
+    fn template_error(&self, error: RenderError) -> PolicyError {
         PolicyError::Template {
-            rule: self.rule,
+            rule: self.rule_index,
             error: Box::new(error),
         }
     }
 }
 
-/// How long retries wait.
+/// Delay settings of retries.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Delay {
-    /// How the delay grows; without it, it stays the same where a first one is given, else there is
-    /// none.
+pub struct RetryDelay {
+    /// Growth of the delay. If absent, the delay is constant if `initial` is set, else zero.
     pub backoff: Option<Backoff>,
-    /// The first delay.
-    pub first: Option<Millis>,
-    /// The longest delay.
-    pub longest: Millis,
-    /// The part of the delay that is taken, where chance decides: from 0 to below 1.
+    /// Delay before the first retry.
+    pub initial: Option<Millis>,
+    /// Maximum delay.
+    pub max: Millis,
+    /// Fraction of the delay to use, in `[0, 1)`. `None` disables jitter.
     pub jitter: Option<f64>,
-    /// What the other side asked for; it raises the delay.
-    pub asked_for: Option<Millis>,
+    /// Minimum delay requested by the remote side, limited by the maximum delay.
+    pub retry_after: Option<Millis>,
 }
 
-impl Delay {
-    /// The delay before the retry with a number, from 1.
-    pub fn before(&self, retry: u32) -> Millis {
-        let first = self.first.unwrap_or(DEFAULT_DELAY);
-        let backoff = self.backoff.unwrap_or(match self.first {
+impl RetryDelay {
+    /// Returns the delay before a retry. The first retry is 1.
+    pub fn before_retry(&self, retry: u32) -> Millis {
+        let initial = self.initial.unwrap_or(DEFAULT_DELAY);
+        let backoff = self.backoff.unwrap_or(match self.initial {
             Some(_) => Backoff::Fixed,
             None => Backoff::None,
         });
         let grown = match backoff {
             Backoff::None => Millis::ZERO,
-            Backoff::Fixed => first,
-            Backoff::Linear => first.saturating_mul(u64::from(retry)),
+            Backoff::Fixed => initial,
+            Backoff::Linear => initial.saturating_mul(u64::from(retry)),
             Backoff::Exponential => {
                 let doublings = retry.saturating_sub(1);
-                first.saturating_mul(1_u64.checked_shl(doublings).unwrap_or(u64::MAX))
+                initial.saturating_mul(1_u64.checked_shl(doublings).unwrap_or(u64::MAX))
             }
         };
-        let bounded = grown.min(self.longest);
-        let taken = self.jitter.map_or(bounded, |part| fraction(bounded, part));
-        taken
-            .max(self.asked_for.unwrap_or_default())
-            .min(self.longest)
+        let bounded = grown.min(self.max);
+        let jittered = self
+            .jitter
+            .map_or(bounded, |fraction| scale_delay(bounded, fraction));
+        jittered
+            .max(self.retry_after.unwrap_or_default())
+            .min(self.max)
     }
 }
 
@@ -244,13 +252,13 @@ impl Delay {
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     clippy::cast_sign_loss,
-    reason = "a part of a bounded delay, to the millisecond"
+    reason = "a fraction of a bounded delay, in milliseconds"
 )]
-fn fraction(delay: Millis, part: f64) -> Millis {
-    Millis::from_ms((delay.as_ms() as f64 * part.clamp(0.0, 1.0)) as u64)
+fn scale_delay(delay: Millis, fraction: f64) -> Millis {
+    Millis::from_ms((delay.as_ms() as f64 * fraction.clamp(0.0, 1.0)) as u64)
 }
 
-/// The task that a jump goes to, by its place in the pipeline; `None` where there is none.
+/// Returns the index of the task that a jump leads to, or `None` if there is no such task.
 pub fn jump_target(target: &JumpTarget, tasks: &[Task], from: usize) -> Option<usize> {
     match target {
         JumpTarget::Previous(_) => from.checked_sub(1),
@@ -260,11 +268,11 @@ pub fn jump_target(target: &JumpTarget, tasks: &[Task], from: usize) -> Option<u
     }
 }
 
-/// Adds a write to those that a command reports, by the key of its `set`. It takes the place of all
-/// earlier ones at or below its path, so that the order of the rest does not matter.
+/// Adds a write to the writes that a command reports, under its `set` key. It replaces all earlier
+/// writes at or below its path, so that the order of the remaining writes does not matter.
 pub fn add_write(writes: &mut JsonMap, key: &str, value: Json) {
-    let below = format!("{key}.");
-    writes.retain(|written, _| !written.starts_with(&*below));
+    let prefix = format!("{key}.");
+    writes.retain(|key, _| !key.starts_with(&*prefix));
     writes.insert(key.into(), value);
 }
 

@@ -1,4 +1,4 @@
-//! Printing a document: the canonical form of the language as YAML.
+//! Prints a document as canonical YAML.
 
 use std::fmt::Write as _;
 
@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use crate::model::Document;
 
-/// The document as YAML that reads back as the same model; `None` for a document that is only
-/// stored, whose text is its own form.
+/// Prints the document as YAML that parses to the same model.
+///
+/// Returns `None` for a document that is stored unchecked: its canonical form is its own text.
 pub fn to_yaml(document: &Document) -> Option<String> {
     let value = match document {
         Document::Playbook(playbook) => serde_json::to_value(playbook),
@@ -16,26 +17,26 @@ pub fn to_yaml(document: &Document) -> Option<String> {
         Document::Other(_) => return None,
     };
     let mut text = String::new();
-    block(&mut text, &value.ok()?, 0);
+    write_block(&mut text, &value.ok()?, 0);
     Some(text)
 }
 
-/// Writes a value that starts on a line of its own.
-fn block(text: &mut String, value: &Value, indent: usize) {
+/// Writes a value that starts on a new line.
+fn write_block(text: &mut String, value: &Value, indent: usize) {
     match value {
         Value::Object(map) if !map.is_empty() => {
             for (key, value) in map {
-                pad(text, indent);
+                write_indent(text, indent);
                 text.push_str(&scalar_text(key));
                 text.push(':');
-                after_key(text, value, indent);
+                write_after_key(text, value, indent);
             }
         }
         Value::Array(items) if !items.is_empty() => {
             for item in items {
-                pad(text, indent);
+                write_indent(text, indent);
                 text.push('-');
-                after_dash(text, item, indent);
+                write_list_item(text, item, indent);
             }
         }
         Value::Null
@@ -44,34 +45,34 @@ fn block(text: &mut String, value: &Value, indent: usize) {
         | Value::String(_)
         | Value::Object(_)
         | Value::Array(_) => {
-            pad(text, indent);
-            text.push_str(&inline(value));
+            write_indent(text, indent);
+            text.push_str(&inline_text(value));
             text.push('\n');
         }
     }
 }
 
-fn after_key(text: &mut String, value: &Value, indent: usize) {
+fn write_after_key(text: &mut String, value: &Value, indent: usize) {
     if is_block(value) {
         text.push('\n');
-        block(text, value, indent + 1);
+        write_block(text, value, indent + 1);
     } else {
         text.push(' ');
-        text.push_str(&inline(value));
+        text.push_str(&inline_text(value));
         text.push('\n');
     }
 }
 
-/// The first key of a map stands beside the dash.
-fn after_dash(text: &mut String, value: &Value, indent: usize) {
+/// Writes a list item. The first key of a map goes on the same line as the dash.
+fn write_list_item(text: &mut String, value: &Value, indent: usize) {
     if is_block(value) {
         let mut inner = String::new();
-        block(&mut inner, value, indent + 1);
+        write_block(&mut inner, value, indent + 1);
         text.push(' ');
         text.push_str(inner.trim_start());
     } else {
         text.push(' ');
-        text.push_str(&inline(value));
+        text.push_str(&inline_text(value));
         text.push('\n');
     }
 }
@@ -84,7 +85,7 @@ fn is_block(value: &Value) -> bool {
     }
 }
 
-fn inline(value: &Value) -> String {
+fn inline_text(value: &Value) -> String {
     match value {
         Value::String(text) => scalar_text(text),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) | Value::Array(_) => {
@@ -93,7 +94,8 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// A text bare where that is plainly safe, else quoted as JSON, which YAML reads alike.
+/// Writes a string without quotes if that is unambiguous, else quoted as JSON, which YAML parses
+/// identically.
 fn scalar_text(text: &str) -> String {
     let safe = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text
@@ -107,7 +109,8 @@ fn scalar_text(text: &str) -> String {
         return text.to_owned();
     }
     let quoted = Value::from(text).to_string();
-    // JSON leaves these alone, YAML does not take them in a quoted text.
+    // JSON does not escape these characters, but YAML does not allow them unescaped in quoted
+    // strings.
     let mut escaped = String::with_capacity(quoted.len());
     for c in quoted.chars() {
         match c {
@@ -117,7 +120,7 @@ fn scalar_text(text: &str) -> String {
             | '\u{feff}'
             | '\u{fffe}'
             | '\u{ffff}' => {
-                // Writing into a text cannot fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(escaped, "\\u{:04x}", u32::from(c));
             }
             other => escaped.push(other),
@@ -126,7 +129,7 @@ fn scalar_text(text: &str) -> String {
     escaped
 }
 
-fn pad(text: &mut String, indent: usize) {
+fn write_indent(text: &mut String, indent: usize) {
     for _ in 0..indent {
         text.push_str("  ");
     }

@@ -1,23 +1,24 @@
-//! Segments: how tasks that park divide a pipeline into commands.
+//! Divides a pipeline into commands at the tasks that suspend.
 //!
-//! Owns which tasks wait without a worker, which of them the server carries out, and where the
-//! commands of a pipeline begin and end. Both sides of a run ask here, so they cannot disagree.
+//! Owns which tasks wait without occupying a worker, which of them the server executes, and where
+//! the commands of a pipeline begin and end. Server and workers both use this module, so they
+//! always agree.
 
 use std::ops::Range;
 
 use noetl_types::Json;
 
 use crate::model::{Task, ToolKind};
-use crate::template::Dynamic;
+use crate::template::DynamicValue;
 
-/// Whether a task waits without a worker.
-pub fn parks(task: &Task) -> bool {
+/// True if the task waits without occupying a worker.
+pub fn is_suspending(task: &Task) -> bool {
     match task.kind.value {
         ToolKind::Wait | ToolKind::Approval | ToolKind::Sleep => true,
         ToolKind::Playbook => {
-            task.config.get("return_step").is_some() || is_asked_for(task, "return_result")
+            task.config.get("return_step").is_some() || may_be_enabled(task, "return_result")
         }
-        ToolKind::Container => is_asked_for(task, "callback"),
+        ToolKind::Container => may_be_enabled(task, "callback"),
         ToolKind::Noop
         | ToolKind::Python
         | ToolKind::Shell
@@ -50,41 +51,41 @@ pub fn parks(task: &Task) -> bool {
     }
 }
 
-/// Whether a switch is on, or may be: a template tells only when it runs.
-fn is_asked_for(task: &Task, key: &str) -> bool {
-    let is_false = |value: &Dynamic| value.as_const().and_then(Json::as_bool) == Some(false);
+/// True if a flag is set or may be set. The value of a template is known only at run time.
+fn may_be_enabled(task: &Task, key: &str) -> bool {
+    let is_false = |value: &DynamicValue| value.as_const().and_then(Json::as_bool) == Some(false);
     task.config
         .get(key)
         .is_some_and(|field| !is_false(&field.value))
 }
 
-/// Whether the server carries a task out. A playbook that is only started needs no worker where it
-/// is all that its step does; inside of a pipeline the worker starts it in passing.
-pub fn is_on_server(tasks: &[Task], at: usize) -> bool {
-    tasks.get(at).is_some_and(|task| match task.kind.value {
+/// True if the server executes the task. A playbook task that does not wait for its result runs on
+/// the server if it is the only task of its step. Inside a pipeline the worker starts it.
+pub fn runs_on_server(tasks: &[Task], index: usize) -> bool {
+    tasks.get(index).is_some_and(|task| match task.kind.value {
         ToolKind::Container => false,
-        ToolKind::Playbook => parks(task) || tasks.len() == 1,
-        _ => parks(task),
+        ToolKind::Playbook => is_suspending(task) || tasks.len() == 1,
+        _ => is_suspending(task),
     })
 }
 
-/// The tasks that are one command with the task at a place: itself where it parks, else all around
-/// it that do not.
-pub fn stretch(tasks: &[Task], at: usize) -> Range<usize> {
-    if tasks.get(at).is_none_or(parks) {
-        return at..at.saturating_add(1).min(tasks.len());
+/// Returns the range of tasks that form one command with the task at `index`: only this task if it
+/// suspends, else all adjacent tasks that do not suspend.
+pub fn command_segment(tasks: &[Task], index: usize) -> Range<usize> {
+    if tasks.get(index).is_none_or(is_suspending) {
+        return index..index.saturating_add(1).min(tasks.len());
     }
-    let start = tasks[..at]
+    let start = tasks[..index]
         .iter()
-        .rposition(parks)
+        .rposition(is_suspending)
         .map_or(0, |last| last + 1);
-    let end = tasks[at..].iter().position(parks);
-    start..end.map_or(tasks.len(), |next| at + next)
+    let end = tasks[index..].iter().position(is_suspending);
+    start..end.map_or(tasks.len(), |next| index + next)
 }
 
-/// Whether the tasks are more than one command.
+/// True if the tasks form more than one command.
 pub fn is_split(tasks: &[Task]) -> bool {
-    tasks.len() > 1 && tasks.iter().any(parks)
+    tasks.len() > 1 && tasks.iter().any(is_suspending)
 }
 
 #[cfg(test)]
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
     use crate::{CheckOptions, Document, check};
 
-    fn tasks(pipeline: &str) -> Vec<Task> {
+    fn parse_tasks(pipeline: &str) -> Vec<Task> {
         let text = format!(
             "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: x }}\nworkflow: [{{ step: s, tool: [{pipeline}] }}]"
         );
@@ -102,30 +103,32 @@ mod tests {
         }
     }
 
-    const MIXED: &str = "{ name: a, kind: noop }, { name: b, kind: noop }, { name: c, kind: sleep, for: 1s }, \
+    const MIXED_PIPELINE: &str = "{ name: a, kind: noop }, { name: b, kind: noop }, { name: c, kind: sleep, for: 1s }, \
          { name: d, kind: playbook, path: x }, { name: e, kind: playbook, path: x, return_result: true }, \
          { name: f, kind: container, image: i, callback: true }, { name: g, kind: noop }";
 
     #[test]
-    fn a_pipeline_is_cut_where_a_task_parks() {
-        let tasks = tasks(MIXED);
-        let stretches: Vec<_> = (0..tasks.len()).map(|at| stretch(&tasks, at)).collect();
-        assert_eq!(stretches, [0..2, 0..2, 2..3, 3..4, 4..5, 5..6, 6..7]);
+    fn pipeline_is_split_at_suspending_tasks() {
+        let tasks = parse_tasks(MIXED_PIPELINE);
+        let segments: Vec<_> = (0..tasks.len())
+            .map(|index| command_segment(&tasks, index))
+            .collect();
+        assert_eq!(segments, [0..2, 0..2, 2..3, 3..4, 4..5, 5..6, 6..7]);
         assert!(is_split(&tasks));
     }
 
     #[test]
-    fn the_server_takes_what_needs_no_worker() {
-        let tasks = tasks(MIXED);
+    fn server_runs_tasks_without_worker() {
+        let tasks = parse_tasks(MIXED_PIPELINE);
         let on_server: Vec<_> = (0..tasks.len())
-            .filter(|at| is_on_server(&tasks, *at))
+            .filter(|index| runs_on_server(&tasks, *index))
             .collect();
         assert_eq!(on_server, [2, 4]);
     }
 
     #[test]
-    fn a_started_playbook_alone_is_the_servers() {
-        let alone = tasks("{ name: d, kind: playbook, path: x, return_result: false }");
-        assert!(is_on_server(&alone, 0) && !parks(&alone[0]) && !is_split(&alone));
+    fn single_async_playbook_runs_on_server() {
+        let alone = parse_tasks("{ name: d, kind: playbook, path: x, return_result: false }");
+        assert!(runs_on_server(&alone, 0) && !is_suspending(&alone[0]) && !is_split(&alone));
     }
 }

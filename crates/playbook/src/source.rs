@@ -1,9 +1,9 @@
-//! Places in a document: byte spans, lines and columns, and the way from a place inside a decoded
-//! text back to the place in the file where its author wrote it.
+//! Positions in a document: byte spans, lines and columns, and the mapping from an offset in a
+//! decoded scalar to the position in the file where it was written.
 
 use std::fmt;
 
-/// A half-open range of bytes in the document.
+/// A half-open byte range in the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span {
     /// First byte.
@@ -13,7 +13,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// A span from byte offsets; documents are bounded far below 4 GiB.
+    /// Creates a span from byte offsets. Documents are always far smaller than 4 GiB.
     pub fn new(start: usize, end: usize) -> Self {
         let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         Self {
@@ -22,17 +22,17 @@ impl Span {
         }
     }
 
-    /// Whether `offset` lies inside, the end included.
-    pub fn touches(self, offset: u32) -> bool {
+    /// True if `offset` is inside the span or at its end.
+    pub fn touches_offset(self, offset: u32) -> bool {
         self.start <= offset && offset <= self.end
     }
 
-    fn range(self) -> std::ops::Range<usize> {
+    fn as_range(self) -> std::ops::Range<usize> {
         self.start as usize..self.end as usize
     }
 }
 
-/// A line and a column, both from 1; columns count characters.
+/// A line and a column, both starting at 1. Columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Line, from 1.
@@ -47,24 +47,24 @@ impl fmt::Display for Position {
     }
 }
 
-/// A value and where it stands in the document.
+/// A value and its position in the document.
 ///
-/// Two of them are equal when their values are: a playbook that was only re-indented is the same.
+/// Equality compares only the values: a playbook that was merely re-indented is equal.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Spanned<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// Position of the value.
     pub span: Span,
 }
 
 impl<T> Spanned<T> {
-    /// A value at a place.
+    /// Creates a value with a position.
     pub fn new(value: T, span: Span) -> Self {
         Self { value, span }
     }
 
-    /// The same place with a value made from the old one.
+    /// Converts the value and keeps the position.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Spanned<U> {
         Spanned::new(f(self.value), self.span)
     }
@@ -88,30 +88,30 @@ impl<T> std::ops::Deref for Spanned<T> {
 
 /// The text of a document with an index of its lines.
 #[derive(Debug, Clone)]
-pub struct Source<'t> {
+pub struct DocumentText<'t> {
     text: &'t str,
     line_starts: Vec<u32>,
 }
 
-impl<'t> Source<'t> {
-    /// Indexes a text.
+impl<'t> DocumentText<'t> {
+    /// Creates the line index of a text.
     pub fn new(text: &'t str) -> Self {
         let mut line_starts = vec![0];
         line_starts.extend(
             text.bytes()
                 .enumerate()
                 .filter(|(_, byte)| *byte == b'\n')
-                .map(|(at, _)| Span::new(at + 1, at + 1).start),
+                .map(|(index, _)| Span::new(index + 1, index + 1).start),
         );
         Self { text, line_starts }
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub fn text(&self) -> &'t str {
         self.text
     }
 
-    /// Line and column of a byte offset; an offset past the end is the end.
+    /// Returns the line and column of a byte offset. An offset past the end maps to the end.
     pub fn position(&self, offset: u32) -> Position {
         let line = self.line_starts.partition_point(|start| *start <= offset);
         let start = self.line_starts[line - 1] as usize;
@@ -126,35 +126,42 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// The place in the document of a byte range inside the decoded text of the scalar at `scalar`.
-    pub fn inside(&self, scalar: Span, decoded: &str, range: std::ops::Range<usize>) -> Span {
-        let raw = self.text.get(scalar.range()).unwrap_or_default();
-        let offsets = align(raw, decoded);
-        let at = |index: usize| {
+    /// Returns the position in the document of a byte range inside the decoded text of the scalar
+    /// at `scalar`.
+    pub fn span_in_scalar(
+        &self,
+        scalar: Span,
+        decoded: &str,
+        range: std::ops::Range<usize>,
+    ) -> Span {
+        let raw = self.text.get(scalar.as_range()).unwrap_or_default();
+        let offsets = align_offsets(raw, decoded);
+        let document_offset = |index: usize| {
             let index = index.min(decoded.len());
             scalar.start as usize + offsets.get(index).copied().unwrap_or(raw.len())
         };
         let end = if range.end > range.start {
-            // The byte after the last one of the range, not the start of what follows it: a quote or
-            // an indentation may stand in between.
-            at(range.end - 1) + 1
+            // The byte after the last one of the range, not the start of the next decoded byte: a
+            // quote or indentation may be in between.
+            document_offset(range.end - 1) + 1
         } else {
-            at(range.start)
+            document_offset(range.start)
         };
-        Span::new(at(range.start), end)
+        Span::new(document_offset(range.start), end)
     }
 }
 
-/// For every byte of the decoded text its offset in the raw scalar.
+/// Returns, for every byte of the decoded text, its offset in the raw scalar.
 ///
-/// Quotes, escapes, indentation and folded line ends make the two differ. The walk matches equal
-/// bytes and skips raw ones that have no counterpart, which finds its way again after each of them.
-fn align(raw: &str, decoded: &str) -> Vec<usize> {
+/// Quotes, escapes, indentation and folded line ends make the two differ. The algorithm matches
+/// equal bytes and skips raw bytes that have no counterpart, so it resynchronizes after each
+/// difference.
+fn align_offsets(raw: &str, decoded: &str) -> Vec<usize> {
     let raw = raw.as_bytes();
     let double_quoted = raw.first() == Some(&b'"');
-    let mut at = usize::from(matches!(raw.first(), Some(b'"' | b'\'')));
+    let mut pos = usize::from(matches!(raw.first(), Some(b'"' | b'\'')));
     if matches!(raw.first(), Some(b'|' | b'>')) {
-        at = raw
+        pos = raw
             .iter()
             .position(|b| *b == b'\n')
             .map_or(raw.len(), |n| n + 1);
@@ -162,39 +169,39 @@ fn align(raw: &str, decoded: &str) -> Vec<usize> {
     let mut offsets = Vec::with_capacity(decoded.len());
     let mut bytes = decoded.bytes().peekable();
     while let Some(byte) = bytes.peek().copied() {
-        match raw.get(at) {
+        match raw.get(pos) {
             None => {
                 offsets.push(raw.len());
                 bytes.next();
             }
             Some(b'\\') if double_quoted => {
-                let length = escape_length(raw.get(at + 1).copied());
-                if raw.get(at + 1) != Some(&b'\n') {
-                    offsets.push(at);
+                let length = escape_length(raw.get(pos + 1).copied());
+                if raw.get(pos + 1) != Some(&b'\n') {
+                    offsets.push(pos);
                     bytes.next();
-                    // An escape may stand for several bytes of UTF-8.
+                    // One escape may represent several UTF-8 bytes.
                     while bytes.peek().is_some_and(|b| *b & 0xC0 == 0x80) {
-                        offsets.push(at);
+                        offsets.push(pos);
                         bytes.next();
                     }
                 }
-                at += length;
+                pos += length;
             }
             Some(found) if *found == byte => {
-                offsets.push(at);
+                offsets.push(pos);
                 bytes.next();
-                at += 1;
+                pos += 1;
             }
             Some(b'\n') if byte == b' ' => {
                 // A folded line end.
-                offsets.push(at);
+                offsets.push(pos);
                 bytes.next();
-                at += 1;
+                pos += 1;
             }
-            Some(_) => at += 1,
+            Some(_) => pos += 1,
         }
     }
-    offsets.push(at.min(raw.len()));
+    offsets.push(pos.min(raw.len()));
     offsets
 }
 
@@ -211,43 +218,46 @@ fn escape_length(kind: Option<u8>) -> usize {
 mod tests {
     use super::*;
 
-    fn place(document: &str, decoded: &str, needle: &str) -> Position {
-        let source = Source::new(document);
+    fn position_of(document: &str, decoded: &str, needle: &str) -> Position {
+        let source = DocumentText::new(document);
         let scalar = Span::new(0, document.len());
-        let at = decoded.find(needle).unwrap();
-        let span = source.inside(scalar, decoded, at..at + needle.len());
+        let start = decoded.find(needle).unwrap();
+        let span = source.span_in_scalar(scalar, decoded, start..start + needle.len());
         source.position(span.start)
     }
 
     #[test]
-    fn a_plain_text_stands_where_it_stands() {
-        assert_eq!(place("abc def", "abc def", "def").to_string(), "1:5");
+    fn locates_text_in_plain_scalar() {
+        assert_eq!(position_of("abc def", "abc def", "def").to_string(), "1:5");
     }
 
     #[test]
-    fn quotes_and_escapes_are_stepped_over() {
+    fn locates_text_after_quotes_and_escapes() {
         assert_eq!(
-            place(r#""a\n\u00e9 {{ x }}""#, "a\né {{ x }}", "x").to_string(),
+            position_of(r#""a\n\u00e9 {{ x }}""#, "a\né {{ x }}", "x").to_string(),
             "1:15"
         );
         assert_eq!(
-            place("'it''s {{ x }}'", "it's {{ x }}", "x").to_string(),
+            position_of("'it''s {{ x }}'", "it's {{ x }}", "x").to_string(),
             "1:11"
         );
     }
 
     #[test]
-    fn block_texts_keep_their_lines() {
+    fn locates_text_in_block_scalar() {
         let document = "|\n    select 1\n      from {{ t }}\n";
         let decoded = "select 1\n  from {{ t }}\n";
-        assert_eq!(place(document, decoded, "t }}").to_string(), "3:15");
+        assert_eq!(position_of(document, decoded, "t }}").to_string(), "3:15");
         let folded = ">\n    one\n    {{ two }}\n";
-        assert_eq!(place(folded, "one {{ two }}\n", "two").to_string(), "3:8");
+        assert_eq!(
+            position_of(folded, "one {{ two }}\n", "two").to_string(),
+            "3:8"
+        );
     }
 
     #[test]
     fn columns_count_characters() {
-        let source = Source::new("é: x\n");
+        let source = DocumentText::new("é: x\n");
         assert_eq!(source.position(4).to_string(), "1:4");
         assert_eq!(source.position(9_999).to_string(), "2:1");
     }

@@ -1,8 +1,7 @@
-//! SQL text cut into statements, with an eye on everything in which a `;` ends nothing.
+//! Splits SQL text into statements, ignoring every `;` that does not end a statement.
 //!
-//! Owns where statements begin and end, and nothing else of SQL: no statement is understood, and a
-//! text that no database would take is still cut somewhere. Quotes and bodies that are never closed
-//! reach to the end of the text.
+//! Owns only the boundaries of statements. Statements are not parsed, and invalid SQL is split as
+//! well. Unclosed quotes and routine bodies extend to the end of the text.
 
 mod lexer;
 
@@ -11,98 +10,103 @@ mod tests;
 
 use std::ops::Range;
 
-use lexer::{Kind, Lexer, Templates, Token};
+use lexer::{Lexer, TemplateMode, Token, TokenKind};
 
-/// Cuts SQL that is still a template: `{{ … }}`, `{% … %}` and `{# … #}` count as one piece each,
-/// also inside of quotes.
+/// Splits SQL that still contains templates. Each `{{ … }}`, `{% … %}` and `{# … #}` is one token,
+/// even inside quotes.
 ///
-/// The ranges leave out the `;`, the blanks around a statement, and pieces without a statement.
-/// Comments before a statement belong to it, since a hint to the optimiser is one.
+/// The ranges exclude the `;`, whitespace around a statement, and parts without a statement.
+/// Comments before a statement belong to it, because they may be optimizer hints.
 pub fn split_statements(text: &str) -> Vec<Range<usize>> {
-    split(text, Templates::Skipped)
+    split_with_mode(text, TemplateMode::Skipped)
 }
 
-/// Cuts SQL as a database gets it: braces are ordinary characters, as in the array `'{{1,2}}'`.
+/// Splits SQL in the form sent to a database. Braces are ordinary characters, as in the array
+/// `'{{1,2}}'`.
 pub fn split_rendered(text: &str) -> Vec<Range<usize>> {
-    split(text, Templates::Ordinary)
+    split_with_mode(text, TemplateMode::Ordinary)
 }
 
-fn split(text: &str, templates: Templates) -> Vec<Range<usize>> {
+fn split_with_mode(text: &str, templates: TemplateMode) -> Vec<Range<usize>> {
     let mut statements = Vec::new();
-    let mut piece = Piece::default();
+    let mut statement = StatementBuilder::default();
     for token in Lexer::new(text, templates) {
-        if token.kind == Kind::Semicolon && piece.is_at_top() {
-            statements.extend(piece.statement());
-            piece = Piece::default();
+        if token.kind == TokenKind::Semicolon && statement.is_at_top() {
+            statements.extend(statement.into_statement());
+            statement = StatementBuilder::default();
         } else {
-            piece.add(&token, &text[token.range.clone()]);
+            statement.add_token(&token, &text[token.range.clone()]);
         }
     }
-    statements.extend(piece.statement());
+    statements.extend(statement.into_statement());
     statements
 }
 
-/// What has been read since the last `;` that ended something.
+/// Tokens since the end of the last statement.
 #[derive(Default)]
-struct Piece {
+struct StatementBuilder {
     range: Option<Range<usize>>,
-    /// Whether anything is in it that a database would run.
+    /// True if it contains anything that a database would execute.
     has_statement: bool,
     parentheses: usize,
-    header: Header,
-    /// `BEGIN` and `CASE` in a routine that wait for their `END`.
+    header: StatementHeader,
+    /// `BEGIN` and `CASE` keywords of a routine without a matching `END`.
     blocks: usize,
 }
 
-/// Whether the statement creates a routine whose body is written without quotes.
+/// Detects statements that create a routine with an unquoted body.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Header {
-    /// No word so far.
+enum StatementHeader {
+    /// No word yet.
     #[default]
     Empty,
-    /// `CREATE`, and so many words after it.
+    /// `CREATE`, followed by this many words.
     Create(usize),
     /// `CREATE … FUNCTION`, `PROCEDURE` or `TRIGGER`.
     Routine,
-    /// Anything else.
+    /// Any other statement.
     Other,
 }
 
-impl Header {
-    /// `CREATE OR REPLACE TEMPORARY TRIGGER`: what is created is named among the first words.
-    const LONGEST: usize = 3;
+impl StatementHeader {
+    /// Maximum words between `CREATE` and the kind of object, as in `CREATE OR REPLACE TEMPORARY
+    /// TRIGGER`.
+    const MAX_WORDS_AFTER_CREATE: usize = 3;
 
-    fn after(self, word: &str) -> Self {
-        let is = |known: &str| word.eq_ignore_ascii_case(known);
+    fn after_word(self, word: &str) -> Self {
+        let is = |keyword: &str| word.eq_ignore_ascii_case(keyword);
         match self {
             Self::Empty if is("create") => Self::Create(0),
             Self::Create(_) if is("function") || is("procedure") || is("trigger") => Self::Routine,
-            Self::Create(words) if words < Self::LONGEST => Self::Create(words + 1),
+            Self::Create(words) if words < Self::MAX_WORDS_AFTER_CREATE => Self::Create(words + 1),
             Self::Empty | Self::Create(_) | Self::Other => Self::Other,
             Self::Routine => Self::Routine,
         }
     }
 }
 
-impl Piece {
+impl StatementBuilder {
     fn is_at_top(&self) -> bool {
         self.parentheses == 0 && self.blocks == 0
     }
 
-    fn add(&mut self, token: &Token, text: &str) {
+    fn add_token(&mut self, token: &Token, text: &str) {
         self.has_statement |= match token.kind {
-            Kind::Blank => return,
-            Kind::Comment | Kind::Silent => false,
-            Kind::Semicolon | Kind::Quoted | Kind::Value | Kind::Other => true,
-            Kind::Word => {
-                self.word(text);
+            TokenKind::Blank => return,
+            TokenKind::Comment | TokenKind::TemplateBlock => false,
+            TokenKind::Semicolon
+            | TokenKind::Quoted
+            | TokenKind::TemplateValue
+            | TokenKind::Other => true,
+            TokenKind::Word => {
+                self.add_word(text);
                 true
             }
-            Kind::Open => {
+            TokenKind::Open => {
                 self.parentheses += 1;
                 true
             }
-            Kind::Close => {
+            TokenKind::Close => {
                 self.parentheses = self.parentheses.saturating_sub(1);
                 true
             }
@@ -114,20 +118,20 @@ impl Piece {
         self.range = Some(start..token.range.end);
     }
 
-    fn word(&mut self, word: &str) {
-        let is = |known: &str| word.eq_ignore_ascii_case(known);
-        if self.header == Header::Routine {
-            // Between parentheses stand arguments, which may bear any name.
+    fn add_word(&mut self, word: &str) {
+        let is = |keyword: &str| word.eq_ignore_ascii_case(keyword);
+        if self.header == StatementHeader::Routine {
+            // Inside parentheses are arguments, which may have any name.
             if self.parentheses == 0 && (is("begin") || self.blocks > 0 && is("case")) {
                 self.blocks += 1;
             } else if is("end") {
                 self.blocks = self.blocks.saturating_sub(1);
             }
         }
-        self.header = self.header.after(word);
+        self.header = self.header.after_word(word);
     }
 
-    fn statement(self) -> Option<Range<usize>> {
+    fn into_statement(self) -> Option<Range<usize>> {
         self.range.filter(|_| self.has_statement)
     }
 }

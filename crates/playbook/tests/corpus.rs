@@ -1,5 +1,5 @@
-//! The corpus: playbooks that use every construct of the language, and playbooks with the mistakes
-//! that people make.
+//! The playbook corpus: valid playbooks with every construct, and invalid ones with common
+//! mistakes.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -7,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use noetl_playbook::{
-    CheckOptions, Code, Document, SchemaOf, Severity, check, json_schema, to_yaml,
+    CheckOptions, Code, Document, SchemaKind, Severity, check, json_schema, to_yaml,
 };
 
-fn corpus(folder: &str) -> Vec<(PathBuf, String)> {
+fn read_corpus(folder: &str) -> Vec<(PathBuf, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../testkit/corpus")
         .join(folder);
@@ -29,42 +29,47 @@ fn corpus(folder: &str) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-fn findings(text: &str) -> Vec<String> {
+fn list_findings(text: &str) -> Vec<String> {
     check(text, &CheckOptions::default())
         .diagnostics
         .iter()
-        .map(|found| format!("{}@{}:{}", found.code, found.line, found.column))
+        .map(|diagnostic| {
+            format!(
+                "{}@{}:{}",
+                diagnostic.code, diagnostic.line, diagnostic.column
+            )
+        })
         .collect()
 }
 
 #[test]
-fn good_playbooks_are_clean() {
-    for (path, text) in corpus("good") {
+fn good_playbooks_have_no_findings() {
+    for (path, text) in read_corpus("good") {
         let checked = check(&text, &CheckOptions::default());
         let legacy = path
             .file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with("legacy_"));
-        let found: Vec<_> = checked
+        let findings: Vec<_> = checked
             .diagnostics
             .iter()
-            .filter(|found| {
-                !(legacy && matches!(found.code, Code::NP016 | Code::NP018 | Code::NP019))
+            .filter(|diagnostic| {
+                !(legacy && matches!(diagnostic.code, Code::NP016 | Code::NP018 | Code::NP019))
             })
-            .map(|found| {
+            .map(|diagnostic| {
                 format!(
                     "{}@{}:{} {}",
-                    found.code, found.line, found.column, found.message
+                    diagnostic.code, diagnostic.line, diagnostic.column, diagnostic.message
                 )
             })
             .collect();
-        assert!(found.is_empty(), "{}: {found:#?}", path.display());
+        assert!(findings.is_empty(), "{}: {findings:#?}", path.display());
         assert!(checked.document.is_some(), "{}", path.display());
     }
 }
 
 #[test]
-fn bad_playbooks_are_reported_in_full_and_in_order() {
-    for (path, text) in corpus("bad") {
+fn bad_playbooks_have_expected_findings() {
+    for (path, text) in read_corpus("bad") {
         let expected: Vec<&str> = text
             .lines()
             .filter_map(|line| line.strip_prefix("# expect:"))
@@ -72,16 +77,16 @@ fn bad_playbooks_are_reported_in_full_and_in_order() {
             .collect();
         assert!(
             !expected.is_empty(),
-            "{} says what it expects",
+            "{} has no '# expect:' line",
             path.display()
         );
-        assert_eq!(findings(&text), expected, "{}", path.display());
+        assert_eq!(list_findings(&text), expected, "{}", path.display());
     }
 }
 
 #[test]
-fn printing_and_reading_back_gives_the_same_model() {
-    for (path, text) in corpus("good") {
+fn printed_playbook_parses_to_same_model() {
+    for (path, text) in read_corpus("good") {
         let Some(document) = check(&text, &CheckOptions::default()).document else {
             continue;
         };
@@ -93,30 +98,30 @@ fn printing_and_reading_back_gives_the_same_model() {
             again
                 .diagnostics
                 .iter()
-                .all(|found| found.severity != Severity::Error),
+                .all(|diagnostic| diagnostic.severity != Severity::Error),
             "{}:\n{printed}\n{:#?}",
             path.display(),
             again.diagnostics
         );
         if again.document.as_ref() != Some(&document) {
-            let (one, two) = (format!("{document:#?}"), format!("{:#?}", again.document));
-            let words = |text: &str| {
+            let (original, reparsed) = (format!("{document:#?}"), format!("{:#?}", again.document));
+            let lines = |text: &str| {
                 text.lines()
                     .map(|line| line.trim().to_owned())
                     .filter(|line| !line.starts_with("start:") && !line.starts_with("end:"))
                     .collect::<Vec<_>>()
             };
-            let (one, two) = (words(&one), words(&two));
-            let at = one
+            let (original, reparsed) = (lines(&original), lines(&reparsed));
+            let position = original
                 .iter()
-                .zip(&two[1..])
+                .zip(&reparsed[1..])
                 .position(|(a, b)| a != b)
                 .unwrap_or_default();
             panic!(
                 "{}: {:#?} became {:#?} in\n{printed}",
                 path.display(),
-                &one[at.saturating_sub(12)..at + 4],
-                &two[at.saturating_sub(11)..at + 5]
+                &original[position.saturating_sub(12)..position + 4],
+                &reparsed[position.saturating_sub(11)..position + 5]
             );
         }
         assert_eq!(
@@ -129,13 +134,13 @@ fn printing_and_reading_back_gives_the_same_model() {
 }
 
 #[test]
-fn good_playbooks_fit_the_schema() {
+fn good_playbooks_match_json_schema() {
     let validator =
-        |of| jsonschema::validator_for(&json_schema(of)).expect("the schema is a schema");
-    let playbook = validator(SchemaOf::Playbook);
-    let subscription = validator(SchemaOf::Subscription);
-    let schedule = validator(SchemaOf::Schedule);
-    for (path, text) in corpus("good") {
+        |kind| jsonschema::validator_for(&json_schema(kind)).expect("the schema is a schema");
+    let playbook = validator(SchemaKind::Playbook);
+    let subscription = validator(SchemaKind::Subscription);
+    let schedule = validator(SchemaKind::Schedule);
+    for (path, text) in read_corpus("good") {
         let document = check(&text, &CheckOptions::default()).document;
         let schema = match document {
             Some(Document::Playbook(_)) => &playbook,

@@ -1,24 +1,24 @@
-//! The pages of diagnostics keep what they say: the wrong document is reported at the place the page
-//! gives, the mended one is clean.
+//! Examples in the diagnostic pages: the invalid document is reported at the given position, and
+//! the corrected one has no findings.
 
 use noetl_playbook::{CatalogNames, CheckOptions, Code, check};
 
 /// A fenced YAML block of a page.
-struct Snippet {
+struct YamlSnippet {
     info: String,
     text: String,
 }
 
-impl Snippet {
-    /// Where the page says the finding stands.
-    fn place(&self) -> Option<&str> {
+impl YamlSnippet {
+    /// Position of the finding according to the page.
+    fn expected_position(&self) -> Option<&str> {
         self.info
             .split_whitespace()
-            .find_map(|word| word.strip_prefix("at="))
+            .find_map(|option| option.strip_prefix("at="))
     }
 
-    fn options(&self) -> CheckOptions {
-        let has = |word: &str| self.info.split_whitespace().any(|found| found == word);
+    fn check_options(&self) -> CheckOptions {
+        let has = |option: &str| self.info.split_whitespace().any(|word| word == option);
         CheckOptions {
             portable: has("portable"),
             features: has("features=none").then(Vec::new),
@@ -27,20 +27,20 @@ impl Snippet {
     }
 }
 
-fn snippets(page: &str) -> Vec<Snippet> {
-    let mut found = Vec::new();
-    let mut open: Option<Snippet> = None;
+fn parse_snippets(page: &str) -> Vec<YamlSnippet> {
+    let mut snippets = Vec::new();
+    let mut open: Option<YamlSnippet> = None;
     for line in page.lines() {
         match &mut open {
             None => {
                 if let Some(info) = line.strip_prefix("```yaml") {
-                    open = Some(Snippet {
+                    open = Some(YamlSnippet {
                         info: info.to_owned(),
                         text: String::new(),
                     });
                 }
             }
-            Some(_) if line == "```" => found.extend(open.take()),
+            Some(_) if line == "```" => snippets.extend(open.take()),
             Some(snippet) => {
                 snippet.text.push_str(line);
                 snippet.text.push('\n');
@@ -48,24 +48,24 @@ fn snippets(page: &str) -> Vec<Snippet> {
         }
     }
     assert!(open.is_none(), "a block is not closed");
-    found
+    snippets
 }
 
-fn findings(snippet: &Snippet) -> Vec<String> {
-    check(&snippet.text, &snippet.options())
+fn list_findings(snippet: &YamlSnippet) -> Vec<String> {
+    check(&snippet.text, &snippet.check_options())
         .diagnostics
         .iter()
-        .map(|found| {
+        .map(|diagnostic| {
             format!(
                 "{}@{}:{} {}",
-                found.code, found.line, found.column, found.message
+                diagnostic.code, diagnostic.line, diagnostic.column, diagnostic.message
             )
         })
         .collect()
 }
 
 #[test]
-fn every_page_has_the_form_of_a_page() {
+fn pages_have_required_sections() {
     for code in Code::ALL {
         let page = code.page();
         assert!(
@@ -90,38 +90,44 @@ fn every_page_has_the_form_of_a_page() {
 }
 
 #[test]
-fn what_a_page_shows_is_reported_where_it_says() {
-    let mut wrong = Vec::new();
+fn reported_examples_have_finding_at_position() {
+    let mut failures = Vec::new();
     for code in Code::ALL {
-        let reported: Vec<Snippet> = snippets(code.page())
+        let reported: Vec<YamlSnippet> = parse_snippets(code.page())
             .into_iter()
-            .filter(|snippet| snippet.place().is_some())
+            .filter(|snippet| snippet.expected_position().is_some())
             .collect();
-        assert!(!reported.is_empty(), "{code}: no example with a place");
+        assert!(!reported.is_empty(), "{code}: no example with a position");
         for snippet in reported {
-            let wanted = format!("{code}@{} ", snippet.place().unwrap_or_default());
-            let found = findings(&snippet);
-            if !found.iter().any(|finding| finding.starts_with(&wanted)) {
-                wrong.push(format!("{wanted}not in {found:#?}"));
+            let expected = format!(
+                "{code}@{} ",
+                snippet.expected_position().unwrap_or_default()
+            );
+            let findings = list_findings(&snippet);
+            if !findings
+                .iter()
+                .any(|finding| finding.starts_with(&expected))
+            {
+                failures.push(format!("{expected}not in {findings:#?}"));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
-fn what_a_page_advises_is_clean() {
-    let mut wrong = Vec::new();
+fn corrected_examples_have_no_findings() {
+    let mut failures = Vec::new();
     for code in Code::ALL {
-        for snippet in snippets(code.page())
+        for snippet in parse_snippets(code.page())
             .iter()
-            .filter(|snippet| snippet.place().is_none())
+            .filter(|snippet| snippet.expected_position().is_none())
         {
-            let found = findings(snippet);
-            if !found.is_empty() {
-                wrong.push(format!("{code}: {found:#?}"));
+            let findings = list_findings(snippet);
+            if !findings.is_empty() {
+                failures.push(format!("{code}: {findings:#?}"));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -1,102 +1,102 @@
-//! Subscriptions and schedules: every mistake with its place, the defaults, and that what is printed
-//! reads back as the same.
+//! Subscriptions and schedules: findings with positions, defaults and round trips through YAML.
 
 #![expect(
     clippy::expect_used,
     clippy::panic,
-    reason = "a helper that cannot go on fails its test"
+    reason = "a test helper fails by panicking"
 )]
 
 use std::fmt::Write as _;
 
 use noetl_playbook::model::{
-    Activation, Circuit, DirectiveControl, Headers, Ingress, Misfire, OnRecovery, Ordering,
-    Overlap, PayloadFrom, Probe, Propagate, Runtime, Schedule, Source, SourceKind, SourceMode,
-    SpoolMode, SpoolRetention, SpoolStore, Subscription, Timing, Verify,
+    ActivationMode, CircuitBreaker, DirectiveControl, FetchConfig, HeaderRules, HealthProbe,
+    MessageOrdering, MessageSource, MessageVerifier, MisfireHandling, OnRecovery, OverlapPolicy,
+    PayloadFrom, PushIngress, Schedule, ScheduleTiming, SourceKind, SourceMode, SpoolMode,
+    SpoolRetention, SpoolStore, Subscription, TracePropagation,
 };
-use noetl_playbook::timing::Zone;
-use noetl_playbook::{CheckOptions, Document, SchemaOf, check, json_schema, to_yaml};
+use noetl_playbook::timing::TimeZone;
+use noetl_playbook::{CheckOptions, Document, SchemaKind, check, json_schema, to_yaml};
 use noetl_types::{Millis, Timestamp};
 
-/// A document whose `spec` starts in line 5, each of its lines moved to the right by two.
-fn document(kind: &str, spec: &str) -> String {
+/// A document whose `spec` starts in line 5 with an indentation of two.
+fn build_document(kind: &str, spec: &str) -> String {
     let mut text =
         format!("apiVersion: noetl.io/v1\nkind: {kind}\nmetadata: {{ name: nightly }}\nspec:\n");
     for line in spec.lines() {
-        writeln!(text, "  {line}").expect("a string takes everything");
+        writeln!(text, "  {line}").expect("writing to a string cannot fail");
     }
     text
 }
 
-fn read(text: &str) -> Document {
+fn parse_clean(text: &str) -> Document {
     let checked = check(text, &CheckOptions::default());
     assert_eq!(checked.diagnostics, [], "{text}");
     checked.document.expect("a document without findings")
 }
 
-fn schedule(spec: &str) -> Schedule {
-    match read(&document("Schedule", spec)) {
+fn parse_schedule(spec: &str) -> Schedule {
+    match parse_clean(&build_document("Schedule", spec)) {
         Document::Schedule(schedule) => *schedule,
         other => panic!("no schedule: {other:?}"),
     }
 }
 
-fn subscription(spec: &str) -> Subscription {
-    match read(&document("Subscription", spec)) {
+fn parse_subscription(spec: &str) -> Subscription {
+    match parse_clean(&build_document("Subscription", spec)) {
         Document::Subscription(subscription) => *subscription,
         other => panic!("no subscription: {other:?}"),
     }
 }
 
-/// All findings as `code@line:column message (hint)`.
-fn findings(text: &str) -> String {
+/// Findings as `code@line:column message (hint)`, one per line.
+fn list_findings(text: &str) -> String {
     let mut list = String::new();
-    for found in check(text, &CheckOptions::default()).diagnostics {
-        let hint = found
+    for diagnostic in check(text, &CheckOptions::default()).diagnostics {
+        let hint = diagnostic
             .hint
             .map(|hint| format!(" ({hint})"))
             .unwrap_or_default();
         writeln!(
             list,
             "  {}@{}:{} {}{hint}",
-            found.code, found.line, found.column, found.message
+            diagnostic.code, diagnostic.line, diagnostic.column, diagnostic.message
         )
-        .expect("a string takes everything");
+        .expect("writing to a string cannot fail");
     }
     list
 }
 
-/// Each document with what is found in it, for a snapshot.
-fn report(kind: &str, specs: &[&str]) -> String {
+/// Each document with its findings, for a snapshot.
+fn findings_report(kind: &str, specs: &[&str]) -> String {
     specs.iter().fold(String::new(), |mut report, spec| {
-        let text = document(kind, spec);
-        let found = findings(&text);
-        assert!(!found.is_empty(), "nothing is wrong with {spec}");
+        let text = build_document(kind, spec);
+        let findings = list_findings(&text);
+        assert!(!findings.is_empty(), "nothing is wrong with {spec}");
         let body = text.split_once("spec:\n").map_or("", |(_, body)| body);
-        writeln!(report, "{body}{found}").expect("a string takes everything");
+        writeln!(report, "{body}{findings}").expect("writing to a string cannot fail");
         report
     })
 }
 
-const NATS: &str = "source: nats\nstream: shop\nconsumer: orders\n";
+const NATS_SOURCE: &str = "source: nats\nstream: shop\nconsumer: orders\n";
 const DISPATCH: &str = "dispatch: { playbook: shop/order }\n";
 
-fn with_nats(more: &str) -> String {
-    format!("{NATS}{DISPATCH}{more}")
+fn nats_spec(more: &str) -> String {
+    format!("{NATS_SOURCE}{DISPATCH}{more}")
 }
 
 #[test]
-fn a_short_schedule_has_the_defaults() {
-    let schedule = schedule("cron: 0 2 * * *\nplaybook: etl/nightly");
+fn minimal_schedule_has_defaults() {
+    let schedule = parse_schedule("cron: 0 2 * * *\nplaybook: etl/nightly");
     assert_eq!(&**schedule.path(), "nightly");
     let spec = &schedule.spec;
     assert!(
-        matches!(&spec.timing, Timing::Cron(crons) if crons.len() == 1 && crons[0].as_str() == "0 2 * * *")
+        matches!(&spec.timing, ScheduleTiming::Cron(crons) if crons.len() == 1 && crons[0].as_str() == "0 2 * * *")
     );
-    assert_eq!(spec.timezone, Zone::UTC);
+    assert_eq!(spec.timezone, TimeZone::UTC);
     assert_eq!(*spec.playbook, *"etl/nightly");
-    assert_eq!(spec.overlap, Overlap::Skip);
-    assert_eq!(spec.misfire, Misfire::default());
+    assert_eq!(spec.overlap, OverlapPolicy::Skip);
+    assert_eq!(spec.misfire, MisfireHandling::default());
     assert!(spec.enabled);
     assert_eq!(spec.jitter, Millis::ZERO);
     assert!(spec.payload.is_empty());
@@ -108,8 +108,8 @@ fn a_short_schedule_has_the_defaults() {
 }
 
 #[test]
-fn a_full_schedule_is_read() {
-    let schedule = schedule(
+fn parses_full_schedule() {
+    let schedule = parse_schedule(
         "cron: [\"@daily\", \"30 0 7 * * SUN\"]\n\
          timezone: America/New_York\n\
          playbook: etl/nightly\n\
@@ -125,7 +125,7 @@ fn a_full_schedule_is_read() {
          priority: -100",
     );
     let spec = &schedule.spec;
-    assert!(matches!(&spec.timing, Timing::Cron(crons) if crons.len() == 2));
+    assert!(matches!(&spec.timing, ScheduleTiming::Cron(crons) if crons.len() == 2));
     assert_eq!(spec.timezone.as_str(), "America/New_York");
     assert_eq!(spec.version, Some(7));
     assert!(
@@ -148,8 +148,8 @@ fn a_full_schedule_is_read() {
 }
 
 #[test]
-fn mistakes_in_schedules() {
-    let report = report(
+fn reports_mistakes_in_schedules() {
+    let report = findings_report(
         "Schedule",
         &[
             "{}",
@@ -197,34 +197,34 @@ fn mistakes_in_schedules() {
 }
 
 #[test]
-fn a_short_subscription_has_the_defaults() {
-    let subscription = subscription(&with_nats(""));
+fn minimal_subscription_has_defaults() {
+    let subscription = parse_subscription(&nats_spec(""));
     let spec = &subscription.spec;
     assert_eq!(
         spec.source,
-        Source::Nats {
+        MessageSource::Nats {
             stream: "shop".into(),
             consumer: "orders".into()
         }
     );
     assert_eq!(spec.source.mode(), SourceMode::Pull);
-    assert_eq!(spec.activation, Activation::Continuous);
-    assert_eq!(spec.runtime, Runtime::default());
+    assert_eq!(spec.activation, ActivationMode::Continuous);
+    assert_eq!(spec.runtime, FetchConfig::default());
     assert_eq!(spec.runtime.batch, 100);
     assert_eq!(spec.poll_timeout(), Millis::from_secs(1));
     assert_eq!(spec.dispatch.payload_from, PayloadFrom::Json);
     assert!(!spec.dispatch.batch_dispatch);
     assert!(!spec.dedup.enabled);
     assert_eq!(spec.dedup.window.get(), 300);
-    assert_eq!(spec.headers, Headers::default());
+    assert_eq!(spec.headers, HeaderRules::default());
     assert_eq!(&*spec.headers.passthrough, "data");
-    assert_eq!(spec.headers.trace.propagate, Propagate::None);
+    assert_eq!(spec.headers.trace.propagate, TracePropagation::None);
     assert!(spec.spool.is_none());
 }
 
 #[test]
-fn a_short_spool_has_the_defaults() {
-    let subscription = subscription(&with_nats(
+fn minimal_spool_has_defaults() {
+    let subscription = parse_subscription(&nats_spec(
         "spool: { mode: hybrid, backend: local_disk, path: /var/spool }",
     ));
     let spool = subscription.spec.spool.expect("a spool");
@@ -235,8 +235,8 @@ fn a_short_spool_has_the_defaults() {
             path: "/var/spool".into()
         }
     );
-    assert_eq!(spool.ordering, Ordering::PerKey);
-    assert_eq!(spool.circuit, Circuit::default());
+    assert_eq!(spool.ordering, MessageOrdering::PerKey);
+    assert_eq!(spool.circuit, CircuitBreaker::default());
     assert_eq!(spool.circuit.trip_after, 5);
     assert_eq!(spool.circuit.probe_after, Millis::from_secs(30));
     assert_eq!(spool.circuit.probe_interval, Millis::from_secs(5));
@@ -251,17 +251,20 @@ fn a_short_spool_has_the_defaults() {
 }
 
 #[test]
-fn a_spool_that_is_off_is_none() {
+fn disabled_spool_equals_no_spool() {
     assert_eq!(
-        subscription(&with_nats("spool: { mode: off }")),
-        subscription(&with_nats(""))
+        parse_subscription(&nats_spec("spool: { mode: off }")),
+        parse_subscription(&nats_spec(""))
     );
-    let kept = "spool: { mode: off, backend: s3, bucket: later, ordering: global }";
-    assert_eq!(subscription(&with_nats(kept)), subscription(&with_nats("")));
+    let disabled = "spool: { mode: off, backend: s3, bucket: later, ordering: global }";
+    assert_eq!(
+        parse_subscription(&nats_spec(disabled)),
+        parse_subscription(&nats_spec(""))
+    );
 }
 
-/// Everything that can be written, so that nothing is forgotten on the way through the printer.
-const FULL: [&str; 5] = [
+/// Every key of the format, so that the round trip covers all of them.
+const FULL_SUBSCRIPTIONS: [&str; 5] = [
     "source: nats\n\
      mode: pull\n\
      activation: scheduled\n\
@@ -333,8 +336,8 @@ const FULL: [&str; 5] = [
 ];
 
 #[test]
-fn full_subscriptions_are_read() {
-    let [nats, kafka, pubsub, push, webhook] = FULL.map(subscription);
+fn parses_full_subscriptions() {
+    let [nats, kafka, pubsub, push, webhook] = FULL_SUBSCRIPTIONS.map(parse_subscription);
     assert_eq!(nats.spec.poll_timeout(), Millis::from_ms(2500));
     assert_eq!(
         nats.spec.connection.auth.as_ref().map(|auth| &***auth),
@@ -349,7 +352,7 @@ fn full_subscriptions_are_read() {
         .collect();
     let all: Vec<_> = DirectiveControl::WORDS
         .iter()
-        .filter_map(|word| DirectiveControl::parse(word))
+        .filter_map(|keyword| DirectiveControl::parse(keyword))
         .collect();
     assert_eq!(controls, all);
     let playbooks: Vec<_> = nats.playbooks().map(|path| path.value.to_owned()).collect();
@@ -357,27 +360,27 @@ fn full_subscriptions_are_read() {
 
     let spool = kafka.spec.spool.as_ref().expect("a spool");
     assert_eq!(spool.circuit.downstream.len(), 4);
-    assert_eq!(spool.circuit.downstream[3].probe, Probe::Passive);
+    assert_eq!(spool.circuit.downstream[3].probe, HealthProbe::Passive);
     assert_eq!(spool.retention.max_age, Some(Millis::from_days(2)));
 
     assert_eq!(pubsub.spec.source.mode(), SourceMode::Pull);
     assert_eq!(pubsub.spec.poll_timeout(), Millis::from_secs(5));
     assert_eq!(push.spec.source.mode(), SourceMode::Push);
     assert_eq!(
-        push.spec.source.ingress().map(Ingress::listener),
+        push.spec.source.ingress().map(PushIngress::listener_name),
         Some("audit")
     );
     assert_eq!(webhook.spec.source.kind(), SourceKind::Webhook);
     let ingress = webhook.spec.source.ingress().expect("an address");
-    let Verify::HmacSha256 { tolerance, .. } = &ingress.verify else {
+    let MessageVerifier::HmacSha256 { tolerance, .. } = &ingress.verify else {
         panic!("{ingress:?}")
     };
     assert_eq!(*tolerance, Millis::from_secs(60));
 }
 
 #[test]
-fn what_is_printed_reads_back_as_the_same() {
-    let short = with_nats("");
+fn printed_document_parses_to_same_model() {
+    let short = nats_spec("");
     let stores = [
         "nats_object, bucket: b",
         "local_disk, path: /p",
@@ -385,7 +388,7 @@ fn what_is_printed_reads_back_as_the_same() {
         "s3, bucket: b",
     ];
     let spools = stores.map(|store| {
-        with_nats(&format!(
+        nats_spec(&format!(
             "spool: {{ mode: buffer_and_ack, ordering: none, backend: {store} }}"
         ))
     });
@@ -393,7 +396,7 @@ fn what_is_printed_reads_back_as_the_same() {
         "source: webhook\ningress: { gateway_path: /a/b, verify: { type: bearer, secret: s } }\n";
     let bearer = format!("{bearer}{DISPATCH}");
     let kafka = format!("source: kafka\nauth: plant\ntopic: t\ngroup: g\n{DISPATCH}");
-    let subscriptions = FULL
+    let subscriptions = FULL_SUBSCRIPTIONS
         .iter()
         .copied()
         .chain(spools.iter().map(String::as_str))
@@ -407,20 +410,28 @@ fn what_is_printed_reads_back_as_the_same() {
          end: 2027-01-01T00:00:00Z\njitter: 90s\nconcurrency: { key: \"{{ day }}\", limit: 3 }\npriority: 20",
     ];
     let texts = subscriptions
-        .map(|spec| document("Subscription", spec))
-        .chain(schedules.into_iter().map(|spec| document("Schedule", spec)));
+        .map(|spec| build_document("Subscription", spec))
+        .chain(
+            schedules
+                .into_iter()
+                .map(|spec| build_document("Schedule", spec)),
+        );
     for text in texts {
-        let model = read(&text);
+        let model = parse_clean(&text);
         let printed = to_yaml(&model).expect("a document that is printed");
-        assert_eq!(read(&printed), model, "{printed}");
+        assert_eq!(parse_clean(&printed), model, "{printed}");
     }
 }
 
 #[test]
-fn the_printed_form_leaves_defaults_out() {
-    let printed = to_yaml(&read(&document("Subscription", FULL[1]))).expect("yaml");
+fn printing_omits_defaults() {
+    let printed = to_yaml(&parse_clean(&build_document(
+        "Subscription",
+        FULL_SUBSCRIPTIONS[1],
+    )))
+    .expect("yaml");
     insta::assert_snapshot!("printed_subscription", printed);
-    let short = to_yaml(&read(&document(
+    let short = to_yaml(&parse_clean(&build_document(
         "Schedule",
         "every: 900\nplaybook: etl/nightly\noverlap: skip",
     )))
@@ -429,7 +440,7 @@ fn the_printed_form_leaves_defaults_out() {
 }
 
 #[test]
-fn mistakes_in_sources() {
+fn reports_mistakes_in_sources() {
     let nats = |more: &str| format!("source: nats\n{more}{DISPATCH}");
     let specs = [
         "{}".to_owned(),
@@ -475,11 +486,11 @@ fn mistakes_in_sources() {
         ),
     ];
     let specs: Vec<&str> = specs.iter().chain(&verifiers).map(String::as_str).collect();
-    insta::assert_snapshot!(report("Subscription", &specs));
+    insta::assert_snapshot!(findings_report("Subscription", &specs));
 }
 
 #[test]
-fn mistakes_in_subscriptions() {
+fn reports_mistakes_in_subscriptions() {
     let specs = [
         "activation: always",
         "auth: 5\nurl: \"{{ url }}\"\nuser: []",
@@ -503,21 +514,21 @@ fn mistakes_in_subscriptions() {
         "headers: { directives: [{ header: X, controls: content_type, map: [] }] }",
         "limit: {}",
     ];
-    let mut specs: Vec<String> = specs.iter().map(|more| with_nats(more)).collect();
+    let mut specs: Vec<String> = specs.iter().map(|more| nats_spec(more)).collect();
     for dispatch in [
         "{}",
         "{ playbook: \"a#b\", payload_from: body, execution_pool: \"\", batch_dispatch: 1, batch_max: 1001 }",
         "{ playbook: a, batch_max: 10 }",
         "a/b",
     ] {
-        specs.push(format!("{NATS}dispatch: {dispatch}"));
+        specs.push(format!("{NATS_SOURCE}dispatch: {dispatch}"));
     }
     let specs: Vec<&str> = specs.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(report("Subscription", &specs));
+    insta::assert_snapshot!(findings_report("Subscription", &specs));
 }
 
 #[test]
-fn mistakes_in_spools() {
+fn reports_mistakes_in_spools() {
     let on = "mode: buffer_and_ack, backend: s3, bucket: b";
     let specs = [
         "spool: {}".to_owned(),
@@ -545,13 +556,13 @@ fn mistakes_in_spools() {
         ),
         format!("spool: {{ {on}, bukket: c }}"),
     ];
-    let specs: Vec<String> = specs.iter().map(|more| with_nats(more)).collect();
+    let specs: Vec<String> = specs.iter().map(|more| nats_spec(more)).collect();
     let specs: Vec<&str> = specs.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(report("Subscription", &specs));
+    insta::assert_snapshot!(findings_report("Subscription", &specs));
 }
 
 #[test]
-fn the_envelope_is_checked_too() {
+fn reports_mistakes_in_envelope() {
     for (text, expected) in [
         (
             "kind: Schedule\nspec: {}",
@@ -566,59 +577,78 @@ fn the_envelope_is_checked_too() {
             "NP005@3:11 NP006@4:7 NP010@5:1",
         ),
     ] {
-        let found: Vec<String> = check(text, &CheckOptions::default())
+        let findings: Vec<String> = check(text, &CheckOptions::default())
             .diagnostics
             .iter()
-            .map(|found| format!("{}@{}:{}", found.code, found.line, found.column))
+            .map(|diagnostic| {
+                format!(
+                    "{}@{}:{}",
+                    diagnostic.code, diagnostic.line, diagnostic.column
+                )
+            })
             .collect();
-        assert_eq!(found.join(" "), expected, "{text}");
+        assert_eq!(findings.join(" "), expected, "{text}");
     }
 }
 
-/// The finding that a playbook of another installation would not know, with its place.
+/// Extensions that other installations do not support are reported if `portable` is set.
 #[test]
-fn additions_are_noted_where_that_is_asked_for() {
+fn portable_check_reports_extensions() {
     let options = CheckOptions {
         portable: true,
         ..CheckOptions::default()
     };
-    let noted = |text: &str| -> Vec<String> {
-        let found = check(text, &options).diagnostics;
-        found
+    let list_positions = |text: &str| -> Vec<String> {
+        let diagnostics = check(text, &options).diagnostics;
+        diagnostics
             .iter()
-            .map(|found| format!("{}@{}:{}", found.code, found.line, found.column))
+            .map(|diagnostic| {
+                format!(
+                    "{}@{}:{}",
+                    diagnostic.code, diagnostic.line, diagnostic.column
+                )
+            })
             .collect()
     };
     assert_eq!(
-        noted(&document("Schedule", "every: 5m\nplaybook: a\npriority: 5")),
+        list_positions(&build_document(
+            "Schedule",
+            "every: 5m\nplaybook: a\npriority: 5"
+        )),
         ["NP020@2:7"]
     );
-    assert_eq!(noted(&document("Subscription", FULL[0])), ["NP020@20:47"]);
     assert_eq!(
-        noted(&document("Subscription", FULL[4])),
+        list_positions(&build_document("Subscription", FULL_SUBSCRIPTIONS[0])),
+        ["NP020@20:47"]
+    );
+    assert_eq!(
+        list_positions(&build_document("Subscription", FULL_SUBSCRIPTIONS[4])),
         ["NP020@8:74", "NP020@8:100"]
     );
-    assert_eq!(noted(&document("Subscription", FULL[1])), [""; 0]);
+    assert_eq!(
+        list_positions(&build_document("Subscription", FULL_SUBSCRIPTIONS[1])),
+        [""; 0]
+    );
 }
 
-fn fits(schema: &jsonschema::Validator, text: &str) -> bool {
+fn matches_schema(schema: &jsonschema::Validator, text: &str) -> bool {
     let json = noetl_playbook::to_json(text).expect("YAML");
     schema.is_valid(&serde_json::to_value(&json).expect("JSON"))
 }
 
 #[test]
-fn the_schemas_take_what_is_right_and_refuse_what_is_wrong() {
+fn schemas_accept_valid_and_reject_invalid_documents() {
     let subscription =
-        jsonschema::validator_for(&json_schema(SchemaOf::Subscription)).expect("a schema");
-    for spec in FULL {
-        let text = document("Subscription", spec);
-        assert!(fits(&subscription, &text), "{text}");
-        let printed = to_yaml(&read(&text)).expect("yaml");
-        assert!(fits(&subscription, &printed), "{printed}");
+        jsonschema::validator_for(&json_schema(SchemaKind::Subscription)).expect("a schema");
+    for spec in FULL_SUBSCRIPTIONS {
+        let text = build_document("Subscription", spec);
+        assert!(matches_schema(&subscription, &text), "{text}");
+        let printed = to_yaml(&parse_clean(&text)).expect("yaml");
+        assert!(matches_schema(&subscription, &printed), "{printed}");
     }
-    assert!(fits(
+    assert!(matches_schema(
         &subscription,
-        &document("Subscription", &with_nats("spool: { mode: off }"))
+        &build_document("Subscription", &nats_spec("spool: { mode: off }"))
     ));
     for more in [
         "limit: {}",
@@ -627,17 +657,23 @@ fn the_schemas_take_what_is_right_and_refuse_what_is_wrong() {
         "spool: { mode: off, bukket: b }",
     ] {
         assert!(
-            !fits(&subscription, &document("Subscription", &with_nats(more))),
+            !matches_schema(
+                &subscription,
+                &build_document("Subscription", &nats_spec(more))
+            ),
             "{more}"
         );
     }
-    let schedule = jsonschema::validator_for(&json_schema(SchemaOf::Schedule)).expect("a schema");
+    let schedule = jsonschema::validator_for(&json_schema(SchemaKind::Schedule)).expect("a schema");
     for spec in [
         "cron: 0 2 * * *\nplaybook: a",
         "every: 5m\nplaybook: a",
         "cron: [\"@daily\"]\nplaybook: a\njitter: 5",
     ] {
-        assert!(fits(&schedule, &document("Schedule", spec)), "{spec}");
+        assert!(
+            matches_schema(&schedule, &build_document("Schedule", spec)),
+            "{spec}"
+        );
     }
     for spec in [
         "playbook: a",
@@ -645,6 +681,9 @@ fn the_schemas_take_what_is_right_and_refuse_what_is_wrong() {
         "cron: []\nplaybook: a",
         "every: 5m",
     ] {
-        assert!(!fits(&schedule, &document("Schedule", spec)), "{spec}");
+        assert!(
+            !matches_schema(&schedule, &build_document("Schedule", spec)),
+            "{spec}"
+        );
     }
 }

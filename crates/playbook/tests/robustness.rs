@@ -1,4 +1,4 @@
-//! No text hurts the checker: it neither panics, nor hangs, nor takes more than 64 MB.
+//! The checker never panics or hangs and uses less than 64 MiB for any input.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -8,11 +8,11 @@ use std::path::Path;
 use noetl_playbook::{CheckOptions, check, to_yaml};
 use proptest::prelude::*;
 
-const MEMORY: u64 = 64 * 1024 * 1024;
+const MAX_CHECK_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Checks a text and prints what came out of it, within the bound.
-fn survive(text: &str) {
-    let used = allocation_counter::measure(|| {
+/// Checks a text and prints the resulting document within the memory limit.
+fn check_within_memory(text: &str) {
+    let allocations = allocation_counter::measure(|| {
         let checked = check(
             text,
             &CheckOptions {
@@ -20,28 +20,31 @@ fn survive(text: &str) {
                 ..CheckOptions::default()
             },
         );
-        for found in &checked.diagnostics {
-            assert!(found.line >= 1 && found.column >= 1, "{found:?}");
+        for diagnostic in &checked.diagnostics {
+            assert!(
+                diagnostic.line >= 1 && diagnostic.column >= 1,
+                "{diagnostic:?}"
+            );
         }
         if let Some(document) = &checked.document
             && let Some(printed) = to_yaml(document)
         {
-            let again = check(&printed, &CheckOptions::default()).document;
+            let reparsed = check(&printed, &CheckOptions::default()).document;
             assert!(
-                again.as_ref() == Some(document),
-                "reads back as another model:\n{printed}"
+                reparsed.as_ref() == Some(document),
+                "parses to a different model:\n{printed}"
             );
         }
     });
     assert!(
-        used.bytes_max < MEMORY,
+        allocations.bytes_max < MAX_CHECK_BYTES,
         "{} bytes for {} of text",
-        used.bytes_max,
+        allocations.bytes_max,
         text.len()
     );
 }
 
-fn good_texts() -> Vec<String> {
+fn read_good_playbooks() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/corpus/good");
     let mut files: Vec<_> = fs::read_dir(folder)
         .expect("corpus")
@@ -54,47 +57,46 @@ fn good_texts() -> Vec<String> {
         .collect()
 }
 
-/// Every text that a fuzzer has found worth keeping.
 #[test]
-fn the_corpus_of_the_fuzzer_is_survived() {
+fn survives_fuzzer_corpus() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/check");
     let mut count = 0;
     for entry in fs::read_dir(folder).expect("fuzz corpus") {
         let bytes = fs::read(entry.expect("entry").path()).expect("bytes");
-        survive(&String::from_utf8_lossy(&bytes));
+        check_within_memory(&String::from_utf8_lossy(&bytes));
         count += 1;
     }
     assert!(count >= 20, "only {count} texts");
 }
 
 #[test]
-fn bombs_do_not_unfold() {
+fn survives_expansion_bombs() {
     let mut aliases = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
     for level in 1..12 {
-        let before = level - 1;
+        let previous = level - 1;
         aliases.push_str(&format!(
-            "a{level}: &a{level} [*a{before}, *a{before}, *a{before}, *a{before}, *a{before}]\n"
+            "a{level}: &a{level} [*a{previous}, *a{previous}, *a{previous}, *a{previous}, *a{previous}]\n"
         ));
     }
-    survive(&aliases);
-    survive(&"[".repeat(100_000));
-    survive(&"{a: ".repeat(100_000));
-    survive(&"- ".repeat(100_000));
-    survive(&format!("k: {}", "? ".repeat(50_000)));
-    survive(&"a".repeat(2 * 1024 * 1024));
+    check_within_memory(&aliases);
+    check_within_memory(&"[".repeat(100_000));
+    check_within_memory(&"{a: ".repeat(100_000));
+    check_within_memory(&"- ".repeat(100_000));
+    check_within_memory(&format!("k: {}", "? ".repeat(50_000)));
+    check_within_memory(&"a".repeat(2 * 1024 * 1024));
     let keys: String = (0..60_000).map(|n| format!("k{n}: 1\n")).collect();
-    survive(&keys);
-    survive(&"dup: 1\n".repeat(60_000));
+    check_within_memory(&keys);
+    check_within_memory(&"dup: 1\n".repeat(60_000));
     let head = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x}\nworkflow:\n";
     let nested = format!(
         "{head}  - {{step: a, tool: {{kind: noop, result: \"{{{{ {} }}}}\"}}}}\n",
         "(".repeat(50_000)
     );
-    survive(&nested);
+    check_within_memory(&nested);
     let big = format!(
         "{head}  - {{step: a, tool: {{kind: noop, result: \"{{{{ 'x' * 100000000 }}}}\"}}}}\n"
     );
-    survive(&big);
+    check_within_memory(&big);
     let steps: String = (0..8_000)
         .map(|n| {
             format!(
@@ -103,49 +105,49 @@ fn bombs_do_not_unfold() {
             )
         })
         .collect();
-    survive(&format!("{head}{steps}"));
+    check_within_memory(&format!("{head}{steps}"));
     let twice: String = (0..8_000)
         .map(|_| "  - {step: s, tool: {kind: noop}}\n")
         .collect();
-    survive(&format!("{head}{twice}"));
+    check_within_memory(&format!("{head}{twice}"));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn random_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-        survive(&String::from_utf8_lossy(&bytes));
+    fn survives_random_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        check_within_memory(&String::from_utf8_lossy(&bytes));
     }
 
     #[test]
-    fn random_yaml_like_text_is_survived(text in "([a-z]{1,6}: |- |\\{|\\}|\\[|\\]|\"|'|\\{\\{ |\\}\\}|\\{% |%\\}|\n|  |[a-z0-9.|&*!<>#%@`]{1,4}){0,120}") {
-        survive(&text);
+    fn survives_random_yaml_like_text(text in "([a-z]{1,6}: |- |\\{|\\}|\\[|\\]|\"|'|\\{\\{ |\\}\\}|\\{% |%\\}|\n|  |[a-z0-9.|&*!<>#%@`]{1,4}){0,120}") {
+        check_within_memory(&text);
     }
 
     #[test]
-    fn mutated_playbooks_are_survived(
+    fn survives_mutated_playbooks(
         pick in any::<prop::sample::Index>(),
         cuts in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), "[ -~\n]{0,6}"), 1..6),
     ) {
-        let texts = good_texts();
+        let texts = read_good_playbooks();
         let mut bytes = pick.get(&texts).clone().into_bytes();
-        for (from, to, with) in cuts {
+        for (from, to, replacement) in cuts {
             if bytes.is_empty() {
                 break;
             }
             let (a, b) = (from.index(bytes.len()), to.index(bytes.len()));
-            // Mostly small cuts: a playbook that lost half of itself tells little.
+            // Small cuts only: a playbook without half of its text tests little.
             let (a, b) = (a.min(b), a.max(b).min(a.min(b) + 12));
-            bytes.splice(a..b, with.into_bytes());
+            bytes.splice(a..b, replacement.into_bytes());
         }
-        survive(&String::from_utf8_lossy(&bytes));
+        check_within_memory(&String::from_utf8_lossy(&bytes));
     }
 }
 
-/// Past the five-hundredth finding the rest is only counted, but an error still refuses.
+/// After 500 findings the rest is only counted, but an error still rejects the document.
 #[test]
-fn an_error_behind_many_warnings_still_refuses() {
+fn error_after_many_warnings_still_rejects() {
     let head = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x}\n";
     let noise: Vec<String> = (0..600).map(|n| format!("noise_{n}: 1")).collect();
     let text = format!(
@@ -154,6 +156,6 @@ fn an_error_behind_many_warnings_still_refuses() {
     );
     let checked = check(&text, &CheckOptions::default());
     assert_eq!(checked.diagnostics.len(), 500);
-    assert_eq!(checked.hidden, 101);
+    assert_eq!(checked.omitted_count, 101);
     assert!(checked.document.is_none());
 }

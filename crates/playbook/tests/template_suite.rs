@@ -1,11 +1,14 @@
-//! What templates mean, sentence by sentence.
+//! Semantics of the template language.
 #![expect(
     clippy::expect_used,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a helper of a test fails the test"
+    reason = "a test helper fails by panicking"
 )]
-#![expect(clippy::too_many_lines, reason = "a table reads best in one piece")]
+#![expect(
+    clippy::too_many_lines,
+    reason = "a table is easier to read in one piece"
+)]
 
 #[path = "template_suite/conditions.rs"]
 mod conditions;

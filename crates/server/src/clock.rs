@@ -4,20 +4,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use noetl_types::Timestamp;
 
-/// What time it is.
+/// Source of the current time.
 pub trait Clock: Send + Sync {
-    /// The time.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
-/// The clock of the machine.
+/// Clock of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     #[expect(
         clippy::disallowed_methods,
-        reason = "all others take the time from here"
+        reason = "all other code reads the time through this trait"
     )]
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -1,21 +1,22 @@
 //! The control plane.
 //!
-//! Owns [`Runtime`], which drives executions on a store, and `http`, the routes in front of it.
+//! Owns [`Runtime`], which drives executions on a store, and `http`, the HTTP API of the runtime.
 //!
-//! Must not: hold rules of the language, which are the engine's, or SQL, which is the store's.
+//! Must not contain rules of the playbook language (these belong to the engine) or SQL (this
+//! belongs to the store).
 
-pub mod chance;
 pub mod clock;
+pub mod crypto;
 pub mod http;
 mod metrics;
+pub mod random_source;
 mod read;
 pub mod runtime;
-pub mod vault;
 
-pub use chance::{Chance, SystemChance};
 pub use clock::{Clock, SystemClock};
-pub use noetl_bus::nats::LinkSettings;
+pub use noetl_messaging::nats::NatsConnectionSettings;
+pub use random_source::{RandomSource, SystemRandom};
 pub use read::replay;
 pub use runtime::{
-    Behalf, Capability, NatsSettings, Runtime, RuntimeError, Settings, StreamSettings,
+    AuthContext, CommandToken, NatsSettings, Runtime, RuntimeError, Settings, StreamSettings,
 };

@@ -1,31 +1,31 @@
-//! What the events of one call cost, counted in allocations: each the same, however many they are.
+//! Allocations per event of a batch are constant, independent of the batch size.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 
 use allocation_counter::AllocationInfo;
-use noetl_api::classic::EventBatch;
+use noetl_api::classic::ClassicEventBatch;
 use noetl_api::command::{LeaseRequest, LeasedCommand};
 use noetl_api::execute::ExecuteRequest;
 use noetl_server::{Runtime, Settings, SystemClock};
 use noetl_store::{MemoryStore, NewCatalogEntry, Store};
-use noetl_types::limits::{LeaseBatch, MAX_EVENT_BATCH};
+use noetl_types::limits::{LeaseBatchSize, MAX_EVENT_BATCH};
 use noetl_types::{
     CatalogId, ExecutionId, PlaybookPath, PoolName, TenantId, Timestamp, WorkerId, sha256,
 };
 
-/// As many commands at once as a call may tell of.
-fn wide() -> String {
+/// A playbook that issues as many commands at once as a batch may report.
+fn wide_playbook() -> String {
     format!(
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: wide }}\nworkflow:\n  - step: each\n    loop: {{ in: {MAX_EVENT_BATCH}, iterator: i, spec: {{ mode: parallel, max_in_flight: {MAX_EVENT_BATCH} }} }}\n    tool: {{ kind: noop }}\n"
     )
 }
 
-/// A run whose commands are all with one worker.
-async fn begun() -> (Runtime, ExecutionId, Vec<LeasedCommand>) {
+/// Starts a run and leases all its commands to one worker.
+async fn start_run_with_leases() -> (Runtime, ExecutionId, Vec<LeasedCommand>) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let (path, content) = (PlaybookPath::new("wide").unwrap(), wide());
+    let (path, content) = (PlaybookPath::new("wide").unwrap(), wide_playbook());
     let entry = NewCatalogEntry {
         catalog_id: CatalogId::new(1).unwrap(),
         tenant_id: TenantId::default(),
@@ -36,7 +36,7 @@ async fn begun() -> (Runtime, ExecutionId, Vec<LeasedCommand>) {
         meta: None,
         now: Timestamp::from_unix_ms(0).unwrap(),
     };
-    store.register(entry).await.unwrap();
+    store.register_definition(entry).await.unwrap();
     let runtime = Runtime::open(store, Arc::new(SystemClock), Settings::default());
     let runtime = runtime.await.unwrap();
     let request = ExecuteRequest {
@@ -49,21 +49,21 @@ async fn begun() -> (Runtime, ExecutionId, Vec<LeasedCommand>) {
         let request = LeaseRequest {
             worker_id: WorkerId::new("w1").unwrap(),
             pool: PoolName::shared(),
-            max: LeaseBatch::MAX,
+            max: LeaseBatchSize::MAX,
             wait_ms: 0,
             kinds: None,
             lease_ms: None,
         };
-        commands.extend(runtime.lease(request).await.unwrap().commands);
+        commands.extend(runtime.lease_commands(request).await.unwrap().commands);
     }
     (runtime, execution_id, commands)
 }
 
-/// What one call costs that tells the end of so many commands.
-fn cost_of(count: usize) -> AllocationInfo {
+/// Measures the allocations of a batch that reports the end of `count` commands.
+fn measure_batch(count: usize) -> AllocationInfo {
     let mut tokio = tokio::runtime::Builder::new_current_thread();
     let tokio = tokio.enable_all().build().unwrap();
-    let (runtime, execution_id, commands) = tokio.block_on(begun());
+    let (runtime, execution_id, commands) = tokio.block_on(start_run_with_leases());
     let events = commands[..count].iter().map(|command| {
         let payload = serde_json::json!({ "command_id": command.command_id, "result": 1 });
         serde_json::json!({ "step": "each", "event_type": "call.done", "payload": payload })
@@ -71,22 +71,25 @@ fn cost_of(count: usize) -> AllocationInfo {
     let events: Vec<_> = events.collect();
     let batch =
         serde_json::json!({ "execution_id": execution_id, "worker_id": "w1", "events": events });
-    let batch: EventBatch = serde_json::from_value(batch).unwrap();
+    let batch: ClassicEventBatch = serde_json::from_value(batch).unwrap();
     allocation_counter::measure(|| {
-        let answer = tokio.block_on(runtime.take_events(batch)).unwrap();
-        assert_eq!(answer.event_ids.len(), count);
+        let response = tokio.block_on(runtime.ingest_events(batch)).unwrap();
+        assert_eq!(response.event_ids.len(), count);
     })
 }
 
 #[test]
-fn an_event_costs_the_same_in_a_short_and_in_a_long_call() {
+fn allocations_per_event_are_constant() {
     let (few, many) = (MAX_EVENT_BATCH / 10, MAX_EVENT_BATCH);
-    let (short, long) = (cost_of(few), cost_of(many));
+    let (short, long) = (measure_batch(few), measure_batch(many));
     let ratio = (many / few) as u64;
-    let place = format!("{few} events {short:?}, {many} events {long:?}");
+    let figures = format!("{few} events {short:?}, {many} events {long:?}");
     assert!(
         2 * long.count_total < 3 * ratio * short.count_total,
-        "{place}"
+        "{figures}"
     );
-    assert!(2 * long.bytes_max < 3 * ratio * short.bytes_max, "{place}");
+    assert!(
+        2 * long.bytes_max < 3 * ratio * short.bytes_max,
+        "{figures}"
+    );
 }

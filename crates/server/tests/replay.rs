@@ -1,5 +1,5 @@
-//! The same log gives the same bytes: on every store, in every zone and locale, with a snapshot and
-//! without.
+//! A log replays to the same bytes on every store, in every time zone and locale, with and without
+//! snapshots.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,53 +7,56 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use noetl_api::replay::{Cut, ReplayQuery};
-use noetl_engine::replay::{LogReader, REPLAY_FOLD_VERSION, ReplayState, fold};
-use noetl_server::replay::replay;
+use noetl_api::replay::{ReplayCutoff, ReplayQuery};
+use noetl_engine::replay::{LogReader, REPLAY_FOLD_VERSION, ReplayState, fold_records};
+use noetl_server::replay::replay_log;
 use noetl_server::{Runtime, Settings, SystemClock};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
 use noetl_store::{
-    Append, ExecutionFacts, ExecutionView, Head, MemoryStore, Origin, PostgresStore, Snapshot,
-    SnapshotKey, SqliteStore, Store,
+    AppendRequest, ExecutionFacts, ExecutionOrigin, ExecutionView, LogHead, MemoryStore,
+    PostgresStore, Snapshot, SnapshotKey, SqliteStore, Store,
 };
-use noetl_testkit::postgres::Database;
+use noetl_testkit::postgres::TestDatabase;
 use noetl_types::limits::Priority;
 use noetl_types::record::EventRecord;
 use noetl_types::{
-    Digest, EventType, ExecutionId, ExecutionStatus, Millis, NewEvent, OrganizationId, PoolName,
-    TenantId, Timestamp, Version, sha256,
+    Digest, EventType, ExecutionId, ExecutionStatus, ExecutionVersion, Millis, NewEvent,
+    OrganizationId, PoolName, TenantId, Timestamp, sha256,
 };
 
-/// Behind every id of the corpus, so that every store has a place for it.
-fn late() -> Timestamp {
+/// Later than every id of the corpus, so that all stores have a partition for it.
+fn late_time() -> Timestamp {
     Timestamp::parse("2028-06-01T00:00:00Z").unwrap()
 }
 
-fn seconds(count: u64) -> Timestamp {
-    late().saturating_add(Millis::from_secs(count))
+fn time_at_seconds(count: u64) -> Timestamp {
+    late_time().saturating_add(Millis::from_secs(count))
 }
 
-fn empty(execution_id: ExecutionId) -> ReplayState {
+fn empty_state(execution_id: ExecutionId) -> ReplayState {
     ReplayState::new(TenantId::default(), OrganizationId::default(), execution_id)
 }
 
-/// A log of the corpus in the order of its places, each event once, under an id of its own.
-struct Log {
+/// A corpus log in the order of its seqs. Each event occurs once and has a unique id.
+struct CorpusLog {
     name: String,
     id: ExecutionId,
     events: Vec<NewEvent>,
     checksum: Digest,
-    /// That of what a reader saw after each of its events.
-    live: Vec<Digest>,
+    /// Checksums of the live state after each event.
+    live_checksums: Vec<Digest>,
 }
 
-fn corpus() -> Vec<Log> {
+fn load_corpus() -> Vec<CorpusLog> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/corpus/logs");
     let mut paths: Vec<_> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|kind| kind == "jsonl"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "jsonl")
+        })
         .collect();
     paths.sort();
     paths
@@ -61,12 +64,12 @@ fn corpus() -> Vec<Log> {
         .zip(1..)
         .map(|(path, number)| {
             let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            log(name, &fs::read_to_string(path).unwrap(), number)
+            parse_log(name, &fs::read_to_string(path).unwrap(), number)
         })
         .collect()
 }
 
-fn log(name: String, text: &str, number: i64) -> Log {
+fn parse_log(name: String, text: &str, number: i64) -> CorpusLog {
     let mut reader = LogReader::default();
     let mut records: Vec<EventRecord> = text
         .lines()
@@ -74,41 +77,44 @@ fn log(name: String, text: &str, number: i64) -> Log {
         .collect();
     records.sort_by_key(|record| record.seq);
     records.dedup_by_key(|record| record.seq);
-    // Runs of the simulator all have the same id.
+    // All runs of the simulator have the same id.
     let id = ExecutionId::new(500_000_000_000_000_000 + number).unwrap();
     for record in &mut records {
         record.event.execution_id = id;
     }
-    let live: Vec<_> = (1..=records.len())
+    let live_checksums: Vec<_> = (1..=records.len())
         .map(|count| {
-            let seen = records[..count].to_vec();
-            fold(empty(id), seen).unwrap().checksums().whole
+            let prefix = records[..count].to_vec();
+            fold_records(empty_state(id), prefix)
+                .unwrap()
+                .checksums()
+                .whole
         })
         .collect();
-    let checksum = *live.last().unwrap();
+    let checksum = *live_checksums.last().unwrap();
     let events = records.into_iter().map(|record| record.event).collect();
-    Log {
+    CorpusLog {
         name,
         id,
         events,
         checksum,
-        live,
+        live_checksums,
     }
 }
 
-/// Appends the parts of a log, each in a second of its own.
-async fn fill(store: &dyn Store, id: ExecutionId, parts: &[&[NewEvent]]) {
-    let mut head = Head::START;
+/// Appends the parts of a log, each one second after the previous one.
+async fn append_parts(store: &dyn Store, id: ExecutionId, parts: &[&[NewEvent]]) {
+    let mut head = LogHead::START;
     for (events, second) in parts.iter().zip(1..) {
-        let append = Append {
+        let append = AppendRequest {
             execution_id: id,
-            expected: head,
-            now: seconds(second),
+            expected_head: head,
+            now: time_at_seconds(second),
             events: events.to_vec(),
             keep_checksums: false,
-            is_copy: true,
-            outbox: false,
-            start: (head == Head::START).then(facts),
+            is_projected: true,
+            use_outbox: false,
+            start: (head == LogHead::START).then(execution_facts),
             view: ExecutionView {
                 status: ExecutionStatus::Running,
                 paused: false,
@@ -121,14 +127,14 @@ async fn fill(store: &dyn Store, id: ExecutionId, parts: &[&[NewEvent]]) {
             timers: Vec::new(),
             results: Vec::new(),
             waits: Vec::new(),
-            errands: Vec::new(),
+            follow_ups: Vec::new(),
             slots: Vec::new(),
-            cached: Vec::new(),
+            cache_puts: Vec::new(),
             dedup: None,
             idempotency: None,
         };
         head = store
-            .append(vec![append])
+            .append_events(vec![append])
             .await
             .pop()
             .unwrap()
@@ -137,7 +143,7 @@ async fn fill(store: &dyn Store, id: ExecutionId, parts: &[&[NewEvent]]) {
     }
 }
 
-fn facts() -> ExecutionFacts {
+fn execution_facts() -> ExecutionFacts {
     ExecutionFacts {
         tenant_id: TenantId::default(),
         organization_id: OrganizationId::default(),
@@ -148,190 +154,200 @@ fn facts() -> ExecutionFacts {
         parent_execution_id: None,
         root_execution_id: None,
         forked_from: None,
-        origin: Origin::Projected,
+        origin: ExecutionOrigin::Projected,
         pool: PoolName::shared(),
         priority: Priority::default(),
         labels: None,
-        started_at: late(),
+        started_at: late_time(),
     }
 }
 
-async fn whole(log: &dyn Store, id: ExecutionId) -> Digest {
-    let folded = replay(log, &ReplayQuery::new(id)).await.unwrap();
+async fn replay_checksum(log: &dyn Store, id: ExecutionId) -> Digest {
+    let folded = replay_log(log, &ReplayQuery::new(id)).await.unwrap();
     assert!(!folded.truncated);
     folded.state.checksums().whole
 }
 
-/// What is replayed at each place of a log is what was seen live there.
-async fn is_as_it_was_live(store: &dyn Store, log: &Log, place: &str) {
-    for (seen, seq) in log.live.iter().zip(1..) {
+/// Checks that a replay at each event gives the live state after that event.
+async fn assert_replay_matches_live(store: &dyn Store, log: &CorpusLog, store_name: &str) {
+    for (expected, seq) in log.live_checksums.iter().zip(1..) {
         let query = ReplayQuery {
-            cut: Cut::Position(seq),
+            cutoff: ReplayCutoff::Position(seq),
             ..ReplayQuery::new(log.id)
         };
-        let folded = replay(store, &query).await.unwrap();
-        let sum = folded.state.checksums().whole;
-        assert_eq!(sum, *seen, "{} at {seq} on {place}", log.name);
+        let folded = replay_log(store, &query).await.unwrap();
+        let checksum = folded.state.checksums().whole;
+        assert_eq!(checksum, *expected, "{} at {seq} on {store_name}", log.name);
     }
 }
 
-async fn holds_the_corpus(store: Arc<dyn Store>, logs: &[Log], place: &str) {
+async fn assert_corpus_replays(store: Arc<dyn Store>, logs: &[CorpusLog], store_name: &str) {
     for log in logs {
         let half = log.events.len() / 2;
         let (first, second) = log.events.split_at(half);
-        fill(&*store, log.id, &[first, second]).await;
-        let sum = whole(&*store, log.id).await;
-        assert_eq!(sum, log.checksum, "{} on {place}", log.name);
-        is_as_it_was_live(&*store, log, place).await;
-        // Half of it, by place and by time, is the same prefix.
+        append_parts(&*store, log.id, &[first, second]).await;
+        let checksum = replay_checksum(&*store, log.id).await;
+        assert_eq!(checksum, log.checksum, "{} on {store_name}", log.name);
+        assert_replay_matches_live(&*store, log, store_name).await;
+        // Half of the log, selected by seq and by time, is the same prefix.
         let half = i64::try_from(half).unwrap();
-        let mut sums = Vec::new();
-        for cut in [Cut::Position(half), Cut::Time(seconds(1))] {
+        let mut checksums = Vec::new();
+        for cutoff in [
+            ReplayCutoff::Position(half),
+            ReplayCutoff::Time(time_at_seconds(1)),
+        ] {
             let query = ReplayQuery {
-                cut,
+                cutoff,
                 ..ReplayQuery::new(log.id)
             };
-            let folded = replay(&*store, &query).await.unwrap();
+            let folded = replay_log(&*store, &query).await.unwrap();
             assert_eq!(folded.state.version().get(), half, "{}", log.name);
-            sums.push(folded.state.checksums());
+            checksums.push(folded.state.checksums());
         }
-        assert_eq!(sums[0], sums[1], "{} on {place}", log.name);
+        assert_eq!(checksums[0], checksums[1], "{} on {store_name}", log.name);
     }
 }
 
 #[tokio::test]
-async fn the_corpus_in_memory() {
-    holds_the_corpus(Arc::new(MemoryStore::new()), &corpus(), "memory").await;
+async fn corpus_replays_in_memory() {
+    assert_corpus_replays(Arc::new(MemoryStore::new()), &load_corpus(), "memory").await;
 }
 
 #[tokio::test]
-async fn the_corpus_on_sqlite() {
+async fn corpus_replays_on_sqlite() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.db");
-    let logs = corpus();
+    let logs = load_corpus();
     let store = SqliteStore::open(&SqliteOptions::new(&path)).unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
-    holds_the_corpus(Arc::clone(&store), &logs, "SQLite").await;
-    // Whoever only looks sees the same, beside the writer and after it.
-    let reader = SqliteStore::open_to_read(&SqliteOptions::new(&path)).unwrap();
-    assert_eq!(whole(&reader, logs[0].id).await, logs[0].checksum);
+    assert_corpus_replays(Arc::clone(&store), &logs, "SQLite").await;
+    // A read-only store gives the same result, during and after writes.
+    let reader = SqliteStore::open_read_only(&SqliteOptions::new(&path)).unwrap();
+    assert_eq!(replay_checksum(&reader, logs[0].id).await, logs[0].checksum);
     drop(store);
-    let reader = SqliteStore::open_to_read(&SqliteOptions::new(&path)).unwrap();
-    assert_eq!(whole(&reader, logs[1].id).await, logs[1].checksum);
+    let reader = SqliteStore::open_read_only(&SqliteOptions::new(&path)).unwrap();
+    assert_eq!(replay_checksum(&reader, logs[1].id).await, logs[1].checksum);
 }
 
-/// A session in New York must see at 12:01Z what was recorded at 12:00Z, as one in Tokyo does.
+/// Sessions in New York and Tokyo must see at 12:01Z what was recorded at 12:00Z.
 #[tokio::test]
-async fn y3_the_corpus_on_postgres_in_three_zones_and_two_locales() {
-    let logs = corpus();
+async fn corpus_replays_on_postgres_in_all_zones_and_locales() {
+    let logs = load_corpus();
     let zones = ["UTC", "America/New_York", "Asia/Tokyo"];
-    // Turkish has its own order of letters, and its own capitals of some.
+    // Turkish has its own collation and case mapping.
     for locale in ["C", "tr-TR"] {
-        for (at, zone) in zones.into_iter().enumerate() {
+        for (index, zone) in zones.into_iter().enumerate() {
             let database = match locale {
-                "C" => Database::new().unwrap(),
-                icu => Database::in_icu_locale(icu).unwrap(),
+                "C" => TestDatabase::new().unwrap(),
+                icu => TestDatabase::in_icu_locale(icu).unwrap(),
             };
-            let options = PostgresOptions::new(database.config(), late()).in_time_zone(zone);
+            let options = PostgresOptions::new(database.connection_config(), late_time())
+                .with_time_zone(zone);
             let store: Arc<dyn Store> = Arc::new(PostgresStore::open(&options).await.unwrap());
-            let place = format!("PostgreSQL in {zone} and {locale}");
-            // Every log is folded in some of them, and some logs in each.
-            let part = zones.len() * usize::from(locale == "C") + at;
-            let some: Vec<&Log> = logs.iter().skip(part).step_by(3).collect();
-            for log in &some {
+            let store_name = format!("PostgreSQL in {zone} and {locale}");
+            // Every log is replayed in some combinations, and every combination replays some logs.
+            let offset = zones.len() * usize::from(locale == "C") + index;
+            let selected: Vec<&CorpusLog> = logs.iter().skip(offset).step_by(3).collect();
+            for log in &selected {
                 let (first, second) = log.events.split_at(1);
-                fill(&*store, log.id, &[first, second]).await;
-                let sum = whole(&*store, log.id).await;
-                assert_eq!(sum, log.checksum, "{} on {place}", log.name);
+                append_parts(&*store, log.id, &[first, second]).await;
+                let checksum = replay_checksum(&*store, log.id).await;
+                assert_eq!(checksum, log.checksum, "{} on {store_name}", log.name);
                 if locale != "C" {
-                    is_as_it_was_live(&*store, log, &place).await;
+                    assert_replay_matches_live(&*store, log, &store_name).await;
                 }
                 let query = ReplayQuery {
-                    cut: Cut::Time(seconds(1)),
+                    cutoff: ReplayCutoff::Time(time_at_seconds(1)),
                     ..ReplayQuery::new(log.id)
                 };
-                let folded = replay(&*store, &query).await.unwrap();
-                assert_eq!(folded.state.version().get(), 1, "{} on {place}", log.name);
+                let folded = replay_log(&*store, &query).await.unwrap();
+                assert_eq!(
+                    folded.state.version().get(),
+                    1,
+                    "{} on {store_name}",
+                    log.name
+                );
             }
         }
     }
 }
 
-fn event(id: ExecutionId, number: i64, kind: EventType, time: Timestamp) -> NewEvent {
+fn build_event(id: ExecutionId, number: i64, event_type: EventType, time: Timestamp) -> NewEvent {
     let event_id = noetl_types::EventId::new(id.get() + number).unwrap();
-    NewEvent::new(id, event_id, kind, time)
+    NewEvent::new(id, event_id, event_type, time)
 }
 
-/// Clocks of producers run as they like: what counts is when the store took an event, and what is cut
-/// off is always the end of the log.
+/// Producer clocks are unreliable. The ingest time selects events, and the selection is always a
+/// prefix of the log.
 #[tokio::test]
-async fn y4_a_time_cuts_off_the_end_of_a_log() {
+async fn time_selects_log_prefix() {
     let id = ExecutionId::new(500_000_000_000_000_000).unwrap();
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let hour_ago = Timestamp::parse("2028-05-31T23:00:00Z").unwrap();
     let events = [
-        event(id, 1, EventType::StepEnter, seconds(100)),
-        event(id, 2, EventType::CommandIssued, hour_ago),
-        event(id, 3, EventType::PlaybookCompleted, seconds(50)),
+        build_event(id, 1, EventType::StepEnter, time_at_seconds(100)),
+        build_event(id, 2, EventType::CommandIssued, hour_ago),
+        build_event(id, 3, EventType::PlaybookCompleted, time_at_seconds(50)),
     ];
     let parts: Vec<&[NewEvent]> = events.chunks(1).collect();
-    fill(&*store, id, &parts).await;
-    for (time, wanted) in [
+    append_parts(&*store, id, &parts).await;
+    for (time, expected) in [
         (hour_ago, 0),
-        (late(), 0),
-        (seconds(1), 1),
-        (seconds(2), 2),
-        (seconds(3), 3),
-        (seconds(4_000), 3),
+        (late_time(), 0),
+        (time_at_seconds(1), 1),
+        (time_at_seconds(2), 2),
+        (time_at_seconds(3), 3),
+        (time_at_seconds(4_000), 3),
     ] {
         let query = ReplayQuery {
-            cut: Cut::Time(time),
+            cutoff: ReplayCutoff::Time(time),
             ..ReplayQuery::new(id)
         };
-        let folded = replay(&*store, &query).await.unwrap();
-        assert_eq!(folded.state.version().get(), wanted, "at {time}");
+        let folded = replay_log(&*store, &query).await.unwrap();
+        assert_eq!(folded.state.version().get(), expected, "at {time}");
     }
 }
 
-fn key() -> SnapshotKey {
+fn snapshot_key() -> SnapshotKey {
     SnapshotKey {
         kind: "replay_state".into(),
         fold_version: REPLAY_FOLD_VERSION,
     }
 }
 
-async fn runtime(store: &Arc<dyn Store>) -> Runtime {
+async fn open_runtime(store: &Arc<dyn Store>) -> Runtime {
     let settings = Settings {
-        snapshot_every: 20,
+        snapshot_min_events: 20,
         ..Settings::default()
     };
     let opened = Runtime::open(Arc::clone(store), Arc::new(SystemClock), settings);
     opened.await.unwrap()
 }
 
-fn heartbeats(id: ExecutionId, count: i64) -> Vec<NewEvent> {
+fn heartbeat_events(id: ExecutionId, count: i64) -> Vec<NewEvent> {
     (1..=count)
-        .map(|number| event(id, number, EventType::CommandHeartbeat, late()))
+        .map(|number| build_event(id, number, EventType::CommandHeartbeat, late_time()))
         .collect()
 }
 
-/// The first reader of a long log leaves a snapshot; the next ones go on from it, and see the same.
+/// The first replay of a long log writes a snapshot. Later ones start from it and give the same
+/// result.
 #[tokio::test]
-async fn snapshots_are_left_and_used() {
+async fn replay_writes_and_uses_snapshots() {
     let id = ExecutionId::new(500_000_000_000_000_000).unwrap();
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    fill(&*store, id, &[&heartbeats(id, 60)]).await;
-    let runtime = runtime(&store).await;
+    append_parts(&*store, id, &[&heartbeat_events(id, 60)]).await;
+    let runtime = open_runtime(&store).await;
     let query = ReplayQuery {
-        cut: Cut::Position(40),
+        cutoff: ReplayCutoff::Position(40),
         ..ReplayQuery::new(id)
     };
     let first = runtime.replay_state(query.clone()).await.unwrap();
     assert_eq!(first.replay_snapshot, None);
-    let end = Version::new(60).unwrap();
+    let end = ExecutionVersion::new(60).unwrap();
     while store
         .as_ref()
-        .snapshot(id, &key(), end)
+        .find_snapshot(id, &snapshot_key(), end)
         .await
         .unwrap()
         .is_none()
@@ -344,9 +360,9 @@ async fn snapshots_are_left_and_used() {
     assert_eq!(&*seed.aggregate_type, "replay_state");
     assert_eq!(*seed.aggregate_id, format!("execution/{id}/all"));
     assert_eq!((again.checksum, again.state), (first.checksum, first.state));
-    // One that lies behind the cut is of no use to it.
+    // A snapshot after the requested position is not used.
     let before = ReplayQuery {
-        cut: Cut::Position(39),
+        cutoff: ReplayCutoff::Position(39),
         ..ReplayQuery::new(id)
     };
     let before = runtime.replay_state(before).await.unwrap();
@@ -359,20 +375,20 @@ async fn snapshots_are_left_and_used() {
     assert_eq!(whole.state.event_count, 60);
 }
 
-/// Whoever reads a long log leaves states on the way to its end too, so that those who look at an
-/// earlier moment for the first time need not begin with the first event.
+/// A replay of a long log also writes intermediate states, so that a first replay of an earlier
+/// position need not start at the first event.
 #[tokio::test]
-async fn states_on_the_way_are_left_for_earlier_moments() {
+async fn replay_writes_intermediate_snapshots() {
     let id = ExecutionId::new(500_000_000_000_000_000).unwrap();
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let events = heartbeats(id, 7_000);
+    let events = heartbeat_events(id, 7_000);
     let parts: Vec<&[NewEvent]> = events.chunks(1_000).collect();
-    fill(&*store, id, &parts).await;
-    let runtime = runtime(&store).await;
+    append_parts(&*store, id, &parts).await;
+    let runtime = open_runtime(&store).await;
     runtime.replay_state(ReplayQuery::new(id)).await.unwrap();
-    // Everything that was begun is finished by then.
+    // All background writes are complete after this.
     runtime.close(std::time::Duration::from_mins(1)).await;
-    for (place, seed) in [
+    for (position, seed) in [
         (1_999, None),
         (3_900, Some(2_000)),
         (5_999, Some(4_000)),
@@ -380,52 +396,55 @@ async fn states_on_the_way_are_left_for_earlier_moments() {
         (7_000, Some(7_000)),
     ] {
         let query = ReplayQuery {
-            cut: Cut::Position(place),
+            cutoff: ReplayCutoff::Position(position),
             ..ReplayQuery::new(id)
         };
-        let folded = replay(&*store, &query).await.unwrap();
-        assert_eq!(folded.seed.as_ref().map(|it| it.version), seed, "{place}");
-        let mut all = empty(id);
-        let page = noetl_store::LogPage::clamped(u32::try_from(place).unwrap());
-        let mut after = Version::EMPTY;
-        while all.version().get() < place {
-            for event in store.events(id, after, page).await.unwrap() {
-                if all.version().get() < place {
+        let folded = replay_log(&*store, &query).await.unwrap();
+        assert_eq!(
+            folded.seed.as_ref().map(|snapshot| snapshot.version),
+            seed,
+            "{position}"
+        );
+        let mut all = empty_state(id);
+        let page = noetl_store::LogPageLimit::clamped(u32::try_from(position).unwrap());
+        let mut after = ExecutionVersion::EMPTY;
+        while all.version().get() < position {
+            for event in store.read_events(id, after, page).await.unwrap() {
+                if all.version().get() < position {
                     all.apply(&event.record).unwrap();
                 }
             }
             after = all.version();
         }
-        assert_eq!(folded.state.checksums(), all.checksums(), "{place}");
+        assert_eq!(folded.state.checksums(), all.checksums(), "{position}");
     }
 }
 
-/// A snapshot that is not what it was is passed over.
 #[tokio::test]
-async fn damaged_snapshots_are_passed_over() {
+async fn damaged_snapshots_are_skipped() {
     let id = ExecutionId::new(500_000_000_000_000_000).unwrap();
     let other = ExecutionId::new(500_000_000_000_000_900).unwrap();
-    let (bytes, checksum) = empty(other).to_snapshot().unwrap();
+    let (bytes, checksum) = empty_state(other).to_snapshot().unwrap();
     for (state, checksum) in [
         (b"{}".to_vec(), sha256(b"something else")),
         (b"{}".to_vec(), sha256(b"{}")),
         (bytes, checksum),
     ] {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        fill(&*store, id, &[&heartbeats(id, 10)]).await;
-        let head = Head {
-            version: Version::new(5).unwrap(),
-            ..Head::START
+        append_parts(&*store, id, &[&heartbeat_events(id, 10)]).await;
+        let head = LogHead {
+            version: ExecutionVersion::new(5).unwrap(),
+            ..LogHead::START
         };
         let snapshot = Snapshot {
             execution_id: id,
-            key: key(),
+            key: snapshot_key(),
             head,
             state,
             checksum,
         };
         store.write_snapshot(snapshot).await.unwrap();
-        let folded = replay(&*store, &ReplayQuery::new(id)).await.unwrap();
+        let folded = replay_log(&*store, &ReplayQuery::new(id)).await.unwrap();
         assert!(folded.seed.is_none());
         assert_eq!(folded.state.version().get(), 10);
     }

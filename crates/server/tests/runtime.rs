@@ -1,4 +1,4 @@
-//! The runtime on every store: executions run from beginning to end, whatever happens in between.
+//! Executions through the runtime from start to end, despite failures.
 
 #![expect(
     clippy::expect_used,
@@ -12,40 +12,42 @@ use std::time::Duration;
 
 use noetl_api::command::{
     CommandReport, HeartbeatRequest, HeldLease, LeaseRequest, LeasedCommand, NextLease,
-    ReportRequest, ReportStatus, ReportVerdict,
+    ReportDisposition, ReportRequest, ReportStatus,
 };
-use noetl_api::execute::{ExecuteRequest, Outcome};
+use noetl_api::execute::{ExecuteRequest, ExecutionResult};
 use noetl_api::execution::CancelRequest;
 use noetl_server::{Clock as _, Runtime, Settings, SystemClock};
-use noetl_store::faulty::{Fault, FaultyStore, Method};
-use noetl_store::{Commons as _, LogPage, MemoryStore, NewCatalogEntry, SlotState, Store};
-use noetl_types::limits::LeaseBatch;
+use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
+use noetl_store::{
+    CoordinationStore as _, LogPageLimit, MemoryStore, NewCatalogEntry, SlotState, Store,
+};
+use noetl_types::limits::LeaseBatchSize;
 use noetl_types::{
-    CatalogId, ErrorCode, EventType, ExecutionId, ExecutionStatus, Json, Millis, PlaybookPath,
-    PoolName, TenantId, Timestamp, Version, WorkerId, sha256,
+    CatalogId, ErrorCode, EventType, ExecutionId, ExecutionStatus, ExecutionVersion, Json, Millis,
+    PlaybookPath, PoolName, TenantId, Timestamp, WorkerId, sha256,
 };
 
-/// Long enough for anything that ends at all.
-const LONG: u64 = 20_000;
+/// Long enough for every run of these tests, in milliseconds.
+const LONG_WAIT_MS: u64 = 20_000;
 
-struct House {
+struct TestServer {
     store: Arc<dyn Store>,
     runtime: Runtime,
 }
 
-async fn house() -> House {
-    house_on(Arc::new(MemoryStore::new()), Settings::default()).await
+async fn start_server() -> TestServer {
+    start_server_on(Arc::new(MemoryStore::new()), Settings::default()).await
 }
 
-async fn house_on(store: Arc<dyn Store>, settings: Settings) -> House {
+async fn start_server_on(store: Arc<dyn Store>, settings: Settings) -> TestServer {
     let runtime = Runtime::open(Arc::clone(&store), Arc::new(SystemClock), settings)
         .await
         .expect("a runtime");
-    House { store, runtime }
+    TestServer { store, runtime }
 }
 
-impl House {
-    async fn register(&self, path: &str, body: &str) {
+impl TestServer {
+    async fn register_playbook(&self, path: &str, body: &str) {
         let text = format!(
             "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: {path} }}\n{body}"
         );
@@ -59,41 +61,51 @@ impl House {
             meta: None,
             now: Timestamp::from_unix_ms(0).unwrap(),
         };
-        self.store.register(entry).await.expect("registered");
+        self.store
+            .register_definition(entry)
+            .await
+            .expect("registered");
     }
 
-    async fn execute(&self, path: &str, wait_ms: u64) -> (ExecutionId, Option<Outcome>) {
+    async fn execute(&self, path: &str, wait_ms: u64) -> (ExecutionId, Option<ExecutionResult>) {
         let request = ExecuteRequest {
             path: Some(PlaybookPath::new(path).unwrap()),
             wait_ms: Some(wait_ms),
             ..ExecuteRequest::default()
         };
-        let answer = self.runtime.execute(request).await.expect("started");
-        (answer.execution_id, answer.outcome)
+        let response = self.runtime.execute(request).await.expect("started");
+        (response.execution_id, response.outcome)
     }
 
-    async fn lease(&self, worker: &str, max: i64, wait_ms: u64) -> Vec<LeasedCommand> {
-        let answer = self.runtime.lease(lease(worker, max, wait_ms)).await;
-        answer.expect("leased").commands
+    async fn lease_commands(&self, worker: &str, max: i64, wait_ms: u64) -> Vec<LeasedCommand> {
+        let response = self
+            .runtime
+            .lease_commands(lease_request(worker, max, wait_ms))
+            .await;
+        response.expect("leased").commands
     }
 
-    /// A worker that answers every command with its index, and takes what follows.
-    fn worker(&self, name: &'static str) -> tokio::task::JoinHandle<()> {
+    /// A worker that completes every command with its index and takes the following ones.
+    fn spawn_worker(&self, name: &'static str) -> tokio::task::JoinHandle<()> {
         let runtime = self.runtime.clone();
         tokio::spawn(async move {
             loop {
-                let mut commands = runtime.lease(lease(name, 8, 1_000)).await.unwrap().commands;
+                let mut commands = runtime
+                    .lease_commands(lease_request(name, 8, 1_000))
+                    .await
+                    .unwrap()
+                    .commands;
                 while !commands.is_empty() {
-                    let reports = commands.iter().map(done).collect();
-                    let request = report(name, reports, Some(8));
-                    commands = runtime.report(request).await.unwrap().commands;
+                    let reports = commands.iter().map(completed_report).collect();
+                    let request = report_request(name, reports, Some(8));
+                    commands = runtime.process_reports(request).await.unwrap().commands;
                 }
             }
         })
     }
 }
 
-fn pool() -> PoolName {
+fn shared_pool() -> PoolName {
     PoolName::new("shared").unwrap()
 }
 
@@ -101,24 +113,24 @@ fn worker_id(name: &str) -> WorkerId {
     WorkerId::new(name).unwrap()
 }
 
-fn lease(worker: &str, max: i64, wait_ms: u64) -> LeaseRequest {
+fn lease_request(worker: &str, max: i64, wait_ms: u64) -> LeaseRequest {
     LeaseRequest {
         worker_id: worker_id(worker),
-        pool: pool(),
-        max: LeaseBatch::clamped(max),
+        pool: shared_pool(),
+        max: LeaseBatchSize::clamped(max),
         wait_ms,
         kinds: None,
         lease_ms: None,
     }
 }
 
-fn report(worker: &str, reports: Vec<CommandReport>, next: Option<i64>) -> ReportRequest {
+fn report_request(worker: &str, reports: Vec<CommandReport>, next: Option<i64>) -> ReportRequest {
     ReportRequest {
         worker_id: worker_id(worker),
         reports,
         lease: next.map(|max| NextLease {
-            pool: pool(),
-            max: LeaseBatch::clamped(max),
+            pool: shared_pool(),
+            max: LeaseBatchSize::clamped(max),
             wait_ms: 0,
             kinds: None,
             lease_ms: None,
@@ -126,7 +138,7 @@ fn report(worker: &str, reports: Vec<CommandReport>, next: Option<i64>) -> Repor
     }
 }
 
-fn done(command: &LeasedCommand) -> CommandReport {
+fn completed_report(command: &LeasedCommand) -> CommandReport {
     CommandReport {
         execution_id: command.execution_id,
         command_id: command.command_id,
@@ -150,44 +162,44 @@ fn done(command: &LeasedCommand) -> CommandReport {
     }
 }
 
-const ONE: &str = "workflow:\n  - {step: start, tool: {kind: noop}}\n";
-const LINE: &str = "workflow:
+const ONE_STEP: &str = "workflow:\n  - {step: start, tool: {kind: noop}}\n";
+const SEQUENTIAL_STEPS: &str = "workflow:
   - {step: start, tool: {kind: noop}, next: {arcs: [{step: b}]}}
   - {step: b, tool: {kind: noop}, next: {arcs: [{step: c}]}}
   - {step: c, tool: {kind: noop}}
 ";
-const LOOP: &str = "workflow:
+const PARALLEL_LOOP: &str = "workflow:
   - step: start
     tool: {kind: noop}
     loop: {in: 100, iterator: n, spec: {mode: parallel, max_in_flight: 20}}
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_of_one_step_ends() {
-    let house = house().await;
-    house.register("one", ONE).await;
-    let _worker = house.worker("w1");
-    let (_, outcome) = house.execute("one", LONG).await;
+async fn one_step_run_completes() {
+    let server = start_server().await;
+    server.register_playbook("one", ONE_STEP).await;
+    let _worker = server.spawn_worker("w1");
+    let (_, outcome) = server.execute("one", LONG_WAIT_MS).await;
     let outcome = outcome.expect("it ended");
     assert_eq!(outcome.status, ExecutionStatus::Completed);
     assert_eq!(outcome.result, Some(Json::object([("index", Json::Null)])));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn steps_follow_each_other_and_loops_join() {
-    let house = house().await;
-    house.register("line", LINE).await;
-    let _workers = [house.worker("w1"), house.worker("w2")];
-    let (_, outcome) = house.execute("line", LONG).await;
+async fn steps_run_in_order_and_loops_join() {
+    let server = start_server().await;
+    server.register_playbook("line", SEQUENTIAL_STEPS).await;
+    let _workers = [server.spawn_worker("w1"), server.spawn_worker("w2")];
+    let (_, outcome) = server.execute("line", LONG_WAIT_MS).await;
     assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_parallel_loop_gives_all_its_results() {
-    let house = house().await;
-    house.register("loop", LOOP).await;
-    let _workers = [house.worker("w1"), house.worker("w2")];
-    let (_, outcome) = house.execute("loop", LONG).await;
+async fn parallel_loop_collects_all_results() {
+    let server = start_server().await;
+    server.register_playbook("loop", PARALLEL_LOOP).await;
+    let _workers = [server.spawn_worker("w1"), server.spawn_worker("w2")];
+    let (_, outcome) = server.execute("loop", LONG_WAIT_MS).await;
     let result = outcome.unwrap().result.unwrap();
     let results = result.get("results").and_then(Json::as_list).unwrap();
     let indices = results
@@ -197,45 +209,53 @@ async fn a_parallel_loop_gives_all_its_results() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_brings_the_next_command() {
-    let house = house().await;
-    house.register("line", LINE).await;
-    house.execute("line", 0).await;
-    let mut commands = house.lease("w1", 1, 0).await;
+async fn report_returns_next_command() {
+    let server = start_server().await;
+    server.register_playbook("line", SEQUENTIAL_STEPS).await;
+    server.execute("line", 0).await;
+    let mut commands = server.lease_commands("w1", 1, 0).await;
     for next in ["b", "c"] {
-        let request = report("w1", vec![done(&commands[0])], Some(1));
-        let answer = house.runtime.report(request).await.unwrap();
-        assert_eq!(answer.results[0].status, ReportVerdict::Accepted);
-        commands = answer.commands;
+        let request = report_request("w1", vec![completed_report(&commands[0])], Some(1));
+        let response = server.runtime.process_reports(request).await.unwrap();
+        assert_eq!(response.results[0].status, ReportDisposition::Accepted);
+        commands = response.commands;
         assert_eq!(commands[0].node_name.as_str(), next);
         assert_eq!(commands[0].attempt, 1);
     }
-    assert_eq!(house.lease("w2", 1, 0).await, [], "it is leased already");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_report_twice_counts_once() {
-    let house = house().await;
-    house.register("line", LINE).await;
-    house.execute("line", 0).await;
-    let command = house.lease("w1", 1, 0).await.remove(0);
-    let reports = vec![done(&command), done(&command)];
-    let answer = house
-        .runtime
-        .report(report("w1", reports, None))
-        .await
-        .unwrap();
-    let verdicts: Vec<_> = answer.results.iter().map(|result| result.status).collect();
     assert_eq!(
-        verdicts,
-        [ReportVerdict::Accepted, ReportVerdict::Duplicate]
+        server.lease_commands("w2", 1, 0).await,
+        [],
+        "it is leased already"
     );
 }
 
-/// The state of a run forgets the commands of a loop that is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_that_comes_again_after_its_loop_is_known() {
-    let house = house().await;
+async fn repeated_report_counts_once() {
+    let server = start_server().await;
+    server.register_playbook("line", SEQUENTIAL_STEPS).await;
+    server.execute("line", 0).await;
+    let command = server.lease_commands("w1", 1, 0).await.remove(0);
+    let reports = vec![completed_report(&command), completed_report(&command)];
+    let response = server
+        .runtime
+        .process_reports(report_request("w1", reports, None))
+        .await
+        .unwrap();
+    let statuses: Vec<_> = response
+        .results
+        .iter()
+        .map(|result| result.status)
+        .collect();
+    assert_eq!(
+        statuses,
+        [ReportDisposition::Accepted, ReportDisposition::Duplicate]
+    );
+}
+
+/// The run's state drops the commands of a finished loop.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeated_report_after_loop_end_is_duplicate() {
+    let server = start_server().await;
     let body = "workflow:
   - step: start
     tool: {kind: noop}
@@ -243,115 +263,125 @@ async fn a_report_that_comes_again_after_its_loop_is_known() {
     next: {arcs: [{step: b}]}
   - {step: b, tool: {kind: noop}}
 ";
-    house.register("forgets", body).await;
-    house.execute("forgets", 0).await;
-    let commands = house.lease("w1", 3, 0).await;
+    server.register_playbook("forgets", body).await;
+    server.execute("forgets", 0).await;
+    let commands = server.lease_commands("w1", 3, 0).await;
     assert_eq!(commands.len(), 3);
-    for verdict in [ReportVerdict::Accepted, ReportVerdict::Duplicate] {
+    for status in [ReportDisposition::Accepted, ReportDisposition::Duplicate] {
         for command in &commands {
-            let request = report("w1", vec![done(command)], None);
-            let answer = house.runtime.report(request).await.unwrap();
-            assert_eq!(answer.results[0].status, verdict);
+            let request = report_request("w1", vec![completed_report(command)], None);
+            let response = server.runtime.process_reports(request).await.unwrap();
+            assert_eq!(response.results[0].status, status);
         }
     }
     let failed = CommandReport {
         status: ReportStatus::Failed,
-        ..done(&commands[0])
+        ..completed_report(&commands[0])
     };
-    let other = report("w1", vec![failed], None);
-    let answer = house.runtime.report(other).await.unwrap();
-    assert_eq!(answer.results[0].status, ReportVerdict::Ignored);
+    let other = report_request("w1", vec![failed], None);
+    let response = server.runtime.process_reports(other).await.unwrap();
+    assert_eq!(response.results[0].status, ReportDisposition::Ignored);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranger_is_fenced_off() {
-    let house = house().await;
-    house.register("one", ONE).await;
-    house.execute("one", 0).await;
-    let command = house.lease("w1", 1, 0).await.remove(0);
+async fn rejects_report_without_lease() {
+    let server = start_server().await;
+    server.register_playbook("one", ONE_STEP).await;
+    server.execute("one", 0).await;
+    let command = server.lease_commands("w1", 1, 0).await.remove(0);
     let forged = CommandReport {
         lease_token: noetl_api::LeaseToken::from_bytes([9; 16]),
-        ..done(&command)
+        ..completed_report(&command)
     };
-    let answer = house
+    let response = server
         .runtime
-        .report(report("w2", vec![forged], None))
+        .process_reports(report_request("w2", vec![forged], None))
         .await
         .unwrap();
-    assert_eq!(answer.results[0].status, ReportVerdict::Ignored);
-    assert_eq!(answer.results[0].code, Some(ErrorCode::NotLeaseHolder));
-    let answer = house
+    assert_eq!(response.results[0].status, ReportDisposition::Ignored);
+    assert_eq!(response.results[0].code, Some(ErrorCode::NotLeaseHolder));
+    let response = server
         .runtime
-        .report(report("w1", vec![done(&command)], None))
+        .process_reports(report_request("w1", vec![completed_report(&command)], None))
         .await
         .unwrap();
-    assert_eq!(answer.results[0].status, ReportVerdict::Accepted);
+    assert_eq!(response.results[0].status, ReportDisposition::Accepted);
 }
 
-/// A run that is to begin later is there, and begins on whichever server is there by then.
+/// A delayed run is stored, and starts on any server that is running at its start time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_begins_at_its_time_on_another_server() {
+async fn delayed_run_starts_on_other_server() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let first = house_on(Arc::clone(&store), Settings::default()).await;
+    let first = start_server_on(Arc::clone(&store), Settings::default()).await;
     first
-        .register("one", "workflow:\n  - {step: a, tool: {kind: noop}}\n")
+        .register_playbook("one", "workflow:\n  - {step: a, tool: {kind: noop}}\n")
         .await;
     let start_at = SystemClock.now().saturating_add(Millis::from_ms(300));
-    let wish = |start_at| ExecuteRequest {
+    let delayed = |start_at| ExecuteRequest {
         path: Some(PlaybookPath::new("one").unwrap()),
         start_at: Some(start_at),
         ..ExecuteRequest::default()
     };
-    let begun = first
+    let started = first
         .runtime
-        .execute(wish(start_at))
+        .execute(delayed(start_at))
         .await
         .expect("started");
-    assert_eq!(begun.commands_generated, 0);
+    assert_eq!(started.commands_generated, 0);
     let hour = Millis::from_secs(3600);
-    let later = wish(start_at.saturating_add(hour));
+    let later = delayed(start_at.saturating_add(hour));
     let later = first.runtime.execute(later).await.expect("started");
     drop(first);
-    let second = house_on(Arc::clone(&store), Settings::default()).await;
-    let working = second.worker("w1");
-    let patience = Duration::from_millis(LONG);
-    let end = second.runtime.wait_for_end(begun.execution_id, patience);
+    let second = start_server_on(Arc::clone(&store), Settings::default()).await;
+    let worker = second.spawn_worker("w1");
+    let timeout = Duration::from_millis(LONG_WAIT_MS);
+    let end = second.runtime.wait_for_end(started.execution_id, timeout);
     let end = end.await.expect("known").expect("it ends");
     assert_eq!(end.status, ExecutionStatus::Completed);
-    let log = store.events(begun.execution_id, Version::EMPTY, LogPage::MAX);
+    let log = store.read_events(
+        started.execution_id,
+        ExecutionVersion::EMPTY,
+        LogPageLimit::MAX,
+    );
     let log = log.await.expect("a log");
     let entered = log.iter().map(|event| &event.record.event);
     let mut entered =
-        entered.filter(|event| event.event_type.known() == Some(EventType::StepEnter));
+        entered.filter(|event| event.event_type.known_type() == Some(EventType::StepEnter));
     assert!(entered.all(|event| event.event_time >= start_at));
-    // The other one waits, and can be called off.
-    let row = store.execution(later.execution_id).await.unwrap().unwrap();
+    // The other run is pending and can be cancelled.
+    let row = store
+        .find_execution(later.execution_id)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(row.view.status, ExecutionStatus::Pending);
     let cancel = CancelRequest::default();
-    let cancelled = second.runtime.cancel(later.execution_id, None, cancel);
+    let cancelled = second
+        .runtime
+        .cancel_execution(later.execution_id, None, cancel);
     assert_eq!(
         cancelled.await.unwrap().cancelled_executions,
         [later.execution_id]
     );
-    working.abort();
+    worker.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancel_withdraws_what_is_leased() {
-    let house = house().await;
-    house.register("one", ONE).await;
-    let (execution_id, _) = house.execute("one", 0).await;
-    let command = house.lease("w1", 1, 0).await.remove(0);
+async fn cancel_revokes_leases() {
+    let server = start_server().await;
+    server.register_playbook("one", ONE_STEP).await;
+    let (execution_id, _) = server.execute("one", 0).await;
+    let command = server.lease_commands("w1", 1, 0).await.remove(0);
     let cancel = || {
-        house
+        server
             .runtime
-            .cancel(execution_id, None, CancelRequest::default())
+            .cancel_execution(execution_id, None, CancelRequest::default())
     };
     assert_eq!(cancel().await.unwrap().cancelled_executions, [execution_id]);
     assert_eq!(cancel().await.unwrap().cancelled_executions, [], "again");
-    let kept = house
+    let renewed = server
         .runtime
-        .keep(HeartbeatRequest {
+        .renew_leases(HeartbeatRequest {
             worker_id: worker_id("w1"),
             leases: vec![HeldLease {
                 execution_id,
@@ -363,33 +393,33 @@ async fn cancel_withdraws_what_is_leased() {
         })
         .await
         .unwrap();
-    assert_eq!(kept.leases[0].cancel, Some(true));
-    let late = house
+    assert_eq!(renewed.leases[0].cancel, Some(true));
+    let late = server
         .runtime
-        .report(report("w1", vec![done(&command)], None))
+        .process_reports(report_request("w1", vec![completed_report(&command)], None))
         .await
         .unwrap();
-    assert_eq!(late.results[0].status, ReportVerdict::Ignored);
+    assert_eq!(late.results[0].status, ReportDisposition::Ignored);
     assert_eq!(late.results[0].code, Some(ErrorCode::AlreadyTerminal));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_share_a_store() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let first = house_on(Arc::clone(&store), Settings::default()).await;
-    let second = house_on(store, Settings::default()).await;
-    first.register("line", LINE).await;
-    first.register("loop", LOOP).await;
+    let first = start_server_on(Arc::clone(&store), Settings::default()).await;
+    let second = start_server_on(store, Settings::default()).await;
+    first.register_playbook("line", SEQUENTIAL_STEPS).await;
+    first.register_playbook("loop", PARALLEL_LOOP).await;
     let (execution_id, _) = first.execute("line", 0).await;
-    // Each report goes to the other server than the one before.
-    for house in [&second, &first, &second] {
-        let command = house.lease("w1", 1, LONG).await.remove(0);
-        let answer = house
+    // Each report goes to the server that did not receive the previous one.
+    for server in [&second, &first, &second] {
+        let command = server.lease_commands("w1", 1, LONG_WAIT_MS).await.remove(0);
+        let response = server
             .runtime
-            .report(report("w1", vec![done(&command)], None))
+            .process_reports(report_request("w1", vec![completed_report(&command)], None))
             .await
             .unwrap();
-        assert_eq!(answer.results[0].status, ReportVerdict::Accepted);
+        assert_eq!(response.results[0].status, ReportDisposition::Accepted);
     }
     let outcome = first
         .runtime
@@ -400,31 +430,31 @@ async fn two_servers_share_a_store() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_reports_is_handed_out_again() {
+async fn expired_lease_is_granted_again() {
     let settings = Settings {
-        lease: Millis::from_ms(50),
+        lease_duration: Millis::from_ms(50),
         ..Settings::default()
     };
-    let house = house_on(Arc::new(MemoryStore::new()), settings).await;
-    house.register("one", ONE).await;
-    let (execution_id, _) = house.execute("one", 0).await;
-    let lost = house.lease("w1", 1, 0).await.remove(0);
-    let again = house.lease("w2", 1, LONG).await.remove(0);
+    let server = start_server_on(Arc::new(MemoryStore::new()), settings).await;
+    server.register_playbook("one", ONE_STEP).await;
+    let (execution_id, _) = server.execute("one", 0).await;
+    let lost = server.lease_commands("w1", 1, 0).await.remove(0);
+    let again = server.lease_commands("w2", 1, LONG_WAIT_MS).await.remove(0);
     assert_eq!(again.command_id, lost.command_id);
     assert_eq!(again.attempt, 2);
-    let late = house
+    let late = server
         .runtime
-        .report(report("w1", vec![done(&lost)], None))
+        .process_reports(report_request("w1", vec![completed_report(&lost)], None))
         .await
         .unwrap();
-    assert_eq!(late.results[0].status, ReportVerdict::Ignored);
-    let done = house
+    assert_eq!(late.results[0].status, ReportDisposition::Ignored);
+    let done = server
         .runtime
-        .report(report("w2", vec![done(&again)], None))
+        .process_reports(report_request("w2", vec![completed_report(&again)], None))
         .await
         .unwrap();
-    assert_eq!(done.results[0].status, ReportVerdict::Accepted);
-    let outcome = house
+    assert_eq!(done.results[0].status, ReportDisposition::Accepted);
+    let outcome = server
         .runtime
         .wait_for_end(execution_id, Duration::from_secs(20))
         .await
@@ -432,127 +462,135 @@ async fn what_nobody_reports_is_handed_out_again() {
     assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
 }
 
-/// Two looks into the store at once pass over what the other has its hands on, and both would
-/// believe that nothing is left for those who wait.
+/// Two concurrent polls skip rows that the other one has locked, so both could conclude that
+/// nothing is left for waiting workers.
 #[tokio::test]
-async fn one_look_into_the_queue_at_a_time() {
-    let looks = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&looks);
+async fn concurrent_polls_do_not_miss_commands() {
+    let lease_calls = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&lease_calls);
     let plan = Box::new(move |method| {
-        if method != Method::Lease {
+        if method != StoreMethod::LeaseCommands {
             return Fault::None;
         }
-        counted.fetch_add(1, Ordering::Relaxed);
-        Fault::Delay(100)
+        counter.fetch_add(1, Ordering::Relaxed);
+        Fault::Yield(100)
     });
     let store = Arc::new(FaultyStore::new(MemoryStore::new(), plan));
-    let house = house_on(store, Settings::default()).await;
-    house.register("one", ONE).await;
-    house.execute("one", 0).await;
-    let (first, second) = tokio::join!(house.lease("w1", 2, 0), house.lease("w2", 2, 0));
+    let server = start_server_on(store, Settings::default()).await;
+    server.register_playbook("one", ONE_STEP).await;
+    server.execute("one", 0).await;
+    let (first, second) = tokio::join!(
+        server.lease_commands("w1", 2, 0),
+        server.lease_commands("w2", 2, 0)
+    );
     assert_eq!((first.len(), second.len()), (1, 0));
     assert_eq!(
-        looks.load(Ordering::Relaxed),
+        lease_calls.load(Ordering::Relaxed),
         1,
-        "the second knows what the first has found"
+        "the second poll uses the result of the first"
     );
 }
 
-/// A store that fails once, when a test says so.
-fn failing_once(
+/// A store that fails once, when armed.
+fn store_failing_once(
     memory: &Arc<MemoryStore>,
-    method: Method,
+    method: StoreMethod,
     fault: Fault,
 ) -> (Arc<dyn Store>, Arc<AtomicU32>) {
     let armed = Arc::new(AtomicU32::new(0));
-    let due = Arc::clone(&armed);
-    let plan = Box::new(move |asked| {
-        let is_due = asked == method
-            && due
-                .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                    left.checked_sub(1)
+    let countdown = Arc::clone(&armed);
+    let plan = Box::new(move |called| {
+        let is_due = called == method
+            && countdown
+                .try_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                    count.checked_sub(1)
                 })
-                .is_ok_and(|left| left == 1);
+                .is_ok_and(|count| count == 1);
         if is_due { fault } else { Fault::None }
     });
-    let store = FaultyStore::sharing(Arc::clone(memory), plan);
+    let store = FaultyStore::with_shared_store(Arc::clone(memory), plan);
     (Arc::new(store), armed)
 }
 
-/// Whoever is refused gives up, so a server that does not know where a log stands refuses nothing.
+/// A rejected worker drops its result, so a server that cannot read the log must not reject it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_cannot_catch_up_refuses_nothing() {
+async fn server_that_cannot_catch_up_rejects_nothing() {
     let memory = Arc::new(MemoryStore::new());
-    let first = house_on(Arc::clone(&memory) as _, Settings::default()).await;
-    let (store, armed) = failing_once(&memory, Method::Events, Fault::Before);
-    let second = house_on(store, Settings::default()).await;
-    first.register("line", LINE).await;
+    let first = start_server_on(Arc::clone(&memory) as _, Settings::default()).await;
+    let (store, armed) = store_failing_once(&memory, StoreMethod::ReadEvents, Fault::FailBefore);
+    let second = start_server_on(store, Settings::default()).await;
+    first.register_playbook("line", SEQUENTIAL_STEPS).await;
     second.execute("line", 0).await;
-    let start = first.lease("w1", 1, LONG).await.remove(0);
-    let request = report("w1", vec![done(&start)], Some(1));
-    let next = first.runtime.report(request).await.unwrap().commands;
+    let start = first.lease_commands("w1", 1, LONG_WAIT_MS).await.remove(0);
+    let request = report_request("w1", vec![completed_report(&start)], Some(1));
+    let next = first
+        .runtime
+        .process_reports(request)
+        .await
+        .unwrap()
+        .commands;
     armed.store(1, Ordering::Relaxed);
-    let send = || report("w1", vec![done(&next[0])], None);
-    let unsure = second.runtime.report(send()).await.unwrap();
+    let send = || report_request("w1", vec![completed_report(&next[0])], None);
+    let unsure = second.runtime.process_reports(send()).await.unwrap();
     assert_eq!(unsure.results[0].code, Some(ErrorCode::StoreUnavailable));
-    let sure = second.runtime.report(send()).await.unwrap();
-    assert_eq!(sure.results[0].status, ReportVerdict::Accepted);
+    let sure = second.runtime.process_reports(send()).await.unwrap();
+    assert_eq!(sure.results[0].status, ReportDisposition::Accepted);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_birth_that_meets_a_conflict_is_tried_again() {
+async fn start_is_retried_after_conflict() {
     let memory = Arc::new(MemoryStore::new());
-    let (store, armed) = failing_once(&memory, Method::Append, Fault::Conflict);
-    let house = house_on(store, Settings::default()).await;
-    house.register("one", ONE).await;
+    let (store, armed) = store_failing_once(&memory, StoreMethod::AppendEvents, Fault::Conflict);
+    let server = start_server_on(store, Settings::default()).await;
+    server.register_playbook("one", ONE_STEP).await;
     armed.store(1, Ordering::Relaxed);
-    house.execute("one", 0).await;
-    assert_eq!(house.lease("w1", 1, LONG).await.len(), 1);
+    server.execute("one", 0).await;
+    assert_eq!(server.lease_commands("w1", 1, LONG_WAIT_MS).await.len(), 1);
 }
 
-/// The server that sees a child end may have an old picture of the parent.
+/// The server that handles the end of a child may have an outdated state of the parent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_child_that_ends_elsewhere_is_heard_of() {
+async fn parent_receives_child_end_from_other_server() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let first = house_on(Arc::clone(&store), Settings::default()).await;
-    let second = house_on(store, Settings::default()).await;
+    let first = start_server_on(Arc::clone(&store), Settings::default()).await;
+    let second = start_server_on(store, Settings::default()).await;
     let body = "workflow:
   - {step: start, tool: {kind: noop}, next: {arcs: [{step: call}]}}
   - {step: call, tool: {kind: playbook, path: one, return_result: true}}
 ";
-    first.register("one", ONE).await;
-    first.register("parent", body).await;
+    first.register_playbook("one", ONE_STEP).await;
+    first.register_playbook("parent", body).await;
     let (parent, _) = second.execute("parent", 0).await;
-    for house in [&first, &second] {
-        let command = house.lease("w1", 1, LONG).await.remove(0);
-        let request = report("w1", vec![done(&command)], None);
-        house.runtime.report(request).await.unwrap();
+    for server in [&first, &second] {
+        let command = server.lease_commands("w1", 1, LONG_WAIT_MS).await.remove(0);
+        let request = report_request("w1", vec![completed_report(&command)], None);
+        server.runtime.process_reports(request).await.unwrap();
     }
-    let patience = Duration::from_secs(20);
-    let outcome = second.runtime.wait_for_end(parent, patience).await.unwrap();
+    let timeout = Duration::from_secs(20);
+    let outcome = second.runtime.wait_for_end(parent, timeout).await.unwrap();
     assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
 }
 
-/// A run that is passed over as soon as it has its slot never had it before it ended.
+/// A run that is skipped when it gets its slot must release that slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_ends_with_its_slot_gives_it_back() {
-    let house = house().await;
+async fn ended_run_releases_its_slot() {
+    let server = start_server().await;
     let body = "concurrency: {key: k}
 workflow:
   - {step: start, when: \"{{ false }}\", tool: {kind: noop}}
 ";
-    house.register("skips", body).await;
+    server.register_playbook("skips", body).await;
     for _ in 0..2 {
-        let (_, outcome) = house.execute("skips", LONG).await;
+        let (_, outcome) = server.execute("skips", LONG_WAIT_MS).await;
         assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
     }
 }
 
-/// Waits until nothing is owed any more.
-async fn settled(memory: &MemoryStore) {
+/// Waits until no follow-ups are pending.
+async fn wait_for_follow_ups(memory: &MemoryStore) {
     let limit = noetl_types::limits::PageLimit::MAX;
     while !memory
-        .errands(Timestamp::MAX, limit)
+        .list_due_follow_ups(Timestamp::MAX, limit)
         .await
         .unwrap()
         .is_empty()
@@ -561,29 +599,30 @@ async fn settled(memory: &MemoryStore) {
     }
 }
 
-/// A commit whose answer is lost is decided again, and then the run has the slot already.
+/// After a commit with a lost answer the grant is decided again, although the run already has the
+/// slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_is_told_twice_is_kept() {
+async fn slot_delivered_twice_is_kept() {
     let memory = Arc::new(MemoryStore::new());
-    let (store, armed) = failing_once(&memory, Method::Append, Fault::After);
-    let house = house_on(store, Settings::default()).await;
+    let (store, armed) = store_failing_once(&memory, StoreMethod::AppendEvents, Fault::FailAfter);
+    let server = start_server_on(store, Settings::default()).await;
     let body = "concurrency: {key: k}\nworkflow:\n  - {step: start, tool: {kind: noop}}\n";
-    house.register("shares", body).await;
+    server.register_playbook("shares", body).await;
     armed.store(2, Ordering::Relaxed);
-    house.execute("shares", 0).await;
-    // A worker that waited already would have its command born claimed in the append whose answer
-    // is lost, and learn of it only when that lease has passed.
-    settled(&memory).await;
-    let command = house.lease("w1", 1, LONG).await;
+    server.execute("shares", 0).await;
+    // A waiting worker would get its command by eager lease in the append whose answer is lost, and
+    // would receive it only after that lease expired.
+    wait_for_follow_ups(&memory).await;
+    let command = server.lease_commands("w1", 1, LONG_WAIT_MS).await;
     assert_eq!(command.len(), 1);
-    house.execute("shares", 0).await;
-    settled(&memory).await;
+    server.execute("shares", 0).await;
+    wait_for_follow_ups(&memory).await;
     let limit = noetl_types::limits::PageLimit::MAX;
-    let choice = noetl_store::SlotChoice::Key {
+    let selector = noetl_store::SlotSelector::Key {
         tenant_id: TenantId::default(),
-        key: noetl_store::MatchKey::of(&"=k".into()),
+        key: noetl_store::MatchKey::from_text(&"=k".into()),
     };
-    let slots = memory.slots(choice, limit).await.unwrap();
+    let slots = memory.list_slots(selector, limit).await.unwrap();
     let states: Vec<_> = slots.iter().map(|slot| slot.state).collect();
     assert!(
         matches!(states[..], [SlotState::Held { .. }, SlotState::Waiting]),

@@ -1,4 +1,4 @@
-//! What runs owe and share: waits, children, slots, caches and claims, through the runtime.
+//! Coordination between runs through the runtime: waits, children, slots, caches and reserved keys.
 
 #![expect(
     clippy::expect_used,
@@ -11,44 +11,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::command::{CommandReport, LeaseRequest, LeasedCommand, ReportRequest, ReportStatus};
-use noetl_api::execute::{Dedup, ExecuteAnswer, ExecuteRequest, Outcome};
+use noetl_api::execute::{DedupKey, ExecuteRequest, ExecuteResponse, ExecutionResult};
 use noetl_api::execution::CancelRequest;
 use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{ApproveRequest, SignalRequest};
 use noetl_server::{Runtime, RuntimeError, Settings, SystemClock};
 use noetl_store::{
-    LogPage, MatchKey, MemoryStore, NewCatalogEntry, Slot, SlotChoice, SlotState, Store,
+    LogPageLimit, MatchKey, MemoryStore, NewCatalogEntry, Slot, SlotSelector, SlotState, Store,
 };
-use noetl_types::limits::LeaseBatch;
+use noetl_types::limits::LeaseBatchSize;
 use noetl_types::{
-    CatalogId, EventType, ExecutionId, ExecutionStatus, Json, JsonMap, PlaybookPath, PoolName,
-    StepName, TenantId, Text, Timestamp, Version, WorkerId, sha256,
+    CatalogId, EventType, ExecutionId, ExecutionStatus, ExecutionVersion, Json, JsonMap,
+    PlaybookPath, PoolName, StepName, TenantId, Text, Timestamp, WorkerId, sha256,
 };
 
-const LONG: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-struct House {
+struct TestServer {
     store: Arc<dyn Store>,
     runtime: Runtime,
 }
 
-async fn house() -> House {
+async fn start_server() -> TestServer {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let opened = Runtime::open(
         Arc::clone(&store),
         Arc::new(SystemClock),
         Settings::default(),
     );
-    let house = House {
+    let server = TestServer {
         runtime: opened.await.expect("a runtime"),
         store,
     };
-    house.worker();
-    house
+    server.spawn_worker();
+    server
 }
 
-impl House {
-    async fn register(&self, id: i64, path: &str, body: &str) {
+impl TestServer {
+    async fn register_playbook(&self, id: i64, path: &str, body: &str) {
         let text = format!(
             "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: {path} }}\n{body}"
         );
@@ -62,96 +62,115 @@ impl House {
             meta: None,
             now: Timestamp::from_unix_ms(0).unwrap(),
         };
-        self.store.register(entry).await.expect("registered");
+        self.store
+            .register_definition(entry)
+            .await
+            .expect("registered");
     }
 
-    /// A worker that answers every command with its step.
-    fn worker(&self) {
+    /// A worker that completes every command with its step name.
+    fn spawn_worker(&self) {
         let runtime = self.runtime.clone();
         tokio::spawn(async move {
-            while let Ok(leased) = runtime.lease(lease()).await {
+            while let Ok(leased) = runtime.lease_commands(lease_request()).await {
                 if leased.commands.is_empty() {
                     continue;
                 }
                 let request = ReportRequest {
                     worker_id: WorkerId::new("w").unwrap(),
-                    reports: leased.commands.iter().map(done).collect(),
+                    reports: leased.commands.iter().map(completed_report).collect(),
                     lease: None,
                 };
-                runtime.report(request).await.expect("reported");
+                runtime.process_reports(request).await.expect("reported");
             }
         });
     }
 
-    async fn start(&self, path: &str) -> ExecutionId {
-        self.execute(wish(path)).await.unwrap().execution_id
+    async fn start_run(&self, path: &str) -> ExecutionId {
+        self.execute(execute_request(path))
+            .await
+            .unwrap()
+            .execution_id
     }
 
-    async fn execute(&self, request: ExecuteRequest) -> Result<ExecuteAnswer, RuntimeError> {
+    async fn execute(&self, request: ExecuteRequest) -> Result<ExecuteResponse, RuntimeError> {
         self.runtime.execute(request).await
     }
 
-    async fn ended(&self, run: ExecutionId) -> Outcome {
-        let end = self.runtime.wait_for_end(run, LONG).await.expect("known");
+    async fn wait_for_end(&self, run: ExecutionId) -> ExecutionResult {
+        let end = self
+            .runtime
+            .wait_for_end(run, TEST_TIMEOUT)
+            .await
+            .expect("known");
         end.expect("it ends")
     }
 
-    async fn completed(&self, run: ExecutionId) -> Json {
-        let outcome = self.ended(run).await;
+    async fn wait_for_result(&self, run: ExecutionId) -> Json {
+        let outcome = self.wait_for_end(run).await;
         assert_eq!(outcome.status, ExecutionStatus::Completed, "{outcome:?}");
         outcome.result.unwrap_or_default()
     }
 
-    async fn log(&self, run: ExecutionId) -> Vec<EventType> {
-        let events = self.store.events(run, Version::EMPTY, LogPage::MAX).await;
+    async fn event_types(&self, run: ExecutionId) -> Vec<EventType> {
+        let events = self
+            .store
+            .read_events(run, ExecutionVersion::EMPTY, LogPageLimit::MAX)
+            .await;
         let events = events.expect("events").into_iter();
         events
-            .filter_map(|event| event.record.event.event_type.known())
+            .filter_map(|event| event.record.event.event_type.known_type())
             .collect()
     }
 
-    /// Waits until the log of a run has an event of a type.
-    async fn until(&self, run: ExecutionId, kind: EventType) {
-        let mut seen = self.log(run).await;
-        while !seen.contains(&kind) {
-            let version = Version::new(i64::try_from(seen.len()).unwrap()).unwrap();
-            self.runtime.wait_for_events(run, version, LONG).await;
-            seen = self.log(run).await;
+    /// Waits until the log of a run contains an event of this type.
+    async fn wait_for_event(&self, run: ExecutionId, event_type: EventType) {
+        let mut seen = self.event_types(run).await;
+        while !seen.contains(&event_type) {
+            let version = ExecutionVersion::new(i64::try_from(seen.len()).unwrap()).unwrap();
+            self.runtime
+                .wait_for_events(run, version, TEST_TIMEOUT)
+                .await;
+            seen = self.event_types(run).await;
         }
     }
 
-    /// The slots of a key that are held or waited for.
-    async fn slots(&self, key: &str) -> Vec<Slot> {
-        let choice = SlotChoice::Key {
+    /// Slots of a key, held and requested.
+    async fn list_slots(&self, key: &str) -> Vec<Slot> {
+        let selector = SlotSelector::Key {
             tenant_id: TenantId::default(),
-            key: MatchKey::of(&format!("={key}").into()),
+            key: MatchKey::from_text(&format!("={key}").into()),
         };
         let limit = noetl_types::limits::PageLimit::MAX;
-        self.store.slots(choice, limit).await.expect("slots")
+        self.store.list_slots(selector, limit).await.expect("slots")
     }
 
-    /// Waits until somebody of a run waits for a slot.
-    async fn waits_for(&self, run: ExecutionId, key: &str) {
+    /// Waits until the run requests a slot of the key.
+    async fn wait_for_slot_request(&self, run: ExecutionId, key: &str) {
         let waits = |slot: &Slot| slot.id.execution_id == run && slot.state == SlotState::Waiting;
-        while !self.slots(key).await.iter().any(waits) {
+        while !self.list_slots(key).await.iter().any(waits) {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Waits until nobody has slots or waits for them.
-    async fn nobody_holds(&self, keys: &[&str]) {
+    /// Waits until no slot of the keys is held or requested.
+    async fn wait_until_slots_free(&self, keys: &[&str]) {
         for key in keys {
-            while !self.slots(key).await.is_empty() {
+            while !self.list_slots(key).await.is_empty() {
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// The run that another one waits for.
-    async fn child_of(&self, run: ExecutionId) -> ExecutionId {
+    /// Waits until a run has a child, and returns its id.
+    async fn wait_for_child(&self, run: ExecutionId) -> ExecutionId {
         let limit = noetl_types::limits::PageLimit::MAX;
         loop {
-            let children = self.store.open_children(run, None, limit).await.unwrap();
+            let children = self
+                .store
+                .list_open_children(run, None, limit)
+                .await
+                .unwrap();
             match children.first() {
                 Some(child) => return child.execution_id,
                 None => tokio::task::yield_now().await,
@@ -159,35 +178,41 @@ impl House {
         }
     }
 
-    /// Waits until nothing is owed any more.
-    async fn settled(&self) {
+    /// Waits until no follow-ups are pending.
+    async fn wait_for_follow_ups(&self) {
         let later = Timestamp::parse("2199-01-01T00:00:00Z").unwrap();
         let limit = noetl_types::limits::PageLimit::MAX;
-        while !self.store.errands(later, limit).await.unwrap().is_empty() {
+        while !self
+            .store
+            .list_due_follow_ups(later, limit)
+            .await
+            .unwrap()
+            .is_empty()
+        {
             tokio::task::yield_now().await;
         }
     }
 }
 
-fn wish(path: &str) -> ExecuteRequest {
+fn execute_request(path: &str) -> ExecuteRequest {
     ExecuteRequest {
         path: Some(PlaybookPath::new(path).unwrap()),
         ..ExecuteRequest::default()
     }
 }
 
-fn lease() -> LeaseRequest {
+fn lease_request() -> LeaseRequest {
     LeaseRequest {
         worker_id: WorkerId::new("w").unwrap(),
         pool: PoolName::new("shared").unwrap(),
-        max: LeaseBatch::clamped(8),
+        max: LeaseBatchSize::clamped(8),
         wait_ms: 1_000,
         kinds: None,
         lease_ms: None,
     }
 }
 
-fn done(command: &LeasedCommand) -> CommandReport {
+fn completed_report(command: &LeasedCommand) -> CommandReport {
     CommandReport {
         execution_id: command.execution_id,
         command_id: command.command_id,
@@ -214,7 +239,7 @@ fn done(command: &LeasedCommand) -> CommandReport {
     }
 }
 
-fn signal(name: &str, key: Option<&str>, payload: i64) -> SignalRequest {
+fn signal_request(name: &str, key: Option<&str>, payload: i64) -> SignalRequest {
     SignalRequest {
         name: name.into(),
         key: key.map(Text::from),
@@ -222,7 +247,7 @@ fn signal(name: &str, key: Option<&str>, payload: i64) -> SignalRequest {
     }
 }
 
-fn field(value: &Json, path: &str) -> Json {
+fn json_field(value: &Json, path: &str) -> Json {
     let mut value = value.clone();
     for key in path.split('.') {
         value = value.get(key).cloned().unwrap_or_default();
@@ -231,69 +256,86 @@ fn field(value: &Json, path: &str) -> Json {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sleep_wakes_up() {
-    let house = house().await;
+async fn sleep_step_wakes_up() {
+    let server = start_server().await;
     let body = "workflow:\n  - {step: nap, tool: {kind: sleep, for: 50ms}, next: {arcs: [{step: up}]}}\n  - {step: up, tool: {kind: noop}}\n";
-    house.register(1, "nap", body).await;
-    let run = house.start("nap").await;
-    assert_eq!(field(&house.completed(run).await, "step"), Json::from("up"));
-    assert!(house.log(run).await.contains(&EventType::TimerFired));
+    server.register_playbook(1, "nap", body).await;
+    let run = server.start_run("nap").await;
+    assert_eq!(
+        json_field(&server.wait_for_result(run).await, "step"),
+        Json::from("up")
+    );
+    assert!(
+        server
+            .event_types(run)
+            .await
+            .contains(&EventType::TimerFired)
+    );
 }
 
-const WAIT: &str = "workflow:\n  - {step: hold, tool: {kind: wait, signal: go, key: k, lookback: 1h, timeout: 1h}}\n";
+const WAIT_PLAYBOOK: &str = "workflow:\n  - {step: hold, tool: {kind: wait, signal: go, key: k, lookback: 1h, timeout: 1h}}\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_before_its_wait_and_one_after_it() {
-    let house = house().await;
-    house.register(1, "hold", WAIT).await;
-    let run = house.start("hold").await;
-    let other = house.runtime.signal(run, None, signal("go", Some("x"), 1));
+async fn signal_is_delivered_before_and_after_wait() {
+    let server = start_server().await;
+    server.register_playbook(1, "hold", WAIT_PLAYBOOK).await;
+    let run = server.start_run("hold").await;
+    let other = server
+        .runtime
+        .send_signal(run, None, signal_request("go", Some("x"), 1));
     assert!(!other.await.unwrap().delivered);
-    let sent = house.runtime.signal(run, None, signal("go", Some("k"), 2));
+    let sent = server
+        .runtime
+        .send_signal(run, None, signal_request("go", Some("k"), 2));
     assert!(sent.await.unwrap().delivered);
-    let result = house.completed(run).await;
-    assert_eq!(field(&result, "payload.n"), Json::from(2));
-    let reserved = house.runtime.signal(run, None, signal("approval", None, 1));
+    let result = server.wait_for_result(run).await;
+    assert_eq!(json_field(&result, "payload.n"), Json::from(2));
+    let reserved = server
+        .runtime
+        .send_signal(run, None, signal_request("approval", None, 1));
     assert!(reserved.await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broadcast_reaches_those_who_wait_and_those_who_look_back() {
-    let house = house().await;
-    house.register(1, "hold", WAIT).await;
-    let waiting = [house.start("hold").await, house.start("hold").await];
-    // They have looked back already, so it is the broadcast that finds them.
-    house.settled().await;
-    let sent = house
+async fn broadcast_reaches_open_and_later_waits() {
+    let server = start_server().await;
+    server.register_playbook(1, "hold", WAIT_PLAYBOOK).await;
+    let waiting = [
+        server.start_run("hold").await,
+        server.start_run("hold").await,
+    ];
+    // Their lookback is over, so only the broadcast can reach them.
+    server.wait_for_follow_ups().await;
+    let sent = server
         .runtime
-        .broadcast(None, signal("go", Some("k"), 7))
+        .broadcast_signal(None, signal_request("go", Some("k"), 7))
         .await;
     let reached: BTreeSet<ExecutionId> = sent.unwrap().delivered.into_iter().collect();
     assert_eq!(reached, BTreeSet::from(waiting));
     for run in waiting {
         assert_eq!(
-            field(&house.completed(run).await, "payload.n"),
+            json_field(&server.wait_for_result(run).await, "payload.n"),
             Json::from(7)
         );
     }
-    // One that begins to wait later looks back.
-    let late = house.start("hold").await;
+    // A later wait finds it by lookback.
+    let late = server.start_run("hold").await;
     assert_eq!(
-        field(&house.completed(late).await, "payload.n"),
+        json_field(&server.wait_for_result(late).await, "payload.n"),
         Json::from(7)
     );
-    house.settled().await;
+    server.wait_for_follow_ups().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn people_decide() {
-    let house = house().await;
+async fn approval_follows_user_decision() {
+    let server = start_server().await;
     let body = "workflow:\n  - {step: ask, tool: {kind: approval, title: Ship it, quorum: 2}}\n";
-    house.register(1, "ask", body).await;
-    let run = house.start("ask").await;
-    let open = house
+    server.register_playbook(1, "ask", body).await;
+    let run = server.start_run("ask").await;
+    let open = server
         .runtime
-        .approvals(ApprovalsQuery::default())
+        .list_approvals(ApprovalsQuery::default())
         .await
         .unwrap()
         .approvals;
@@ -307,17 +349,17 @@ async fn people_decide() {
             comment: None,
             values: None,
         };
-        house.runtime.approve(run, actor.into(), request)
+        server.runtime.submit_approval(run, actor.into(), request)
     };
     decide("ann").await.unwrap();
     assert!(decide("ann").await.is_err(), "one decision each");
     decide("bob").await.unwrap();
-    let result = house.completed(run).await;
-    assert_eq!(field(&result, "approved"), Json::from(true));
+    let result = server.wait_for_result(run).await;
+    assert_eq!(json_field(&result, "approved"), Json::from(true));
     assert!(
-        house
+        server
             .runtime
-            .approvals(ApprovalsQuery::default())
+            .list_approvals(ApprovalsQuery::default())
             .await
             .unwrap()
             .approvals
@@ -325,278 +367,349 @@ async fn people_decide() {
     );
 }
 
-const PARENT: &str = "workflow:\n  - {step: call, tool: {kind: playbook, path: child, return_result: true}, next: {arcs: [{step: failed, when: \"{{ event.name == 'call.error' }}\"}, {step: last}]}}\n  - {step: last, tool: {kind: noop}}\n  - {step: failed, tool: {kind: noop}}\n";
+const PARENT_PLAYBOOK: &str = "workflow:\n  - {step: call, tool: {kind: playbook, path: child, return_result: true}, next: {arcs: [{step: failed, when: \"{{ event.name == 'call.error' }}\"}, {step: last}]}}\n  - {step: last, tool: {kind: noop}}\n  - {step: failed, tool: {kind: noop}}\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_parent_waits_for_its_child() {
-    let house = house().await;
-    house.register(1, "parent", PARENT).await;
+async fn parent_waits_for_child() {
+    let server = start_server().await;
+    server.register_playbook(1, "parent", PARENT_PLAYBOOK).await;
     let one = "workflow:\n  - {step: only, tool: {kind: noop}}\n";
-    house.register(2, "child", one).await;
-    let run = house.start("parent").await;
+    server.register_playbook(2, "child", one).await;
+    let run = server.start_run("parent").await;
     assert_eq!(
-        field(&house.completed(run).await, "step"),
+        json_field(&server.wait_for_result(run).await, "step"),
         Json::from("last")
     );
-    house.settled().await;
-    let missing = PARENT.replace("child", "nowhere");
-    house.register(3, "lonely", &missing).await;
-    let run = house.start("lonely").await;
+    server.wait_for_follow_ups().await;
+    let missing = PARENT_PLAYBOOK.replace("child", "nowhere");
+    server.register_playbook(3, "lonely", &missing).await;
+    let run = server.start_run("lonely").await;
     assert_eq!(
-        field(&house.completed(run).await, "step"),
+        json_field(&server.wait_for_result(run).await, "step"),
         Json::from("failed")
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancelling_a_parent_cancels_the_child_that_it_waits_for() {
-    let house = house().await;
-    house.register(1, "parent", PARENT).await;
-    house.register(2, "child", WAIT).await;
-    let run = house.start("parent").await;
-    let child = house.child_of(run).await;
-    let cancel = house.runtime.cancel(run, None, CancelRequest::default());
+async fn cancelling_parent_cancels_awaited_child() {
+    let server = start_server().await;
+    server.register_playbook(1, "parent", PARENT_PLAYBOOK).await;
+    server.register_playbook(2, "child", WAIT_PLAYBOOK).await;
+    let run = server.start_run("parent").await;
+    let child = server.wait_for_child(run).await;
+    let cancel = server
+        .runtime
+        .cancel_execution(run, None, CancelRequest::default());
     assert_eq!(cancel.await.unwrap().cancelled_executions, [run, child]);
-    assert_eq!(house.ended(child).await.status, ExecutionStatus::Cancelled);
-    let again = house.runtime.cancel(run, None, CancelRequest::default());
+    assert_eq!(
+        server.wait_for_end(child).await.status,
+        ExecutionStatus::Cancelled
+    );
+    let again = server
+        .runtime
+        .cancel_execution(run, None, CancelRequest::default());
     assert_eq!(again.await.unwrap().cancelled_executions, []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancelling_cascades_to_the_last_run_below_or_not_at_all() {
-    let house = house().await;
-    let top = PARENT.replace("child", "middle");
-    for (id, path, text) in [(1, "top", &*top), (2, "middle", PARENT), (3, "child", WAIT)] {
-        house.register(id, path, text).await;
+async fn cancel_cascades_to_all_descendants_or_none() {
+    let server = start_server().await;
+    let top = PARENT_PLAYBOOK.replace("child", "middle");
+    for (id, path, text) in [
+        (1, "top", &*top),
+        (2, "middle", PARENT_PLAYBOOK),
+        (3, "child", WAIT_PLAYBOOK),
+    ] {
+        server.register_playbook(id, path, text).await;
     }
-    let run = house.start("top").await;
-    let middle = house.child_of(run).await;
-    let lowest = house.child_of(middle).await;
-    let cancel = house.runtime.cancel(run, None, CancelRequest::default());
+    let run = server.start_run("top").await;
+    let middle = server.wait_for_child(run).await;
+    let lowest = server.wait_for_child(middle).await;
+    let cancel = server
+        .runtime
+        .cancel_execution(run, None, CancelRequest::default());
     let cancelled = cancel.await.unwrap().cancelled_executions;
     assert_eq!(cancelled, [run, middle, lowest]);
-    house.settled().await;
+    server.wait_for_follow_ups().await;
 
-    let run = house.start("top").await;
-    let middle = house.child_of(run).await;
-    let lowest = house.child_of(middle).await;
-    let alone = CancelRequest {
+    let run = server.start_run("top").await;
+    let middle = server.wait_for_child(run).await;
+    let lowest = server.wait_for_child(middle).await;
+    let without_cascade = CancelRequest {
         cascade: Some(false),
         ..CancelRequest::default()
     };
-    let cancel = house.runtime.cancel(run, None, alone);
+    let cancel = server.runtime.cancel_execution(run, None, without_cascade);
     assert_eq!(cancel.await.unwrap().cancelled_executions, [run]);
-    // What goes on comes to its own end.
-    let sent = house
+    // Runs that were not cancelled complete.
+    let sent = server
         .runtime
-        .signal(lowest, None, signal("go", Some("k"), 1));
+        .send_signal(lowest, None, signal_request("go", Some("k"), 1));
     assert!(sent.await.unwrap().delivered);
-    assert_eq!(house.ended(middle).await.status, ExecutionStatus::Completed);
-    house.settled().await;
+    assert_eq!(
+        server.wait_for_end(middle).await.status,
+        ExecutionStatus::Completed
+    );
+    server.wait_for_follow_ups().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_more_runs_hold_a_key_than_it_allows() {
-    let house = house().await;
+async fn concurrency_limit_is_enforced() {
+    let server = start_server().await;
     let body = "concurrency: {key: one, limit: 2}\nworkflow:\n  - {step: hold, tool: {kind: wait, signal: go}}\n";
-    house.register(1, "few", body).await;
+    server.register_playbook(1, "few", body).await;
     let mut runs = Vec::new();
     for _ in 0..5 {
-        runs.push(house.start("few").await);
+        runs.push(server.start_run("few").await);
     }
-    let mut left: BTreeSet<ExecutionId> = runs.iter().copied().collect();
-    while !left.is_empty() {
+    let mut remaining: BTreeSet<ExecutionId> = runs.iter().copied().collect();
+    while !remaining.is_empty() {
         let mut open = Vec::new();
-        for run in &left {
-            if house.log(*run).await.contains(&EventType::StepEnter) {
+        for run in &remaining {
+            if server
+                .event_types(*run)
+                .await
+                .contains(&EventType::StepEnter)
+            {
                 open.push(*run);
             }
         }
         assert!(open.len() <= 2, "{open:?}");
         for run in open {
-            let sent = house.runtime.signal(run, None, signal("go", None, 1));
+            let sent = server
+                .runtime
+                .send_signal(run, None, signal_request("go", None, 1));
             if sent.await.is_ok_and(|sent| sent.delivered) {
-                house.completed(run).await;
-                left.remove(&run);
+                server.wait_for_result(run).await;
+                remaining.remove(&run);
             }
         }
         tokio::task::yield_now().await;
     }
 }
 
-/// The run shares, and so does its entry.
-const BOTH: &str = "concurrency: {key: all, limit: 2}\nworkflow:\n  - {step: hold, concurrency: {key: few}, tool: {kind: wait, signal: go}}\n";
+/// Both the run and its step have a concurrency limit.
+const RUN_AND_STEP_LIMITS: &str = "concurrency: {key: all, limit: 2}\nworkflow:\n  - {step: hold, concurrency: {key: few}, tool: {kind: wait, signal: go}}\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_that_shares_gets_its_turn_in_runs_that_share() {
-    let house = house().await;
-    house.register(1, "both", BOTH).await;
-    let mut left = BTreeSet::new();
+async fn step_slot_is_granted_in_limited_runs() {
+    let server = start_server().await;
+    server
+        .register_playbook(1, "both", RUN_AND_STEP_LIMITS)
+        .await;
+    let mut remaining = BTreeSet::new();
     for _ in 0..5 {
-        left.insert(house.start("both").await);
+        remaining.insert(server.start_run("both").await);
     }
-    while !left.is_empty() {
+    while !remaining.is_empty() {
         let mut open = Vec::new();
-        for run in &left {
-            if house.log(*run).await.contains(&EventType::StepEnter) {
+        for run in &remaining {
+            if server
+                .event_types(*run)
+                .await
+                .contains(&EventType::StepEnter)
+            {
                 open.push(*run);
             }
         }
         assert!(open.len() <= 1, "{open:?}");
         for run in open {
-            let sent = house.runtime.signal(run, None, signal("go", None, 1));
+            let sent = server
+                .runtime
+                .send_signal(run, None, signal_request("go", None, 1));
             assert!(sent.await.unwrap().delivered);
-            house.completed(run).await;
-            left.remove(&run);
+            server.wait_for_result(run).await;
+            remaining.remove(&run);
         }
         tokio::task::yield_now().await;
     }
-    house.settled().await;
-    house.nobody_holds(&["all", "few"]).await;
+    server.wait_for_follow_ups().await;
+    server.wait_until_slots_free(&["all", "few"]).await;
 }
 
-/// The entry is offered its slot while its run is paused, and asks for it again afterwards.
+/// The step is offered its slot while its run is paused, and requests it again after resume.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_comes_during_a_pause_is_asked_for_again() {
-    let house = house().await;
-    house.register(1, "both", BOTH).await;
-    let first = house.start("both").await;
-    house.until(first, EventType::StepEnter).await;
-    let second = house.start("both").await;
-    house.waits_for(second, "few").await;
-    let steer = noetl_api::execution::SteerRequest::default;
-    house.runtime.pause(second, None, steer()).await.unwrap();
-    let sent = house.runtime.signal(first, None, signal("go", None, 1));
+async fn slot_offered_during_pause_is_requested_again() {
+    let server = start_server().await;
+    server
+        .register_playbook(1, "both", RUN_AND_STEP_LIMITS)
+        .await;
+    let first = server.start_run("both").await;
+    server.wait_for_event(first, EventType::StepEnter).await;
+    let second = server.start_run("both").await;
+    server.wait_for_slot_request(second, "few").await;
+    let control_request = noetl_api::execution::ControlRequest::default;
+    server
+        .runtime
+        .pause_execution(second, None, control_request())
+        .await
+        .unwrap();
+    let sent = server
+        .runtime
+        .send_signal(first, None, signal_request("go", None, 1));
     assert!(sent.await.unwrap().delivered);
-    house.completed(first).await;
-    house.settled().await;
-    house.nobody_holds(&["few"]).await;
-    house.runtime.resume(second, None, steer()).await.unwrap();
-    house.until(second, EventType::StepEnter).await;
-    let sent = house.runtime.signal(second, None, signal("go", None, 1));
+    server.wait_for_result(first).await;
+    server.wait_for_follow_ups().await;
+    server.wait_until_slots_free(&["few"]).await;
+    server
+        .runtime
+        .resume_execution(second, None, control_request())
+        .await
+        .unwrap();
+    server.wait_for_event(second, EventType::StepEnter).await;
+    let sent = server
+        .runtime
+        .send_signal(second, None, signal_request("go", None, 1));
     assert!(sent.await.unwrap().delivered);
-    house.completed(second).await;
-    house.settled().await;
-    house.nobody_holds(&["all", "few"]).await;
+    server.wait_for_result(second).await;
+    server.wait_for_follow_ups().await;
+    server.wait_until_slots_free(&["all", "few"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_ends_leaves_no_wish_behind() {
-    let house = house().await;
-    house.register(1, "both", BOTH).await;
-    let first = house.start("both").await;
-    house.until(first, EventType::StepEnter).await;
-    let second = house.start("both").await;
-    house.waits_for(second, "few").await;
+async fn ended_run_leaves_no_slot_request() {
+    let server = start_server().await;
+    server
+        .register_playbook(1, "both", RUN_AND_STEP_LIMITS)
+        .await;
+    let first = server.start_run("both").await;
+    server.wait_for_event(first, EventType::StepEnter).await;
+    let second = server.start_run("both").await;
+    server.wait_for_slot_request(second, "few").await;
     for run in [second, first] {
-        let cancel = house.runtime.cancel(run, None, CancelRequest::default());
+        let cancel = server
+            .runtime
+            .cancel_execution(run, None, CancelRequest::default());
         cancel.await.unwrap();
     }
-    house.settled().await;
-    house.nobody_holds(&["all", "few"]).await;
+    server.wait_for_follow_ups().await;
+    server.wait_until_slots_free(&["all", "few"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_finds_its_key_taken_is_skipped_or_takes_it() {
-    let house = house().await;
+async fn overlap_policy_skips_or_replaces_runs() {
+    let server = start_server().await;
     let body = |overlap: &str| {
         format!(
             "concurrency: {{key: k, overlap: {overlap}}}\nworkflow:\n  - {{step: hold, tool: {{kind: wait, signal: go}}}}\n"
         )
     };
-    house.register(1, "skip", &body("skip")).await;
-    house.register(2, "oust", &body("cancel_previous")).await;
-    let first = house.start("skip").await;
-    house.until(first, EventType::StepEnter).await;
-    let second = house.start("skip").await;
-    assert_eq!(house.ended(second).await.status, ExecutionStatus::Cancelled);
-    let third = house.start("oust").await;
-    assert_eq!(house.ended(first).await.status, ExecutionStatus::Cancelled);
-    house.until(third, EventType::StepEnter).await;
+    server.register_playbook(1, "skip", &body("skip")).await;
+    server
+        .register_playbook(2, "oust", &body("cancel_previous"))
+        .await;
+    let first = server.start_run("skip").await;
+    server.wait_for_event(first, EventType::StepEnter).await;
+    let second = server.start_run("skip").await;
+    assert_eq!(
+        server.wait_for_end(second).await.status,
+        ExecutionStatus::Cancelled
+    );
+    let third = server.start_run("oust").await;
+    assert_eq!(
+        server.wait_for_end(first).await.status,
+        ExecutionStatus::Cancelled
+    );
+    server.wait_for_event(third, EventType::StepEnter).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_step_takes_an_earlier_result_over() {
-    let house = house().await;
+async fn step_reuses_cached_result() {
+    let server = start_server().await;
     let body =
         "workflow:\n  - {step: costly, tool: {kind: noop}, spec: {cache: {key: k, ttl: 1h}}}\n";
-    house.register(1, "costly", body).await;
-    let first = house.start("costly").await;
-    let made = house.completed(first).await;
-    let second = house.start("costly").await;
-    assert_eq!(house.completed(second).await, made);
-    assert!(!house.log(second).await.contains(&EventType::CommandIssued));
+    server.register_playbook(1, "costly", body).await;
+    let first = server.start_run("costly").await;
+    let result = server.wait_for_result(first).await;
+    let second = server.start_run("costly").await;
+    assert_eq!(server.wait_for_result(second).await, result);
+    assert!(
+        !server
+            .event_types(second)
+            .await
+            .contains(&EventType::CommandIssued)
+    );
 }
 
-fn delivery(key: &str, payload: i64) -> ExecuteRequest {
+fn dedup_request(key: &str, payload: i64) -> ExecuteRequest {
     ExecuteRequest {
         payload: Some(Json::object([("n", Json::from(payload))])),
-        dedup: Some(Dedup {
+        dedup: Some(DedupKey {
             key: key.into(),
             window_secs: None,
         }),
-        ..wish("one")
+        ..execute_request("one")
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_deliveries_one_starts_a_run() {
-    let house = Arc::new(house().await);
-    house
-        .register(1, "one", "workflow:\n  - {step: a, tool: {kind: noop}}\n")
+async fn concurrent_deliveries_start_one_run() {
+    let server = Arc::new(start_server().await);
+    server
+        .register_playbook(1, "one", "workflow:\n  - {step: a, tool: {kind: noop}}\n")
         .await;
     let long = "k".repeat(20_000);
-    let mut racing = tokio::task::JoinSet::new();
+    let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..32 {
-        let (house, long) = (Arc::clone(&house), long.clone());
-        racing.spawn(async move { house.execute(delivery(&long, 1)).await.unwrap() });
+        let (server, long) = (Arc::clone(&server), long.clone());
+        tasks.spawn(async move { server.execute(dedup_request(&long, 1)).await.unwrap() });
     }
-    let answers = racing.join_all().await;
-    let runs: BTreeSet<ExecutionId> = answers.iter().map(|it| it.execution_id).collect();
+    let responses = tasks.join_all().await;
+    let runs: BTreeSet<ExecutionId> = responses
+        .iter()
+        .map(|response| response.execution_id)
+        .collect();
     assert_eq!(runs.len(), 1);
-    let started = answers.iter().filter(|it| it.status == "started").count();
+    let started = responses
+        .iter()
+        .filter(|response| response.status == "started")
+        .count();
     assert_eq!(started, 1);
-    let run = answers[0].execution_id;
-    house.completed(run).await;
-    house
-        .until(run, EventType::SubscriptionMessageDeduplicated)
+    let run = responses[0].execution_id;
+    server.wait_for_result(run).await;
+    server
+        .wait_for_event(run, EventType::SubscriptionMessageDeduplicated)
         .await;
-    let other = house.execute(delivery(&long, 2)).await;
-    let code = other.map_err(RuntimeError::into_problem).unwrap_err();
-    assert_eq!(code.status, 422);
-    // A definition that is not there takes no key.
+    let other = server.execute(dedup_request(&long, 2)).await;
+    let problem = other.map_err(RuntimeError::into_problem).unwrap_err();
+    assert_eq!(problem.status, 422);
+    // An unknown playbook does not reserve the key.
     let nowhere = ExecuteRequest {
         path: Some(PlaybookPath::new("nowhere").unwrap()),
-        ..delivery("free", 1)
+        ..dedup_request("free", 1)
     };
-    assert!(house.execute(nowhere).await.is_err());
+    assert!(server.execute(nowhere).await.is_err());
     assert_eq!(
-        house.execute(delivery("free", 1)).await.unwrap().status,
+        server
+            .execute(dedup_request("free", 1))
+            .await
+            .unwrap()
+            .status,
         "started"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_under_a_key_is_answered_alike() {
-    let house = house().await;
-    house
-        .register(1, "one", "workflow:\n  - {step: a, tool: {kind: noop}}\n")
+async fn idempotent_request_returns_same_answer() {
+    let server = start_server().await;
+    server
+        .register_playbook(1, "one", "workflow:\n  - {step: a, tool: {kind: noop}}\n")
         .await;
-    let first = house
+    let first = server
         .runtime
-        .execute_once(wish("one"), "key")
+        .execute_once(execute_request("one"), "key")
         .await
         .unwrap();
-    let again = house
+    let again = server
         .runtime
-        .execute_once(wish("one"), "key")
+        .execute_once(execute_request("one"), "key")
         .await
         .unwrap();
     assert_eq!(first.execution_id, again.execution_id);
     let other = ExecuteRequest {
         payload: Some(Json::object([("n", Json::from(1))])),
-        ..wish("one")
+        ..execute_request("one")
     };
-    let other = house.runtime.execute_once(other, "key").await;
+    let other = server.runtime.execute_once(other, "key").await;
     assert_eq!(other.unwrap_err().into_problem().status, 422);
 }

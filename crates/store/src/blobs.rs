@@ -1,11 +1,13 @@
 //! Large results as files.
 //!
-//! A file is named by the digest of its content and lies in a folder of the first two digits. It is
-//! on the disk, name and all, before any row names it. What no row names is garbage: a sweep moves
-//! it aside, looks at the rows once more, and only then removes it, so that whoever puts the same
-//! content meanwhile either finds that it has gone and writes it again, or has its row seen.
+//! A file is named by the digest of its content and lies in a folder named by the first two digits.
+//! It is durable, including its directory entry, before any row references it. A file that no row
+//! references is garbage. Garbage collection moves it aside, checks the rows once more, and only
+//! then deletes it. A concurrent put of the same content therefore either finds the file gone and
+//! writes it again, or its row is seen by the check.
 //!
-//! Must not: know about databases, or read a clock. Files have the time of the call that wrote them.
+//! Must not: access databases, or read a clock. The modification time of a file is the time of the
+//! call that wrote it.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -18,136 +20,144 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{Digest, Millis, Text, Timestamp, sha256};
 
 use crate::error::StoreError;
-use crate::model::{BLOB_BYTES, StoredResult};
-use crate::row::KeptResult;
+use crate::model::{MIN_BLOB_BYTES, StoredResult};
+use crate::row::ResultRow;
 
-/// How old a file is at least before it counts as garbage: its row may be on its way.
-const GRACE: Millis = Millis::from_secs(3_600);
+/// Minimum age of garbage. The row of a younger file may not be written yet.
+const BLOB_GRACE_PERIOD: Millis = Millis::from_secs(3_600);
 
-/// The folder for what is on its way, in or out.
-const ASIDE: &str = "aside";
+/// The folder for files that are being written or deleted.
+const ASIDE_FOLDER: &str = "aside";
 
-/// A folder of files.
+/// A folder of blob files.
 #[derive(Debug, Clone)]
-pub(crate) struct Blobs {
-    inner: Arc<Inner>,
+pub(crate) struct BlobFolder {
+    inner: Arc<BlobFolderInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct BlobFolderInner {
     folder: PathBuf,
-    /// Names of files that are being written differ in this number.
-    written: AtomicU64,
-    /// Where the last sweep stopped looking.
-    swept: Mutex<Option<String>>,
+    /// Makes the names of temporary files unique.
+    temporary_counter: AtomicU64,
+    /// The last file that garbage collection has checked.
+    last_checked: Mutex<Option<String>>,
 }
 
-/// A file that is not what its name says.
+/// A file whose content does not match its name.
 #[derive(Debug, thiserror::Error)]
 #[error("the file of the result with digest {0} is damaged")]
-struct Damaged(Digest);
+struct DamagedBlob(Digest);
 
-/// A result in a file, and no folder to look for it.
+/// A result in a file of a store that was opened without its blob folder.
 #[derive(Debug, thiserror::Error)]
 #[error("the result with digest {0} is in a file, and the store was opened without its folder")]
-struct NoFolder(Digest);
+struct MissingBlobFolder(Digest);
 
-/// A result that is not what its digest says.
+/// A result whose bytes do not match its digest.
 #[derive(Debug, thiserror::Error)]
 #[error("the result does not have the digest {0}")]
 struct WrongDigest(Digest);
 
-impl Blobs {
-    /// Uses a folder, which is made if it is not there.
+impl BlobFolder {
+    /// Opens a folder and creates it if it does not exist.
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(folder.join(ASIDE)).map_err(StoreError::fatal)?;
+        fs::create_dir_all(folder.join(ASIDE_FOLDER)).map_err(StoreError::fatal)?;
         sync_folder(folder).map_err(StoreError::fatal)?;
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(BlobFolderInner {
                 folder: folder.to_owned(),
-                written: AtomicU64::new(0),
-                swept: Mutex::new(None),
+                temporary_counter: AtomicU64::new(0),
+                last_checked: Mutex::new(None),
             }),
         })
     }
 
-    /// Writes a file, unless it is there already, and gives the name of it for a row.
-    pub(crate) async fn put(
+    /// Writes a file, unless it exists, and returns its name for the row.
+    pub(crate) async fn put_blob(
         &self,
         bytes: Arc<[u8]>,
         digest: Digest,
         now: Timestamp,
     ) -> Result<Text, StoreError> {
-        self.run(move |inner| {
+        self.run_blocking(move |inner| {
             if sha256(&bytes) != digest {
                 return Err(StoreError::fatal(WrongDigest(digest)));
             }
             let key = digest.to_string();
-            inner.put(&key, &bytes, now).map_err(StoreError::retry)?;
+            inner
+                .put_file(&key, &bytes, now)
+                .map_err(StoreError::retry)?;
             Ok(Text::from(key))
         })
         .await
     }
 
-    /// Whether a file is where its name says.
-    pub(crate) async fn has(&self, object_key: Text) -> Result<bool, StoreError> {
-        self.run(move |inner| {
-            let place = inner.place(&object_key);
-            place.try_exists().map_err(StoreError::retry)
+    /// True if the file exists under its name.
+    pub(crate) async fn contains_blob(&self, object_key: Text) -> Result<bool, StoreError> {
+        self.run_blocking(move |inner| {
+            let path = inner.blob_path(&object_key);
+            path.try_exists().map_err(StoreError::retry)
         })
         .await
     }
 
-    /// Reads a file, and compares it with its digest.
-    pub(crate) async fn read(
+    /// Reads a file and verifies its digest.
+    pub(crate) async fn read_blob(
         &self,
         object_key: Text,
         digest: Digest,
     ) -> Result<Arc<[u8]>, StoreError> {
-        self.run(move |inner| {
-            let bytes = inner.read(&object_key).map_err(StoreError::retry)?;
+        self.run_blocking(move |inner| {
+            let bytes = inner.read_file(&object_key).map_err(StoreError::retry)?;
             if sha256(&bytes) != digest {
-                return Err(StoreError::fatal(Damaged(digest)));
+                return Err(StoreError::fatal(DamagedBlob(digest)));
             }
             Ok(bytes.into())
         })
         .await
     }
 
-    /// Removes old files that no row names, of as many as are looked at: the next ones after those of
-    /// the last time. Says how many it removed.
-    pub(crate) async fn sweep<F>(
+    /// Deletes old files that no row references. Checks `limit` files, after those checked by the
+    /// previous call. Returns the number deleted.
+    pub(crate) async fn delete_unreferenced<F>(
         &self,
         now: Timestamp,
-        look_at: PageLimit,
-        is_named: impl Fn(String) -> F,
+        limit: PageLimit,
+        is_referenced: impl Fn(String) -> F,
     ) -> Result<u64, StoreError>
     where
         F: Future<Output = Result<bool, StoreError>>,
     {
-        let look_at = usize::try_from(look_at.get()).unwrap_or(usize::MAX);
+        let max_checked = usize::try_from(limit.get()).unwrap_or(usize::MAX);
         let old = self
-            .run(move |inner| inner.old_files(now, look_at).map_err(StoreError::retry))
+            .run_blocking(move |inner| inner.old_files(now, max_checked).map_err(StoreError::retry))
             .await?;
-        let mut removed = 0;
+        let mut deleted = 0;
         for key in old {
-            if is_named(key.clone()).await? {
+            if is_referenced(key.clone()).await? {
                 continue;
             }
-            let aside = key.clone();
-            self.run(move |inner| inner.set_aside(&aside).map_err(StoreError::retry))
-                .await?;
-            let is_named = is_named(key.clone()).await?;
-            self.run(move |inner| inner.settle(&key, is_named).map_err(StoreError::retry))
-                .await?;
-            removed += u64::from(!is_named);
+            let key_to_move = key.clone();
+            self.run_blocking(move |inner| {
+                inner.move_aside(&key_to_move).map_err(StoreError::retry)
+            })
+            .await?;
+            let is_referenced = is_referenced(key.clone()).await?;
+            self.run_blocking(move |inner| {
+                inner
+                    .delete_or_restore(&key, is_referenced)
+                    .map_err(StoreError::retry)
+            })
+            .await?;
+            deleted += u64::from(!is_referenced);
         }
-        Ok(removed)
+        Ok(deleted)
     }
 
-    async fn run<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&BlobFolderInner) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let inner = Arc::clone(&self.inner);
         let task = tokio::task::spawn_blocking(move || work(&inner));
@@ -155,89 +165,96 @@ impl Blobs {
     }
 }
 
-/// A result as its row is to have it: a large one is a file by then, where there is a folder.
-pub(crate) async fn keep(
-    blobs: Option<&Blobs>,
+/// Prepares a result for its row. If there is a blob folder, a large result is written to a file.
+pub(crate) async fn store_large_result(
+    blobs: Option<&BlobFolder>,
     result: StoredResult,
-) -> Result<KeptResult, StoreError> {
+) -> Result<ResultRow, StoreError> {
     let object_key = match blobs {
-        Some(blobs) if result.bytes.len() > BLOB_BYTES => {
+        Some(blobs) if result.bytes.len() > MIN_BLOB_BYTES => {
             let bytes = Arc::clone(&result.bytes);
-            Some(blobs.put(bytes, result.sha256, result.created_at).await?)
+            Some(
+                blobs
+                    .put_blob(bytes, result.sha256, result.created_at)
+                    .await?,
+            )
         }
         Some(_) | None => None,
     };
-    Ok(KeptResult { result, object_key })
+    Ok(ResultRow { result, object_key })
 }
 
-/// Writes a file once more that was swept before its row was there.
-pub(crate) async fn make_sure(
-    blobs: Option<&Blobs>,
+/// Writes a file again if garbage collection deleted it before its row was committed.
+pub(crate) async fn rewrite_missing_blob(
+    blobs: Option<&BlobFolder>,
     object_key: Option<Text>,
-    (bytes, digest, now): (Arc<[u8]>, Digest, Timestamp),
+    bytes: Arc<[u8]>,
+    digest: Digest,
+    now: Timestamp,
 ) -> Result<(), StoreError> {
     if let (Some(blobs), Some(object_key)) = (blobs, object_key)
-        && !blobs.has(object_key).await?
+        && !blobs.contains_blob(object_key).await?
     {
-        blobs.put(bytes, digest, now).await?;
+        blobs.put_blob(bytes, digest, now).await?;
     }
     Ok(())
 }
 
-/// A result with its bytes, wherever they are.
-pub(crate) async fn fetch(
-    blobs: Option<&Blobs>,
-    kept: Option<KeptResult>,
+/// Returns a result with its bytes, read from its file if it has one.
+pub(crate) async fn load_result_bytes(
+    blobs: Option<&BlobFolder>,
+    row: Option<ResultRow>,
 ) -> Result<Option<StoredResult>, StoreError> {
-    let Some(KeptResult { result, object_key }) = kept else {
+    let Some(ResultRow { result, object_key }) = row else {
         return Ok(None);
     };
     let Some(object_key) = object_key else {
         return Ok(Some(result));
     };
     let Some(blobs) = blobs else {
-        return Err(StoreError::fatal(NoFolder(result.sha256)));
+        return Err(StoreError::fatal(MissingBlobFolder(result.sha256)));
     };
-    let bytes = blobs.read(object_key, result.sha256).await?;
+    let bytes = blobs.read_blob(object_key, result.sha256).await?;
     Ok(Some(StoredResult { bytes, ..result }))
 }
 
-impl Inner {
-    fn shelf(&self, key: &str) -> PathBuf {
+impl BlobFolderInner {
+    fn shard_folder(&self, key: &str) -> PathBuf {
         self.folder.join(key.get(..2).unwrap_or_default())
     }
 
-    fn place(&self, key: &str) -> PathBuf {
-        self.shelf(key).join(key)
+    fn blob_path(&self, key: &str) -> PathBuf {
+        self.shard_folder(key).join(key)
     }
 
-    fn put(&self, key: &str, bytes: &[u8], now: Timestamp) -> io::Result<()> {
-        let place = self.place(key);
-        if has_length(&place, bytes.len())? {
-            // It is young again, so that no sweep takes it for garbage.
+    fn put_file(&self, key: &str, bytes: &[u8], now: Timestamp) -> io::Result<()> {
+        let path = self.blob_path(key);
+        if has_length(&path, bytes.len())? {
+            // A new modification time protects the file from garbage collection.
             return File::options()
                 .append(true)
-                .open(&place)?
+                .open(&path)?
                 .set_modified(system_time(now));
         }
-        let shelf = self.shelf(key);
-        if !shelf.try_exists()? {
-            fs::create_dir_all(&shelf)?;
+        let shard = self.shard_folder(key);
+        if !shard.try_exists()? {
+            fs::create_dir_all(&shard)?;
             sync_folder(&self.folder)?;
         }
         let temporary = self.write_temporary(key, bytes, now)?;
-        fs::rename(&temporary, &place)?;
-        sync_folder(&shelf)
+        fs::rename(&temporary, &path)?;
+        sync_folder(&shard)
     }
 
     fn write_temporary(&self, key: &str, bytes: &[u8], now: Timestamp) -> io::Result<PathBuf> {
         loop {
-            let number = self.written.fetch_add(1, Ordering::Relaxed);
+            let number = self.temporary_counter.fetch_add(1, Ordering::Relaxed);
             let name = format!("{key}.{}.{number}", std::process::id());
-            let path = self.folder.join(ASIDE).join(name);
+            let path = self.folder.join(ASIDE_FOLDER).join(name);
             let mut file = match File::options().write(true).create_new(true).open(&path) {
                 Ok(file) => file,
-                // Left behind by a process of the same number, or written by one elsewhere.
+                // Left by a process with the same process id, or written by a process on another
+                // host.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             };
@@ -248,86 +265,96 @@ impl Inner {
         }
     }
 
-    fn set_aside(&self, key: &str) -> io::Result<()> {
-        rename(&self.place(key), &self.folder.join(ASIDE).join(key))
+    fn move_aside(&self, key: &str) -> io::Result<()> {
+        rename_if_exists(
+            &self.blob_path(key),
+            &self.folder.join(ASIDE_FOLDER).join(key),
+        )
     }
 
-    /// Removes what was moved aside, or puts it back where a row names it after all.
-    fn settle(&self, key: &str, is_named: bool) -> io::Result<()> {
-        let aside = self.folder.join(ASIDE).join(key);
-        if is_named {
-            rename(&aside, &self.place(key))
+    /// Deletes a file that was moved aside, or restores it if a row references it.
+    fn delete_or_restore(&self, key: &str, is_referenced: bool) -> io::Result<()> {
+        let aside = self.folder.join(ASIDE_FOLDER).join(key);
+        if is_referenced {
+            rename_if_exists(&aside, &self.blob_path(key))
         } else {
-            remove(&aside)
+            remove_if_exists(&aside)
         }
     }
 
-    /// A sweep may have the file aside for a moment.
-    fn read(&self, key: &str) -> io::Result<Vec<u8>> {
-        let aside = self.folder.join(ASIDE).join(key);
-        let place = self.place(key);
-        let mut found = fs::read(&place);
-        for path in [&aside, &place] {
-            match found {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => found = fs::read(path),
-                found => return found,
+    /// Reads a file, which garbage collection may have moved aside for a moment.
+    fn read_file(&self, key: &str) -> io::Result<Vec<u8>> {
+        let aside = self.folder.join(ASIDE_FOLDER).join(key);
+        let blob = self.blob_path(key);
+        let mut content = fs::read(&blob);
+        for path in [&aside, &blob] {
+            match content {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => content = fs::read(path),
+                content => return content,
             }
         }
-        found
+        content
     }
 
-    fn old_files(&self, now: Timestamp, look_at: usize) -> io::Result<Vec<String>> {
-        let before = system_time(now.saturating_sub(GRACE));
+    fn old_files(&self, now: Timestamp, max_checked: usize) -> io::Result<Vec<String>> {
+        let before = system_time(now.saturating_sub(BLOB_GRACE_PERIOD));
         self.remove_leftovers(before)?;
-        let mut last = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut names = self.names_after(last.as_deref(), look_at)?;
-        if names.len() < look_at {
+        let mut last = self
+            .last_checked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names_after(last.as_deref(), max_checked)?;
+        if names.len() < max_checked {
             *last = None;
         } else {
             *last = names.last().cloned();
         }
-        names.retain(|name| is_older(&self.place(name), before).unwrap_or(false));
+        names.retain(|name| is_older(&self.blob_path(name), before).unwrap_or(false));
         Ok(names)
     }
 
-    fn names_after(&self, last: Option<&str>, look_at: usize) -> io::Result<Vec<String>> {
+    fn names_after(&self, last: Option<&str>, max_checked: usize) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for shelf in names_in(&self.folder)? {
-            let begins_before = |last: &str| last.get(..2).is_some_and(|of| shelf.as_str() < of);
-            if shelf.len() != 2 || last.is_some_and(begins_before) {
+        for shard in sorted_file_names(&self.folder)? {
+            let is_before_last = |last: &str| {
+                last.get(..2)
+                    .is_some_and(|last_shard| shard.as_str() < last_shard)
+            };
+            if shard.len() != 2 || last.is_some_and(is_before_last) {
                 continue;
             }
-            let on_shelf = names_in(&self.folder.join(&shelf))?;
-            names.extend(on_shelf.into_iter().filter(|it| Some(it.as_str()) > last));
-            if names.len() >= look_at {
-                names.truncate(look_at);
+            let in_shard = sorted_file_names(&self.folder.join(&shard))?;
+            names.extend(in_shard.into_iter().filter(|it| Some(it.as_str()) > last));
+            if names.len() >= max_checked {
+                names.truncate(max_checked);
                 break;
             }
         }
         Ok(names)
     }
 
-    /// Files that a process died over: half written ones have a dot in their names, and those that
-    /// were moved aside go back to their places, where the next sweep finds them again.
+    /// Cleans up after crashed processes. Partial files have a dot in their names and are deleted.
+    /// Files that were moved aside are moved back, so that the next garbage collection checks them
+    /// again.
     fn remove_leftovers(&self, before: SystemTime) -> io::Result<()> {
-        let folder = self.folder.join(ASIDE);
-        for name in names_in(&folder)? {
+        let folder = self.folder.join(ASIDE_FOLDER);
+        for name in sorted_file_names(&folder)? {
             let path = folder.join(&name);
             if !is_older(&path, before).unwrap_or(false) {
                 continue;
             }
             if name.contains('.') {
-                remove(&path)?;
+                remove_if_exists(&path)?;
             } else {
-                rename(&path, &self.place(&name))?;
+                rename_if_exists(&path, &self.blob_path(&name))?;
             }
         }
         Ok(())
     }
 }
 
-/// The names in a folder, in order.
-fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+/// Returns the names in a folder in order.
+fn sorted_file_names(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
         if let Ok(name) = entry?.file_name().into_string() {
@@ -338,9 +365,9 @@ fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-fn has_length(path: &Path, bytes: usize) -> io::Result<bool> {
+fn has_length(path: &Path, length: usize) -> io::Result<bool> {
     match fs::metadata(path) {
-        Ok(found) => Ok(usize::try_from(found.len()) == Ok(bytes)),
+        Ok(metadata) => Ok(usize::try_from(metadata.len()) == Ok(length)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
@@ -350,15 +377,15 @@ fn is_older(path: &Path, than: SystemTime) -> io::Result<bool> {
     Ok(fs::metadata(path)?.modified()? < than)
 }
 
-/// Another process may have been quicker.
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
+/// Renames a file. Another process may have renamed it first.
+fn rename_if_exists(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         renamed => renamed,
     }
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,

@@ -1,4 +1,4 @@
-//! Credentials, sealed.
+//! Storage of sealed credentials.
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
@@ -7,28 +7,27 @@ use noetl_types::{CredentialId, TenantId};
 use crate::error::StoreError;
 use crate::model::{Credential, CredentialFilter, CredentialKey, CredentialPut};
 
-/// The part of a [`crate::Store`] that keeps credentials. Their secrets are sealed before they come
-/// here.
+/// The part of a [`crate::Store`] that stores credentials. Their secrets are sealed by the caller.
 #[async_trait]
-pub trait Credentials {
-    /// Writes a credential; `false` where what it replaces is not what is there.
+pub trait CredentialStore {
+    /// Writes a credential. Returns `false` if the stored version is not the one to be replaced.
     async fn put_credential(&self, put: CredentialPut) -> Result<bool, StoreError>;
 
-    /// A credential of a tenant.
-    async fn credential(
+    /// Returns a credential of a tenant.
+    async fn find_credential(
         &self,
         tenant_id: &TenantId,
         key: &CredentialKey,
     ) -> Result<Option<Credential>, StoreError>;
 
-    /// Credentials in the order of their ids.
-    async fn credentials(
+    /// Returns credentials, ordered by id.
+    async fn list_credentials(
         &self,
         filter: CredentialFilter,
         limit: PageLimit,
     ) -> Result<Vec<Credential>, StoreError>;
 
-    /// Forgets a credential of a tenant; `false` where there is none.
+    /// Deletes a credential of a tenant. Returns `false` if it does not exist.
     async fn delete_credential(
         &self,
         tenant_id: &TenantId,

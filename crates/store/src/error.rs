@@ -1,53 +1,52 @@
-//! Failures of a store, by what the caller may do about them.
+//! Errors of a store, classified by how the caller can react.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What went wrong below, kept for the operator's log.
-pub type Cause = Arc<dyn Error + Send + Sync>;
+/// The underlying error, for the operator's log.
+pub type ErrorCause = Arc<dyn Error + Send + Sync>;
 
-/// A failure of the store itself, as opposed to an answer that the caller did not hope for.
+/// A failure of the store itself, as opposed to a rejected request.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// The same call may work later: a connection broke, a disk is full, a lock was not had.
-    #[error("the store cannot do it now")]
+    /// A retry may succeed: a connection broke, a disk is full, or a lock was not acquired.
+    #[error("the store is temporarily unavailable")]
     Retry {
-        /// Whether the call may have taken effect all the same. An append finds out by its
-        /// version: one that did conflicts when it is repeated.
+        /// True if the call may have taken effect. For an append, a retry detects this: if the
+        /// first attempt was applied, the retry conflicts on the version.
         outcome_unknown: bool,
-        /// What went wrong.
         #[source]
-        cause: Cause,
+        cause: ErrorCause,
     },
-    /// No repetition helps: wrong settings, a damaged file, a statement that the store refuses.
-    #[error("the store refuses")]
+    /// A retry cannot succeed: invalid settings, a damaged file, or a statement that the database
+    /// rejects.
+    #[error("the store cannot execute the operation")]
     Fatal {
-        /// What went wrong.
         #[source]
-        cause: Cause,
+        cause: ErrorCause,
     },
 }
 
-/// Nothing was begun: all connections or places in the queue were taken for as long as one may wait.
+/// No connection or queue capacity became free within the wait time. Nothing was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no connection to the store became free within {0:?}")]
-pub struct Saturated(pub Duration);
+pub struct StoreSaturated(pub Duration);
 
 impl StoreError {
-    /// How long it was waited for a connection in vain, where that is what went wrong and nothing
-    /// before it may have taken effect.
-    pub fn saturated(&self) -> Option<Saturated> {
+    /// Returns the wait time if the error is a connection timeout and nothing can have taken
+    /// effect.
+    pub fn as_saturated(&self) -> Option<StoreSaturated> {
         match self {
             Self::Retry {
                 outcome_unknown: false,
                 cause,
-            } => cause.downcast_ref::<Saturated>().copied(),
+            } => cause.downcast_ref::<StoreSaturated>().copied(),
             Self::Retry { .. } | Self::Fatal { .. } => None,
         }
     }
 
-    /// A failure that left nothing behind.
+    /// Creates a retryable error of a call that had no effect.
     pub fn retry(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Retry {
             outcome_unknown: false,
@@ -55,23 +54,23 @@ impl StoreError {
         }
     }
 
-    /// A failure that may have taken effect.
-    pub fn unknown(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    /// Creates a retryable error of a call that may have taken effect.
+    pub fn unknown_outcome(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Retry {
             outcome_unknown: true,
             cause: Arc::from(cause.into()),
         }
     }
 
-    /// A failure that no repetition mends.
+    /// Creates an error that a retry cannot fix.
     pub fn fatal(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Fatal {
             cause: Arc::from(cause.into()),
         }
     }
 
-    /// The same failure, of something whose outcome nobody knows: a commit, or a look at whether
-    /// one went through.
+    /// Converts the error into one with unknown outcome: a failed commit, or a failed check of a
+    /// commit.
     #[must_use]
     pub fn with_unknown_outcome(self) -> Self {
         match self {
@@ -83,7 +82,7 @@ impl StoreError {
     }
 }
 
-/// Failures are equal when the caller may do the same about them; their causes are for people.
+/// Errors are equal if the caller can react in the same way. Their causes are ignored.
 impl PartialEq for StoreError {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

@@ -1,4 +1,4 @@
-//! The cache of the keychain, sealed.
+//! Storage of the sealed keychain cache.
 
 use async_trait::async_trait;
 use noetl_types::TenantId;
@@ -7,34 +7,34 @@ use noetl_types::limits::PageLimit;
 use crate::error::StoreError;
 use crate::model::{KeyCounts, KeychainEntry, KeychainFilter, KeychainPut};
 
-/// The part of a [`crate::Store`] that keeps what workers resolved for a while. It is sealed before
-/// it comes here. What is over is swept, as [`crate::Swept::Keychain`].
+/// The part of a [`crate::Store`] that caches secrets resolved by workers. They are sealed by the
+/// caller. Expired entries are deleted as [`crate::GcTarget::Keychain`].
 #[async_trait]
-pub trait Keychain {
-    /// Writes an entry; `false` where what it replaces is not what is there.
-    async fn put_keychain(&self, put: KeychainPut) -> Result<bool, StoreError>;
+pub trait KeychainStore {
+    /// Writes an entry. Returns `false` if the stored version is not the one to be replaced.
+    async fn put_keychain_entry(&self, put: KeychainPut) -> Result<bool, StoreError>;
 
-    /// An entry of a tenant, over or not.
-    async fn keychain_entry(
+    /// Returns an entry of a tenant, even if it has expired.
+    async fn find_keychain_entry(
         &self,
         tenant_id: &TenantId,
         cache_key: &str,
     ) -> Result<Option<KeychainEntry>, StoreError>;
 
-    /// Entries in the order of their ids, over or not.
-    async fn keychain_entries(
+    /// Returns entries, including expired ones, ordered by id.
+    async fn list_keychain_entries(
         &self,
         filter: KeychainFilter,
         limit: PageLimit,
     ) -> Result<Vec<KeychainEntry>, StoreError>;
 
-    /// Forgets an entry of a tenant; `false` where there is none.
-    async fn delete_keychain(
+    /// Deletes an entry of a tenant. Returns `false` if it does not exist.
+    async fn delete_keychain_entry(
         &self,
         tenant_id: &TenantId,
         cache_key: &str,
     ) -> Result<bool, StoreError>;
 
-    /// How many secrets each key wraps, of all tenants.
-    async fn key_counts(&self) -> Result<KeyCounts, StoreError>;
+    /// Counts the secrets of all tenants by the key that wraps them.
+    async fn count_secrets_by_key(&self) -> Result<KeyCounts, StoreError>;
 }

@@ -1,64 +1,63 @@
-//! Where the log and all that follows from it are kept.
+//! Storage of the event log and of everything derived from it.
 //!
-//! Owns the trait [`Store`], its in-memory model [`MemoryStore`], the embedded backend on SQLite,
-//! the clustered one on PostgreSQL, their migrations, and the suite that all three pass.
+//! Owns the trait [`Store`], its in-memory model [`MemoryStore`], the embedded SQLite backend, the
+//! clustered PostgreSQL backend, their migrations, and the test suite that all three pass.
 //!
-//! A store decides nothing. What an append means for the execution, its commands and its timers
-//! comes with the append; the store checks that the log stands where the caller believes, that the
-//! leases are what the caller believes, that nobody did the same before where that is asked, and
-//! writes everything or nothing. Whatever both databases
-//! must agree on, such as the numbering and the hash chain of events, is computed here, once,
-//! before a backend sees it.
+//! A store makes no decisions. Each append carries its effects on the execution, its commands and
+//! its timers. The store checks that the log head and the leases match what the caller expects and,
+//! if requested, that the operation was not performed before. It then writes everything or nothing.
+//! Values on which both databases must agree, such as the numbering and the hash chain of events,
+//! are computed here once, before a backend sees them.
 //!
-//! Must not: read a clock, make random numbers, fold events, or know what a status means beyond
-//! whether it ends something.
+//! Must not: read a clock, generate random numbers, fold events, or interpret a status beyond
+//! checking if it is terminal.
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod blobs;
-mod commons;
+mod coordination;
 mod credentials;
 mod error;
-mod fair;
 pub mod faulty;
+mod identities;
 mod keychain;
-mod line;
-mod machines;
+mod lease_order;
+mod machine_ids;
+mod maintenance;
 mod memory;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migration;
 mod model;
-mod outlets;
+mod notify_channel;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-mod project;
+mod prepare_append;
+mod projection;
+mod publishing;
 mod retention;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod row;
-mod seal;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod store;
 #[cfg(test)]
 mod suite;
-mod upkeep;
-mod vault;
 
-pub use commons::Commons;
-pub use credentials::Credentials;
-pub use error::{Cause, Saturated, StoreError};
-pub use keychain::Keychain;
-pub use line::Line;
+pub use coordination::CoordinationStore;
+pub use credentials::CredentialStore;
+pub use error::{ErrorCause, StoreError, StoreSaturated};
+pub use identities::IdentityStore;
+pub use keychain::KeychainStore;
+pub use maintenance::MaintenanceStore;
 pub use memory::MemoryStore;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub use migration::Schema;
+pub use migration::SchemaStatus;
 pub use model::*;
-pub use outlets::Outlets;
+pub use notify_channel::NotifyChannel;
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresStore, Trust};
-pub use project::{project, view_of_log};
-pub use retention::{LogDamage, purge, verify_log, verify_logs};
+pub use postgres::{PostgresStore, TlsVerification};
+pub use projection::{project_events, rebuild_execution_view};
+pub use publishing::PublishingStore;
+pub use retention::{LogDamage, purge_old_data, verify_log, verify_logs};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::Store;
-pub use upkeep::Upkeep;
-pub use vault::Vault;

@@ -1,8 +1,8 @@
-//! Migrations: numbered, checksummed, inside of the binary.
+//! Numbered and checksummed migrations, embedded in the binary.
 
 use noetl_types::{Digest, sha256};
 
-/// One step from an older form of the tables to a newer one.
+/// One step from an older schema to a newer one.
 #[derive(Debug)]
 pub(crate) struct Migration {
     pub(crate) version: i64,
@@ -10,56 +10,57 @@ pub(crate) struct Migration {
     pub(crate) sql: &'static str,
 }
 
-/// Why the tables of a database are not for this binary.
+/// Reason why a database is incompatible with this binary.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MigrationError {
-    #[error("migration {version} ({name}) is not the one that was applied to this database")]
+    #[error("migration {version} ({name}) differs from the one that was applied to this database")]
     Changed { version: i64, name: &'static str },
     #[error(
-        "the database has migration {0}, which is newer than this program and not for it: start the \
-         program of a newer release"
+        "the database has migration {0}, which is newer than this program and incompatible with \
+         it; use a newer release"
     )]
     Newer(i64),
 }
 
-/// The oldest program that works with the tables as this one makes them, by the newest migration that it
-/// knows. A migration that only adds leaves it as it is; one that changes what older programs use is it
-/// from then on. Each database says it, so that a program may come back that its successor has worked
-/// after. A number is of the same migration in both databases, where one may have nothing to do.
-pub(crate) const OLDEST_PROGRAM: i64 = 8;
+/// The oldest compatible program, identified by the newest migration that it includes. A migration
+/// that only adds to the schema leaves this constant unchanged. A migration that changes what older
+/// programs use sets it to its own number. Each database stores it, so that an operator can roll
+/// back to a program whose successor has already migrated the database. A number denotes the same
+/// migration in both databases, even if one of them has nothing to do.
+pub(crate) const OLDEST_COMPATIBLE_VERSION: i64 = 8;
 
-/// What a database says about its migrations.
+/// Migration state recorded in a database.
 #[derive(Debug, Default)]
-pub(crate) struct Applied {
-    /// Those that were applied, by number.
+pub(crate) struct AppliedMigrations {
+    /// Applied migrations, by number.
     pub(crate) migrations: Vec<(i64, Digest)>,
-    /// The oldest program that works with the tables, as far as it is said.
+    /// The oldest compatible program, if recorded.
     pub(crate) oldest_program: Option<i64>,
 }
 
-/// How far the tables of a database are.
+/// Schema version of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Schema {
-    /// The newest migration that was applied; 0 where there are no tables.
+pub struct SchemaStatus {
+    /// Newest applied migration. 0 if there are no tables.
     pub version: i64,
-    /// The newest that this program knows.
+    /// Newest migration of this program.
     pub newest: i64,
 }
 
-impl Schema {
-    /// How far a database is to which these were applied; one of another program is refused.
-    pub(crate) fn of(
-        known: &'static [Migration],
-        applied: &Applied,
+impl SchemaStatus {
+    /// Determines the status from the applied migrations. An incompatible database is an error.
+    pub(crate) fn from_applied(
+        migrations: &'static [Migration],
+        applied: &AppliedMigrations,
     ) -> Result<Self, MigrationError> {
-        pending(known, applied)?;
-        let newest = newest(known);
+        pending_migrations(migrations, applied)?;
+        let newest = newest_version(migrations);
         let version = applied.migrations.iter().map(|it| it.0).max().unwrap_or(0);
         Ok(Self { version, newest })
     }
 
-    /// Whether a migration is missing.
-    pub fn is_old(self) -> bool {
+    /// True if a migration is not applied.
+    pub fn is_outdated(self) -> bool {
         self.version < self.newest
     }
 }
@@ -70,30 +71,34 @@ impl Migration {
     }
 }
 
-/// The tables that migrations make.
-pub(crate) fn tables(known: &'static [Migration]) -> impl Iterator<Item = &'static str> {
-    let lines = known.iter().flat_map(|migration| migration.sql.lines());
+/// Returns the tables that the migrations create.
+pub(crate) fn created_tables(
+    migrations: &'static [Migration],
+) -> impl Iterator<Item = &'static str> {
+    let lines = migrations
+        .iter()
+        .flat_map(|migration| migration.sql.lines());
     lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next())
 }
 
-fn newest(known: &[Migration]) -> i64 {
-    known.last().map_or(0, |migration| migration.version)
+fn newest_version(migrations: &[Migration]) -> i64 {
+    migrations.last().map_or(0, |migration| migration.version)
 }
 
-/// Which migrations are still to be applied, in order. Those that are newer than this program are none of
-/// its business as long as they left what it uses.
-pub(crate) fn pending(
-    known: &'static [Migration],
-    applied: &Applied,
+/// Returns the migrations to be applied, in order. Migrations that are newer than this program are
+/// accepted if they are compatible with it.
+pub(crate) fn pending_migrations(
+    migrations: &'static [Migration],
+    applied: &AppliedMigrations,
 ) -> Result<Vec<&'static Migration>, MigrationError> {
-    let newest = newest(known);
-    let is_new_enough = applied
+    let newest = newest_version(migrations);
+    let is_compatible = applied
         .oldest_program
         .is_some_and(|oldest| oldest <= newest);
     let applied = &applied.migrations;
     for (version, checksum) in applied {
-        let Some(migration) = known.iter().find(|it| it.version == *version) else {
-            if is_new_enough && *version > newest {
+        let Some(migration) = migrations.iter().find(|it| it.version == *version) else {
+            if is_compatible && *version > newest {
                 continue;
             }
             return Err(MigrationError::Newer(*version));
@@ -106,14 +111,14 @@ pub(crate) fn pending(
         }
     }
     let is_applied = |migration: &Migration| applied.iter().any(|it| it.0 == migration.version);
-    Ok(known.iter().filter(|it| !is_applied(it)).collect())
+    Ok(migrations.iter().filter(|it| !is_applied(it)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    static KNOWN: [Migration; 2] = [
+    static TEST_MIGRATIONS: [Migration; 2] = [
         Migration {
             version: 1,
             name: "first",
@@ -128,58 +133,62 @@ mod tests {
 
     #[cfg(all(feature = "sqlite", feature = "postgres"))]
     #[test]
-    fn a_number_is_of_the_same_migration_in_both_databases() {
+    fn migration_numbers_match_in_both_databases() {
         let names = |known: &[Migration]| -> Vec<_> {
             known.iter().map(|it| (it.version, it.name)).collect()
         };
         let known = names(&crate::postgres::MIGRATIONS);
         assert_eq!(known, names(&crate::sqlite::MIGRATIONS));
         let versions = known.iter().map(|(version, _)| *version);
-        assert!(versions.eq(1..=newest(&crate::sqlite::MIGRATIONS)));
+        assert!(versions.eq(1..=newest_version(&crate::sqlite::MIGRATIONS)));
     }
 
-    fn versions_of(applied: &Applied) -> Result<Vec<i64>, MigrationError> {
-        pending(&KNOWN, applied).map(|it| it.iter().map(|it| it.version).collect())
+    fn pending_versions(applied: &AppliedMigrations) -> Result<Vec<i64>, MigrationError> {
+        pending_migrations(&TEST_MIGRATIONS, applied)
+            .map(|it| it.iter().map(|it| it.version).collect())
     }
 
-    fn versions(applied: &[(i64, Digest)]) -> Result<Vec<i64>, MigrationError> {
-        versions_of(&Applied {
+    fn pending_versions_after(applied: &[(i64, Digest)]) -> Result<Vec<i64>, MigrationError> {
+        pending_versions(&AppliedMigrations {
             migrations: applied.to_vec(),
             oldest_program: None,
         })
     }
 
     #[test]
-    fn what_only_adds_is_for_older_programs_too() {
-        let applied = |oldest_program| Applied {
+    fn additive_migrations_are_accepted_by_older_programs() {
+        let applied = |oldest_program| AppliedMigrations {
             migrations: vec![(1, sha256("a")), (2, sha256("b")), (3, sha256("c"))],
             oldest_program,
         };
-        assert_eq!(versions_of(&applied(Some(1))), Ok(vec![]));
-        assert_eq!(versions_of(&applied(Some(2))), Ok(vec![]));
-        let refused = Err(MigrationError::Newer(3));
-        assert_eq!(versions_of(&applied(Some(3))), refused);
-        assert_eq!(versions_of(&applied(None)), refused);
-        let schema = Schema::of(&KNOWN, &applied(Some(1))).unwrap();
+        assert_eq!(pending_versions(&applied(Some(1))), Ok(vec![]));
+        assert_eq!(pending_versions(&applied(Some(2))), Ok(vec![]));
+        let rejected = Err(MigrationError::Newer(3));
+        assert_eq!(pending_versions(&applied(Some(3))), rejected);
+        assert_eq!(pending_versions(&applied(None)), rejected);
+        let schema = SchemaStatus::from_applied(&TEST_MIGRATIONS, &applied(Some(1))).unwrap();
         assert_eq!((schema.version, schema.newest), (3, 2));
-        assert!(!schema.is_old());
+        assert!(!schema.is_outdated());
     }
 
     #[test]
-    fn what_is_missing_is_applied_and_nothing_else() {
+    fn only_missing_migrations_are_applied() {
         let first = (1, sha256("a"));
-        assert_eq!(versions(&[]), Ok(vec![1, 2]));
-        assert_eq!(versions(&[first]), Ok(vec![2]));
-        assert_eq!(versions(&[first, (2, sha256("b"))]), Ok(vec![]));
+        assert_eq!(pending_versions_after(&[]), Ok(vec![1, 2]));
+        assert_eq!(pending_versions_after(&[first]), Ok(vec![2]));
         assert_eq!(
-            versions(&[(1, sha256("edited"))]),
+            pending_versions_after(&[first, (2, sha256("b"))]),
+            Ok(vec![])
+        );
+        assert_eq!(
+            pending_versions_after(&[(1, sha256("edited"))]),
             Err(MigrationError::Changed {
                 version: 1,
                 name: "first"
             })
         );
         assert_eq!(
-            versions(&[first, (3, sha256("c"))]),
+            pending_versions_after(&[first, (3, sha256("c"))]),
             Err(MigrationError::Newer(3))
         );
     }

@@ -1,259 +1,307 @@
-//! The trait that every backend implements.
+//! The storage trait that every backend implements.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId, StoredEvent, TenantId,
-    Text, Timestamp, Version, WorkerId,
+    CommandId, EventId, ExecutionId, ExecutionVersion, FeedPosition, PlaybookPath, ResultId,
+    StoredEvent, TenantId, Text, Timestamp, WorkerId,
 };
 
-use crate::commons::Commons;
-use crate::credentials::Credentials;
+use crate::coordination::CoordinationStore;
+use crate::credentials::CredentialStore;
 use crate::error::StoreError;
-use crate::keychain::Keychain;
-use crate::line::Line;
+use crate::identities::IdentityStore;
+use crate::keychain::KeychainStore;
+use crate::maintenance::MaintenanceStore;
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
-    ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
-    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
-    LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
-    NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
-    RuntimeKind, Snapshot, SnapshotKey, StatusCounts, StoredResult, VersionFilter,
+    AppendError, AppendReceipt, AppendRequest, CatalogEntry, CatalogFilter, CatalogKey,
+    CatalogVersionFilter, Command, CommandFilter, CommandPage, DueTimer, Execution,
+    ExecutionFilter, ExecutionPage, FeedBatch, FeedLimit, Fence, LeaseExtension, LeaseOutcome,
+    LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, LoadedLog, LogPageLimit,
+    MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal, NewCatalogEntry, PoolCount,
+    PutResultError, RegisterOutcome, RegisteredRuntime, ReplayPage, ResultPut, RuntimeKind,
+    RuntimeRegistration, Snapshot, SnapshotKey, StatusCounts, StoredResult, TenantCounts,
 };
-use crate::outlets::Outlets;
-use crate::upkeep::Upkeep;
-use crate::vault::Vault;
+use crate::notify_channel::NotifyChannel;
+use crate::publishing::PublishingStore;
 
-/// Where a system keeps what it knows.
+/// Durable storage of a NoETL system.
 ///
-/// Times and tokens come in with the call: a store reads no clock and makes no random numbers. A
-/// call whose future is dropped may still take effect.
+/// Times and tokens are arguments: a store reads no clock and generates no random numbers. A call
+/// whose future is dropped may still take effect.
 #[async_trait]
 pub trait Store:
-    Commons + Credentials + Keychain + Outlets + Upkeep + Vault + Send + Sync + fmt::Debug
+    CoordinationStore
+    + CredentialStore
+    + KeychainStore
+    + PublishingStore
+    + MaintenanceStore
+    + IdentityStore
+    + Send
+    + Sync
+    + fmt::Debug
 {
-    /// Writes events, and all that follows from them, with one verdict for each append.
+    /// Writes events and their effects, and returns one result per append.
     ///
-    /// Appends are independent: none fails because of another. Where two of one call name the same
-    /// execution, the later one meets what the earlier one left. When an append is answered, it is
-    /// durable.
-    async fn append(&self, appends: Vec<Append>) -> Vec<Result<Appended, AppendRefused>>;
+    /// Appends are independent: none fails because of another. If two appends of one call name the
+    /// same execution, the later one is applied on top of the earlier one. An append is durable
+    /// once its result is returned.
+    async fn append_events(
+        &self,
+        appends: Vec<AppendRequest>,
+    ) -> Vec<Result<AppendReceipt, AppendError>>;
 
-    /// An execution, its newest usable snapshot and the first page of the events behind that.
-    async fn load(
+    /// Returns an execution, its newest usable snapshot and the first page of the events after it.
+    async fn load_execution(
         &self,
         execution_id: ExecutionId,
         snapshot: &SnapshotKey,
-        page: LogPage,
-    ) -> Result<Option<Loaded>, StoreError>;
+        page: LogPageLimit,
+    ) -> Result<Option<LoadedLog>, StoreError>;
 
-    /// The events behind a version, in order; fewer than a page only at the end of the log.
-    async fn events(
+    /// Returns the events after a version, in order. Only the last page of a log is shorter than
+    /// requested.
+    async fn read_events(
         &self,
         execution_id: ExecutionId,
-        after: Version,
-        page: LogPage,
+        after: ExecutionVersion,
+        page: LogPageLimit,
     ) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// The events behind a version as far as a replay reads them, in order; none only at the end of the
-    /// log. A page may have fewer than was asked for where they are large.
-    async fn gists(
+    /// Returns the columns of the events after a version that a replay reads, in order. A page is
+    /// empty only at the end of the log. It may be shorter than requested if the events are large.
+    async fn read_replay_rows(
         &self,
         execution_id: ExecutionId,
-        after: Version,
-        page: LogPage,
-    ) -> Result<Gists, StoreError>;
+        after: ExecutionVersion,
+        page: LogPageLimit,
+    ) -> Result<ReplayPage, StoreError>;
 
-    /// One event of an execution, by its id.
-    async fn event(
+    /// Returns one event of an execution, by its id.
+    async fn find_event(
         &self,
         execution_id: ExecutionId,
         event_id: EventId,
     ) -> Result<Option<StoredEvent>, StoreError>;
 
-    /// The newest snapshot of an execution that was taken at a version or before.
-    async fn snapshot(
+    /// Returns the newest snapshot of an execution at or before a version.
+    async fn find_snapshot(
         &self,
         execution_id: ExecutionId,
         key: &SnapshotKey,
-        at_most: Version,
+        max_version: ExecutionVersion,
     ) -> Result<Option<Snapshot>, StoreError>;
 
-    /// Keeps a snapshot. One of the same kind and version that is there already stays. Of a kind no
-    /// more than [`crate::MAX_SNAPSHOTS`] are kept: then those go that stand closest to others.
+    /// Stores a snapshot. An existing snapshot of the same kind and version is left unchanged. At
+    /// most [`crate::MAX_SNAPSHOTS`] of a kind are stored. Beyond that, the ones closest to their
+    /// predecessor and successor are deleted.
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError>;
 
-    /// Forgets the snapshot of a version, which turned out to be of no use; that there is none is fine.
-    async fn drop_snapshot(
+    /// Deletes the snapshot of a version that proved unusable. A missing snapshot is no error.
+    async fn delete_snapshot(
         &self,
         execution_id: ExecutionId,
         key: &SnapshotKey,
-        version: Version,
+        version: ExecutionVersion,
     ) -> Result<(), StoreError>;
 
-    /// Keeps a result that comes by itself. The same one again is fine.
+    /// Stores a result outside of an append. Storing the same result again succeeds.
     ///
-    /// A large one becomes a file where the store has a folder for such, and a row else. It is
-    /// durable when the call is answered.
-    async fn put_result(&self, put: ResultPut) -> Result<(), PutRefused>;
+    /// If the store has a blob folder, a large result becomes a file. Otherwise it becomes a row.
+    /// It is durable once the call returns.
+    async fn put_result(&self, put: ResultPut) -> Result<(), PutResultError>;
 
-    /// A result of an execution, expired or not; `None` if there is none of that id.
-    async fn result(
+    /// Returns a result of an execution, even if it has expired, or `None` if there is no such id.
+    async fn find_result(
         &self,
         execution_id: ExecutionId,
         result_id: ResultId,
     ) -> Result<Option<StoredResult>, StoreError>;
 
-    /// All events of the store in an order that later commits only add to. One whose row cannot be read
-    /// is passed by, which [`crate::Outlets::messages`] tells of.
-    async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError>;
+    /// Returns events of the whole store in an order to which later commits only append. Events
+    /// whose rows cannot be read are skipped. [`crate::PublishingStore::read_feed_messages`]
+    /// reports them.
+    async fn read_feed(
+        &self,
+        after: FeedPosition,
+        limit: FeedLimit,
+    ) -> Result<FeedBatch, StoreError>;
 
-    /// An execution.
-    async fn execution(&self, execution_id: ExecutionId) -> Result<Option<Execution>, StoreError>;
+    async fn find_execution(
+        &self,
+        execution_id: ExecutionId,
+    ) -> Result<Option<Execution>, StoreError>;
 
-    /// A page of executions, newest first.
-    async fn executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError>;
+    /// Returns a page of executions, newest first.
+    async fn list_executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError>;
 
-    /// Executions that another one started and that have not ended, in the order of their ids, behind
-    /// the last one of the page before.
-    async fn open_children(
+    /// Returns the child executions of an execution that have not ended, ordered by id, after the
+    /// last one of the previous page.
+    async fn list_open_children(
         &self,
         parent: ExecutionId,
         after: Option<ExecutionId>,
         limit: PageLimit,
     ) -> Result<Vec<Execution>, StoreError>;
 
-    /// How many executions and definitions a tenant has.
-    async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError>;
+    /// Counts the executions and definitions of a tenant.
+    async fn tenant_counts(&self, tenant_id: &TenantId) -> Result<TenantCounts, StoreError>;
 
-    /// How many executions there are of all tenants, by where they stand; none that nobody has.
-    async fn executions_by_status(&self) -> Result<StatusCounts, StoreError>;
+    /// Counts the executions of all tenants by status. Statuses without executions are omitted.
+    async fn count_executions_by_status(&self) -> Result<StatusCounts, StoreError>;
 
-    /// How many executions of a tenant go on that are driven here, up to a number; a few may be left out
-    /// where most of what goes on are copies. No more is read than follows from that number.
-    async fn live_executions(&self, tenant_id: &TenantId, most: u32) -> Result<u32, StoreError>;
+    /// Counts the running executions of a tenant that this system drives, up to `max_count`. Some
+    /// may be missed if most running executions are projected, because the number of rows read is
+    /// bounded by `max_count`.
+    async fn count_live_executions(
+        &self,
+        tenant_id: &TenantId,
+        max_count: u32,
+    ) -> Result<u32, StoreError>;
 
-    /// Whether retention has dropped the range of ids that an execution lies in.
-    async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError>;
+    /// True if retention has dropped the id range that contains the execution.
+    async fn is_dropped(&self, execution_id: ExecutionId) -> Result<bool, StoreError>;
 
-    /// Grants leases: by priority, then oldest first, taking turns among executions.
+    /// Grants leases by priority, then oldest first, alternating between executions.
     ///
-    /// A grant is not durable by itself. A crash may forget it; then the command is there to be
-    /// leased again, and the fence refuses whoever still believes in the old grant.
-    async fn lease(&self, request: LeaseRequest) -> Result<Vec<LeasedCommand>, StoreError>;
+    /// A grant alone is not durable. If a crash loses it, the command can be leased again, and the
+    /// fence rejects the holder of the old grant.
+    async fn lease_commands(&self, request: LeaseRequest)
+    -> Result<Vec<LeasedCommand>, StoreError>;
 
-    /// Grants one command, if it is free; `None` where there is no such command, or no more.
+    /// Grants the lease of one command if it is free. Returns `None` if the command does not exist
+    /// or was purged.
     ///
-    /// A grant like any other: not durable by itself.
-    async fn claim(
+    /// Like every grant, it is not durable by itself.
+    async fn try_lease_command(
         &self,
         command_id: CommandId,
-        claim: Claim,
-    ) -> Result<Option<ClaimedCommand>, StoreError>;
+        terms: LeaseTerms,
+    ) -> Result<Option<LeaseOutcome>, StoreError>;
 
-    /// Keeps leases, up to the deadline of each command; one answer for each fence.
-    async fn extend(
+    /// Extends leases, at most to the deadline of each command. Returns one result per fence.
+    async fn extend_leases(
         &self,
         leases: Vec<Fence>,
         until: Timestamp,
-    ) -> Result<Vec<Extension>, StoreError>;
+    ) -> Result<Vec<LeaseExtension>, StoreError>;
 
-    /// Gives commands back that were not run; says of each whether the lease still was the caller's.
-    async fn release(&self, leases: Vec<Release>) -> Result<Vec<bool>, StoreError>;
+    /// Releases commands that were not run. Returns for each if the caller still held the lease.
+    async fn release_leases(&self, leases: Vec<LeaseRelease>) -> Result<Vec<bool>, StoreError>;
 
-    /// Commands whose lease has run out, longest first. They stay leased until an append with
-    /// [`crate::Holder::ExpiredBy`] takes the lease away.
-    async fn expired(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<Command>, StoreError>;
+    /// Returns the commands whose lease has expired, the longest expired first. They remain leased
+    /// until an append with [`crate::LeaseCondition::ExpiredBy`] ends the lease.
+    async fn list_expired_leases(
+        &self,
+        now: Timestamp,
+        limit: PageLimit,
+    ) -> Result<Vec<Command>, StoreError>;
 
-    /// A command, unless it was purged.
-    async fn command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError>;
+    /// Returns a command, or `None` if it was purged.
+    async fn find_command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError>;
 
-    /// A page of the commands of a tenant, oldest first: for lists, for what a heartbeat has to tell
-    /// a worker, and, with [`CommandFilter::open_of`], for all that is open in an execution.
-    async fn commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError>;
+    /// Returns a page of the commands of a tenant, oldest first. Used for lists, for heartbeat
+    /// responses to a worker, and, with [`CommandFilter::open_in_execution`], for all open commands
+    /// of an execution.
+    async fn list_commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError>;
 
-    /// Ends the leases of a tenant's worker that goes away at `now`, and says how many had longer to
-    /// go. One of the same name may work for another tenant.
+    /// Expires the leases of a tenant's worker that shuts down at `now`. Returns the number of
+    /// leases that were still valid. A worker of the same name may serve another tenant.
     ///
-    /// The commands stay leased until an append takes the leases away, as with any lease that has
-    /// run out: [`Store::expired`] tells them from now on. Like a grant it is not durable by itself.
-    async fn release_worker(
+    /// The commands remain leased until an append ends the leases, as with any expired lease:
+    /// [`Store::list_expired_leases`] returns them from now on. Like a grant, this is not durable
+    /// by itself.
+    async fn expire_worker_leases(
         &self,
         tenant_id: &TenantId,
         worker: &WorkerId,
         now: Timestamp,
     ) -> Result<u64, StoreError>;
 
-    /// How busy the pools are that have anything to do, by name; at most [`crate::MAX_POOLS`] of
-    /// them.
+    /// Returns the load of the pools that have commands, by name, for at most [`crate::MAX_POOLS`]
+    /// pools.
     async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError>;
 
-    /// Timers whose time has come, earliest first, behind the last one of the page before. Those of
-    /// executions that are paused do not fire, so they are not among them.
-    async fn due(
+    /// Returns the timers that are due, earliest first, after the last one of the previous page.
+    /// Timers of paused executions do not fire and are omitted.
+    async fn list_due_timers(
         &self,
         now: Timestamp,
         after: Option<&DueTimer>,
         limit: PageLimit,
     ) -> Result<Vec<DueTimer>, StoreError>;
 
-    /// Registers a definition: the newest version if its content is the same, else the next one. A path
-    /// that was archived is not any more.
-    async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError>;
+    /// Registers a definition. Returns the newest version if its content is the same, otherwise
+    /// creates the next one. An archived path becomes active again.
+    async fn register_definition(
+        &self,
+        entry: NewCatalogEntry,
+    ) -> Result<RegisterOutcome, StoreError>;
 
-    /// A definition of a tenant.
-    async fn catalog_entry(
+    /// Returns a definition of a tenant.
+    async fn find_catalog_entry(
         &self,
         tenant_id: &TenantId,
         key: CatalogKey,
     ) -> Result<Option<CatalogEntry>, StoreError>;
 
-    /// The newest versions of definitions, in the order of their paths.
-    async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError>;
+    /// Returns the newest versions of definitions, ordered by path.
+    async fn list_catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError>;
 
-    /// The versions of a definition, newest first.
-    async fn catalog_versions(
+    /// Returns the versions of a definition, newest first.
+    async fn list_catalog_versions(
         &self,
-        filter: VersionFilter,
+        filter: CatalogVersionFilter,
     ) -> Result<Vec<CatalogEntry>, StoreError>;
 
-    /// Archives the definition at a path since a time, or takes it back with `None`; `false` if it is
-    /// so already, or if there is none.
-    async fn archive(
+    /// Archives the definition at a path as of `since`, or restores it if `since` is `None`.
+    /// Returns `false` if nothing changes or if there is no such definition.
+    async fn set_definition_archived(
         &self,
         tenant_id: &TenantId,
         path: &PlaybookPath,
         since: Option<Timestamp>,
     ) -> Result<bool, StoreError>;
 
-    /// Registers a process, or refreshes what it said before.
-    async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError>;
+    /// Registers a process, or updates its registration.
+    async fn register_runtime(
+        &self,
+        runtime: RuntimeRegistration,
+    ) -> Result<RegisteredRuntime, StoreError>;
 
-    /// Notes that a process is alive; `false` if it has to register again.
-    async fn heartbeat(
+    /// Records that a process is alive. Returns `false` if it must register again.
+    async fn record_heartbeat(
         &self,
         kind: RuntimeKind,
         name: &Text,
         now: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// The processes of a kind, by name.
-    async fn runtimes(&self, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError>;
+    /// Returns the processes of a kind, ordered by name.
+    async fn list_runtimes(&self, kind: RuntimeKind) -> Result<Vec<RegisteredRuntime>, StoreError>;
 
-    /// Forgets a process that has gone away; `false` if it was not known.
+    /// Deletes the registration of a process that has shut down. Returns `false` if it does not
+    /// exist.
     async fn remove_runtime(&self, kind: RuntimeKind, name: &Text) -> Result<bool, StoreError>;
 
-    /// Gives a machine id that no other process has: one that was never used, or else the one whose
-    /// lease ran out first.
-    async fn lease_machine(&self, request: MachineRequest) -> Result<MachineLease, MachineRefused>;
+    /// Leases a machine id that no other process holds: one that was never used or, if there is
+    /// none, the one whose lease expired first.
+    async fn lease_machine_id(
+        &self,
+        request: MachineIdRequest,
+    ) -> Result<MachineLease, MachineLeaseError>;
 
-    /// Keeps a machine id and moves its mark forward.
-    async fn renew_machine(&self, renewal: MachineRenewal) -> Result<MachineLease, MachineRefused>;
+    /// Renews the lease of a machine id and raises its high-water mark.
+    async fn renew_machine_lease(
+        &self,
+        renewal: MachineRenewal,
+    ) -> Result<MachineLease, MachineLeaseError>;
 
-    /// A new line to the other processes on this store; `None` where it is never shared.
-    async fn line(&self) -> Result<Option<Box<dyn Line>>, StoreError> {
+    /// Opens a channel to the other processes on this store. Returns `None` if the store is never
+    /// shared.
+    async fn open_notify_channel(&self) -> Result<Option<Box<dyn NotifyChannel>>, StoreError> {
         Ok(None)
     }
 }

@@ -1,13 +1,11 @@
-//! The test harness of the house.
-//!
-//! Owns what tests of several crates share. Nothing of it is part of the product.
+//! Test harness shared by the tests of several crates. Nothing of it is part of the product.
 
-mod leash;
 pub mod nats;
 pub mod postgres;
 #[expect(
     clippy::expect_used,
     clippy::panic,
-    reason = "a harness tells what went wrong by failing the test"
+    reason = "a harness reports errors by failing the test"
 )]
 pub mod sim;
+mod supervised_process;

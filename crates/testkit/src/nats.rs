@@ -1,8 +1,7 @@
-//! A real NATS server for tests.
+//! Real NATS servers for tests.
 //!
-//! Each value is a server of its own with JetStream, on a free port of the loopback address, with
-//! its data in a temporary folder. It goes away with the value, and with the process however that
-//! ends.
+//! Each value is a separate server with JetStream, on a free port of the loopback address, with its
+//! data in a temporary folder. It is removed with the value, and when the process ends in any way.
 
 use std::io::{self, BufRead as _, BufReader};
 use std::net::TcpStream;
@@ -10,31 +9,29 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::leash::Leash;
+use crate::supervised_process::SupervisedProcess;
 
-const SUPERVISE: &str = include_str!("nats.sh");
+const SUPERVISE_SCRIPT: &str = include_str!("nats.sh");
 
-/// A running server.
 #[derive(Debug)]
-pub struct Nats {
+pub struct NatsServer {
     url: String,
     folder: PathBuf,
-    leash: Leash,
+    supervisor: SupervisedProcess,
 }
 
-/// Why there is no server.
+/// Reason for which no server is available.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsMissing {
-    /// The program is not there.
+    /// The program is not installed.
     #[error(
         "nats-server is not on the PATH; install it with `apt-get install nats-server` or \
          `go install github.com/nats-io/nats-server/v2@latest`"
     )]
     NotInstalled,
-    /// The server did not start.
     #[error("nats-server did not start:\n{log}")]
     NotStarted {
-        /// What it said.
+        /// Output of the server.
         log: String,
     },
     /// A file or a program could not be used.
@@ -42,84 +39,88 @@ pub enum NatsMissing {
     Io(#[from] io::Error),
 }
 
-impl Nats {
-    /// Starts a server and waits until it answers.
+impl NatsServer {
+    /// Starts a server and waits until it responds.
     pub fn start() -> Result<Self, NatsMissing> {
-        Self::configured("")
+        Self::start_with_config("")
     }
 
-    /// The same with lines of a configuration file, such as `max_payload: 65536`.
-    pub fn configured(lines: &str) -> Result<Self, NatsMissing> {
+    /// Starts a server with lines of a configuration file, such as `max_payload: 65536`.
+    pub fn start_with_config(lines: &str) -> Result<Self, NatsMissing> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let program = program().ok_or(NatsMissing::NotInstalled)?;
+        let program = find_program().ok_or(NatsMissing::NotInstalled)?;
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder =
             std::env::temp_dir().join(format!("noetl-nats-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         std::fs::write(folder.join("conf"), lines)?;
-        let leash = Leash::run(
-            SUPERVISE,
+        let supervisor = SupervisedProcess::run(
+            SUPERVISE_SCRIPT,
             &[&folder.to_string_lossy(), &program.to_string_lossy()],
         )?;
         for _ in 0..600 {
-            if let Some(url) = url_in(&folder)? {
-                return Ok(Self { url, folder, leash });
+            if let Some(url) = read_url(&folder)? {
+                return Ok(Self {
+                    url,
+                    folder,
+                    supervisor,
+                });
             }
             if folder.join("failed").exists() {
                 break;
             }
-            // The server tells its port by a file; there is nothing to be woken by.
+            // The server announces its port in a file, so it has to be polled.
             std::thread::park_timeout(Duration::from_millis(50));
         }
         let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
         Err(NatsMissing::NotStarted { log })
     }
 
-    /// Ends the server as `kill -9` does. Its data stays.
-    pub fn kill(&mut self) -> io::Result<()> {
-        self.leash.say("kill")?;
+    /// Kills the server with SIGKILL. Its data is kept.
+    pub fn kill_server(&mut self) -> io::Result<()> {
+        self.supervisor.send_line("kill")?;
         let down = self.folder.join("down");
         wait_until(|| down.exists())
     }
 
     /// Starts a killed server again, at the same address with the same data, and waits until it
-    /// answers.
-    pub fn restart(&mut self) -> io::Result<()> {
-        self.leash.say("start")?;
+    /// responds.
+    pub fn restart_server(&mut self) -> io::Result<()> {
+        self.supervisor.send_line("start")?;
         let address = self.url.trim_start_matches("nats://").to_owned();
-        wait_until(|| greets(&address))
+        wait_until(|| sends_info(&address))
     }
 
-    /// Forgets all streams of a killed server.
-    pub fn wipe(&mut self) -> io::Result<()> {
+    /// Deletes all streams of a killed server.
+    pub fn wipe_data(&mut self) -> io::Result<()> {
         std::fs::remove_dir_all(self.folder.join("data"))
     }
 
-    /// Where clients connect to: `nats://127.0.0.1:<port>`.
+    /// Address for clients: `nats://127.0.0.1:<port>`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The folder with the data and the log of the server.
+    /// Folder with the data and the log of the server.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
-/// Looks until something is so, with much patience.
-fn wait_until(mut is_so: impl FnMut() -> bool) -> io::Result<()> {
+/// Polls until a condition is true, with a long timeout.
+fn wait_until(mut condition: impl FnMut() -> bool) -> io::Result<()> {
     for _ in 0..1200 {
-        if is_so() {
+        if condition() {
             return Ok(());
         }
-        // The server tells by files and by listening; there is nothing to be woken by.
+        // The server signals by files and by listening, so it has to be polled.
         std::thread::park_timeout(Duration::from_millis(50));
     }
     Err(io::ErrorKind::TimedOut.into())
 }
 
-/// Whether a server says who it is.
-fn greets(address: &str) -> bool {
+/// True if a server sends its INFO line.
+fn sends_info(address: &str) -> bool {
     let Ok(stream) = TcpStream::connect(address) else {
         return false;
     };
@@ -128,29 +129,32 @@ fn greets(address: &str) -> bool {
     read.is_ok() && greeting.starts_with("INFO ")
 }
 
-fn program() -> Option<PathBuf> {
+fn find_program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .map(|folder| folder.join("nats-server"))
         .find(|program| program.exists())
 }
 
-/// The address in the file that the server writes once it listens.
-fn url_in(folder: &Path) -> io::Result<Option<String>> {
+/// Reads the address from the file that the server writes once it listens.
+fn read_url(folder: &Path) -> io::Result<Option<String>> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|it| it == "ports") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "ports")
+        {
             let text = std::fs::read_to_string(path)?;
-            return Ok(url_of(&text));
+            return Ok(parse_url(&text));
         }
     }
     Ok(None)
 }
 
-/// The first address for clients in a file such as `{"nats":["nats://127.0.0.1:4222"]}`.
-fn url_of(ports: &str) -> Option<String> {
-    let begin = ports.find("nats://")?;
-    let (url, _) = ports.get(begin..)?.split_once('"')?;
+/// Parses the first client address in a file such as `{"nats":["nats://127.0.0.1:4222"]}`.
+fn parse_url(ports: &str) -> Option<String> {
+    let start = ports.find("nats://")?;
+    let (url, _) = ports.get(start..)?.split_once('"')?;
     Some(url.to_owned())
 }
 
@@ -159,16 +163,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_is_read_once_it_is_whole() {
+    fn parses_address_only_when_complete() {
         let ports = r#"{"nats":["nats://127.0.0.1:41233"],"monitoring":["http://127.0.0.1:8222"]}"#;
-        assert_eq!(url_of(ports).as_deref(), Some("nats://127.0.0.1:41233"));
-        assert_eq!(url_of(r#"{"nats":["nats://127.0"#), None);
-        assert_eq!(url_of(""), None);
+        assert_eq!(parse_url(ports).as_deref(), Some("nats://127.0.0.1:41233"));
+        assert_eq!(parse_url(r#"{"nats":["nats://127.0"#), None);
+        assert_eq!(parse_url(""), None);
     }
 
     #[test]
-    fn a_server_greets_and_is_gone_afterwards() {
-        let server = match Nats::start() {
+    fn server_responds_and_is_removed_on_drop() {
+        let server = match NatsServer::start() {
             Ok(server) => server,
             Err(missing @ NatsMissing::NotInstalled) => return println!("skipped: {missing}"),
             Err(error) => panic!("{error}"),
@@ -186,17 +190,17 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_killed_and_comes_back() {
-        let mut server = match Nats::configured("max_payload: 65536") {
+    fn killed_server_restarts() {
+        let mut server = match NatsServer::start_with_config("max_payload: 65536") {
             Ok(server) => server,
             Err(missing @ NatsMissing::NotInstalled) => return println!("skipped: {missing}"),
             Err(error) => panic!("{error}"),
         };
         let address = server.url().trim_start_matches("nats://").to_owned();
-        server.kill().unwrap();
+        server.kill_server().unwrap();
         assert!(TcpStream::connect(&address).is_err());
-        server.wipe().unwrap();
-        server.restart().unwrap();
-        assert!(greets(&address));
+        server.wipe_data().unwrap();
+        server.restart_server().unwrap();
+        assert!(sends_info(&address));
     }
 }

@@ -1,9 +1,9 @@
 # Runs one NATS server for as long as its standard input is open, then removes it.
 #
 # Arguments: the folder of the server, and the program. The server writes its ports into a file in
-# the folder; `failed` there says that it has ended by itself. Words on standard input: `kill` ends
-# the server as a power cut would, which the file `down` tells afterwards; `start` starts it again
-# with the same data on the same port.
+# the folder. The file `failed` means that it has ended by itself. Commands on standard input: `kill`
+# kills the server with SIGKILL and then creates the file `down`. `start` starts it again with the
+# same data on the same port.
 set -u
 dir=$1
 program=$2
@@ -24,7 +24,7 @@ start() {
     server=$!
     watched=$server
     (
-        # Not a child of this shell, so its end can only be looked for.
+        # Not a child of this shell, so its end has to be polled.
         while kill -0 "$watched" 2>/dev/null; do sleep 0.2; done
         [ -e "$dir/killed" ] || touch "$dir/failed" 2>/dev/null
     ) </dev/null &

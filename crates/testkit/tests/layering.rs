@@ -1,20 +1,20 @@
-//! Dependencies between the rooms of the house point one way.
+//! Dependencies between the crates of the workspace.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// What each crate may use of the workspace when it is built for users. Development dependencies are
-/// free, except for the oracle's: its worth is that it does not know the engine.
-const MAY_USE: &[(&str, &[&str])] = &[
+/// Workspace crates that each crate may use in its normal dependencies. Development dependencies
+/// are not restricted, except for those of the oracle: it must be independent of the engine.
+const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("noetl-types", &[]),
     ("noetl-playbook", &["noetl-types"]),
     ("noetl-engine", &["noetl-types", "noetl-playbook"]),
     ("noetl-oracle", &["noetl-types", "noetl-playbook"]),
     ("noetl-tls", &[]),
     ("noetl-store", &["noetl-types", "noetl-tls"]),
-    ("noetl-bus", &["noetl-types"]),
+    ("noetl-messaging", &["noetl-types"]),
     ("noetl-api", &["noetl-types"]),
     (
         "noetl-tools",
@@ -31,7 +31,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "noetl-playbook",
             "noetl-engine",
             "noetl-store",
-            "noetl-bus",
+            "noetl-messaging",
             "noetl-api",
         ],
     ),
@@ -59,7 +59,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "noetl-playbook",
             "noetl-engine",
             "noetl-store",
-            "noetl-bus",
+            "noetl-messaging",
             "noetl-api",
             "noetl-tools",
             "noetl-worker",
@@ -70,8 +70,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crates that a pure room must not reach by any path.
-const IMPURE: &[&str] = &[
+/// Crates that a pure crate must not depend on, even transitively.
+const IMPURE_CRATES: &[&str] = &[
     "tokio",
     "rand",
     "chrono",
@@ -80,9 +80,9 @@ const IMPURE: &[&str] = &[
     "tokio-postgres",
     "async-nats",
 ];
-const PURE: &[&str] = &["noetl-types", "noetl-playbook", "noetl-engine"];
+const PURE_CRATES: &[&str] = &["noetl-types", "noetl-playbook", "noetl-engine"];
 
-fn tree(package: &str) -> BTreeSet<String> {
+fn dependency_tree(package: &str) -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
         .args([
             "tree",
@@ -109,7 +109,7 @@ fn tree(package: &str) -> BTreeSet<String> {
         .collect()
 }
 
-fn metadata() -> serde_json::Value {
+fn cargo_metadata() -> serde_json::Value {
     let output = Command::new(env!("CARGO"))
         .args([
             "metadata",
@@ -130,18 +130,18 @@ fn metadata() -> serde_json::Value {
 }
 
 #[test]
-fn dependencies_point_one_way() {
-    let allowed: BTreeMap<&str, &[&str]> = MAY_USE.iter().copied().collect();
-    let metadata = metadata();
+fn crates_use_only_allowed_dependencies() {
+    let allowed: BTreeMap<&str, &[&str]> = ALLOWED_DEPENDENCIES.iter().copied().collect();
+    let metadata = cargo_metadata();
     for package in metadata["packages"].as_array().expect("packages") {
         let name = package["name"].as_str().expect("name");
         let allowed = allowed
             .get(name)
-            .unwrap_or_else(|| panic!("{name} has no line in MAY_USE"));
+            .unwrap_or_else(|| panic!("{name} has no entry in ALLOWED_DEPENDENCIES"));
         for dependency in package["dependencies"].as_array().expect("dependencies") {
             let used = dependency["name"].as_str().expect("name");
-            let for_users = dependency["kind"].is_null();
-            if used.starts_with("noetl-") && (for_users || name == "noetl-oracle") {
+            let is_normal = dependency["kind"].is_null();
+            if used.starts_with("noetl-") && (is_normal || name == "noetl-oracle") {
                 assert!(allowed.contains(&used), "{name} must not use {used}");
             }
         }
@@ -149,11 +149,14 @@ fn dependencies_point_one_way() {
 }
 
 #[test]
-fn pure_rooms_reach_nothing_impure() {
-    for package in PURE {
-        let reached = tree(package);
-        for impure in IMPURE {
-            assert!(!reached.contains(*impure), "{package} reaches {impure}");
+fn pure_crates_have_no_impure_dependencies() {
+    for package in PURE_CRATES {
+        let dependencies = dependency_tree(package);
+        for impure in IMPURE_CRATES {
+            assert!(
+                !dependencies.contains(*impure),
+                "{package} depends on {impure}"
+            );
         }
     }
 }

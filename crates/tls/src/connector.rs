@@ -1,4 +1,4 @@
-//! What the driver of PostgreSQL connects with.
+//! TLS connectors for the PostgreSQL driver.
 
 use std::fmt;
 use std::future::Future;
@@ -13,81 +13,89 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-use crate::verify::{config, name_of};
-use crate::{TlsError, Trust};
+use crate::verify::{client_config, parse_server_name};
+use crate::{TlsError, TlsVerification};
 
-/// Makes connectors for any host.
+/// Creates connectors for any host.
 #[derive(Clone)]
-pub struct Connector {
+pub struct MakeTlsConnector {
     config: Arc<ClientConfig>,
 }
 
-impl Connector {
-    /// A connector that trusts as much as it is told to, with the authorities in a PEM text or
-    /// those of the machine; nothing where nothing is to be encrypted.
-    pub fn new(trust: Trust, roots: Option<&[u8]>) -> Result<Option<Self>, TlsError> {
-        let config = config(trust, roots)?;
+impl MakeTlsConnector {
+    /// Creates a connector with this level of verification, and CA certificates in PEM or those of
+    /// the system. Returns `None` if TLS is disabled.
+    pub fn new(
+        verification: TlsVerification,
+        roots: Option<&[u8]>,
+    ) -> Result<Option<Self>, TlsError> {
+        let config = client_config(verification, roots)?;
         Ok(config.map(|config| Self {
             config: Arc::new(config),
         }))
     }
 
-    /// The connector for one host.
-    pub fn for_host(&self, host: &str) -> Result<Tls, TlsError> {
-        Ok(Tls {
+    /// Creates the connector for one host.
+    pub fn for_host(&self, host: &str) -> Result<HostTlsConnector, TlsError> {
+        Ok(HostTlsConnector {
             config: Arc::clone(&self.config),
-            name: name_of(host)?,
+            name: parse_server_name(host)?,
         })
     }
 }
 
-impl fmt::Debug for Connector {
+impl fmt::Debug for MakeTlsConnector {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Connector").finish_non_exhaustive()
+        formatter
+            .debug_struct("MakeTlsConnector")
+            .finish_non_exhaustive()
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Connector {
-    type Stream = Encrypted<S>;
-    type TlsConnect = Tls;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for MakeTlsConnector {
+    type Stream = EncryptedStream<S>;
+    type TlsConnect = HostTlsConnector;
     type Error = TlsError;
 
-    fn make_tls_connect(&mut self, host: &str) -> Result<Tls, TlsError> {
-        // A socket of this machine has no host, and the driver does not encrypt it.
+    fn make_tls_connect(&mut self, host: &str) -> Result<HostTlsConnector, TlsError> {
+        // A Unix socket has no host name, and the driver does not encrypt it.
         self.for_host(if host.is_empty() { "localhost" } else { host })
     }
 }
 
 /// A connector for one host.
 #[derive(Clone)]
-pub struct Tls {
+pub struct HostTlsConnector {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Tls {
-    type Stream = Encrypted<S>;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for HostTlsConnector {
+    type Stream = EncryptedStream<S>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<EncryptedStream<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
             let connector = TlsConnector::from(self.config);
-            connector.connect(self.name, stream).await.map(Encrypted)
+            connector
+                .connect(self.name, stream)
+                .await
+                .map(EncryptedStream)
         })
     }
 }
 
-/// An encrypted stream as the driver wants it.
-pub struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
+/// An encrypted stream for the driver.
+pub struct EncryptedStream<S>(tokio_rustls::client::TlsStream<S>);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for EncryptedStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for EncryptedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -97,7 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for EncryptedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,56 +1,56 @@
-//! Connection strings, as URLs and as `key=value` pairs.
+//! PostgreSQL connection strings, as URLs and as `key=value` pairs.
 //!
-//! The driver reads them, all but the keys about certificates: it knows too few of their values, so
-//! these are taken out before.
+//! The driver parses them, except the keys about certificates: it does not support all their
+//! values, so these are extracted first.
 
-use tokio_postgres::Config as Login;
+use tokio_postgres::Config;
 
 use crate::TlsError;
 
-/// What a connection string says.
+/// A parsed connection string.
 #[derive(Debug)]
-pub struct Dsn {
-    /// Where the database is, and who one is there.
-    pub login: Login,
-    /// The word of `sslmode`.
-    pub mode: Option<String>,
-    /// What `sslrootcert` says.
-    pub root: Option<String>,
+pub struct PostgresDsn {
+    /// Host, database, user and password.
+    pub login: Config,
+    /// Value of `sslmode`.
+    pub ssl_mode: Option<String>,
+    /// Value of `sslrootcert`.
+    pub root_cert: Option<String>,
 }
 
-impl Dsn {
-    /// Reads a connection string; an empty one says nothing.
-    pub fn read(text: &str) -> Result<Self, TlsError> {
-        read(text)
+impl PostgresDsn {
+    /// Parses a connection string. An empty string has no settings.
+    pub fn parse(text: &str) -> Result<Self, TlsError> {
+        parse_dsn(text)
     }
 }
 
-fn read(text: &str) -> Result<Dsn, TlsError> {
-    let mut ours = Ours::default();
-    let theirs = if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        ours.taken_from_url(text)
+fn parse_dsn(text: &str) -> Result<PostgresDsn, TlsError> {
+    let mut keys = CertificateKeys::default();
+    let driver_dsn = if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+        keys.extract_from_url(text)
     } else {
-        ours.taken_from_pairs(text)
+        keys.extract_from_pairs(text)
     };
-    // The driver's words name an option at most, never its value.
-    let login = theirs.parse::<Login>();
+    // The driver's error names an option at most, never its value.
+    let login = driver_dsn.parse::<Config>();
     let login = login.map_err(|error| TlsError::Address(error.to_string()))?;
-    Ok(Dsn {
+    Ok(PostgresDsn {
         login,
-        mode: ours.mode,
-        root: ours.root,
+        ssl_mode: keys.mode,
+        root_cert: keys.root,
     })
 }
 
 #[derive(Default)]
-struct Ours {
+struct CertificateKeys {
     mode: Option<String>,
     root: Option<String>,
 }
 
-impl Ours {
-    /// Takes a key that is ours; tells whether it was.
-    fn take(&mut self, key: &str, value: &str) -> bool {
+impl CertificateKeys {
+    /// Stores a key about certificates; false for any other key.
+    fn set_key(&mut self, key: &str, value: &str) -> bool {
         match key {
             "sslmode" => self.mode = Some(value.to_owned()),
             "sslrootcert" => self.root = Some(value.to_owned()),
@@ -59,57 +59,60 @@ impl Ours {
         true
     }
 
-    fn taken_from_url(&mut self, url: &str) -> String {
+    fn extract_from_url(&mut self, url: &str) -> String {
         let Some((head, query)) = url.split_once('?') else {
             return url.to_owned();
         };
-        let others: Vec<&str> = query
+        let remaining: Vec<&str> = query
             .split('&')
             .filter(|pair| {
                 let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                !self.take(key, &value.replace("%2F", "/").replace("%2f", "/"))
+                !self.set_key(key, &value.replace("%2F", "/").replace("%2f", "/"))
             })
             .collect();
-        if others.is_empty() {
+        if remaining.is_empty() {
             return head.to_owned();
         }
-        format!("{head}?{}", others.join("&"))
+        format!("{head}?{}", remaining.join("&"))
     }
 
-    fn taken_from_pairs(&mut self, text: &str) -> String {
-        let mut others = String::new();
+    fn extract_from_pairs(&mut self, text: &str) -> String {
+        let mut remaining = String::new();
         let mut rest = text.trim_start();
         while !rest.is_empty() {
             let length = pair_length(rest);
             let (pair, after) = rest.split_at(length);
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = value.trim().trim_matches('\'');
-            if !self.take(key.trim(), value) {
-                others.push_str(pair);
-                others.push(' ');
+            if !self.set_key(key.trim(), value) {
+                remaining.push_str(pair);
+                remaining.push(' ');
             }
             rest = after.trim_start();
         }
-        others
+        remaining
     }
 }
 
-/// The length of the first `key = 'value'` of a text; a backslash takes the next character with it.
+/// Returns the length of the first `key = 'value'` pair. A backslash escapes the next character.
 fn pair_length(text: &str) -> usize {
     let mut quoted = false;
     let mut escaped = false;
-    // A value begins behind the equals sign and the blanks around it.
-    let mut begun = false;
-    let equals = text.find('=').map_or(text.len(), |at| at + 1);
-    for (at, c) in text.char_indices().skip_while(|(at, _)| *at < equals) {
+    // The value starts after the equals sign and surrounding blanks.
+    let mut has_started = false;
+    let equals = text.find('=').map_or(text.len(), |position| position + 1);
+    for (position, c) in text
+        .char_indices()
+        .skip_while(|(position, _)| *position < equals)
+    {
         match c {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
             '\'' => quoted = !quoted,
-            c if c.is_whitespace() && !quoted && begun => return at,
+            c if c.is_whitespace() && !quoted && has_started => return position,
             _ => {}
         }
-        begun |= !c.is_whitespace();
+        has_started |= !c.is_whitespace();
     }
     text.len()
 }
@@ -119,28 +122,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_about_certificates_are_taken_out() {
-        let mut ours = Ours::default();
-        let rest = ours.taken_from_pairs(r"host = h sslmode='verify-ca' password='a b\' c' user=u");
-        assert_eq!(rest, r"host = h password='a b\' c' user=u ");
-        assert_eq!(ours.mode.as_deref(), Some("verify-ca"));
-
-        let mut ours = Ours::default();
+    fn extracts_tls_parameters() {
+        let mut keys = CertificateKeys::default();
         let rest =
-            ours.taken_from_url("postgres://h/d?sslrootcert=%2Fca.pem&user=u&sslmode=require");
+            keys.extract_from_pairs(r"host = h sslmode='verify-ca' password='a b\' c' user=u");
+        assert_eq!(rest, r"host = h password='a b\' c' user=u ");
+        assert_eq!(keys.mode.as_deref(), Some("verify-ca"));
+
+        let mut keys = CertificateKeys::default();
+        let rest =
+            keys.extract_from_url("postgres://h/d?sslrootcert=%2Fca.pem&user=u&sslmode=require");
         assert_eq!(rest, "postgres://h/d?user=u");
-        assert_eq!(ours.root.as_deref(), Some("/ca.pem"));
+        assert_eq!(keys.root.as_deref(), Some("/ca.pem"));
         assert_eq!(
-            ours.taken_from_url("postgres://h/d?sslmode=disable"),
+            keys.extract_from_url("postgres://h/d?sslmode=disable"),
             "postgres://h/d"
         );
     }
 
     #[test]
-    fn what_the_driver_refuses_is_refused_without_values() {
-        let error = read("host=h password=geheim nonsense=1").err().unwrap();
+    fn parse_error_contains_no_values() {
+        let error = parse_dsn("host=h password=geheim nonsense=1")
+            .err()
+            .unwrap();
         assert!(matches!(error, TlsError::Address(_)), "{error}");
         assert!(!error.to_string().contains("geheim"));
-        assert!(read("").is_ok());
+        assert!(parse_dsn("").is_ok());
     }
 }

@@ -1,36 +1,36 @@
-//! TLS of clients that trust as much as they are told to.
+//! TLS client configuration with the verification levels of PostgreSQL.
 //!
-//! Owns what the words of `sslmode` mean, how certificates are verified for each, and connection
-//! strings of PostgreSQL as far as they are about certificates. The store and the tools use the
-//! same, so that a word means the same for the platform's database and for that of a task. Must
-//! not: connect, or read files.
+//! Owns the meaning of `sslmode` values, the certificate verification for each, and the
+//! certificate-related parts of PostgreSQL connection strings. The store and the tools both use it,
+//! so that a value has the same meaning for the platform's database and for the database of a task.
+//! Must not connect or read files.
 
 mod connector;
 mod dsn;
-mod trust;
+mod sslmode;
 mod verify;
 
-pub use connector::{Connector, Encrypted, Tls};
-pub use dsn::Dsn;
-pub use trust::Trust;
-pub use verify::named;
+pub use connector::{EncryptedStream, HostTlsConnector, MakeTlsConnector};
+pub use dsn::PostgresDsn;
+pub use sslmode::TlsVerification;
+pub use verify::client_config_for_host;
 
-/// Why there is no TLS.
+/// Error of the TLS configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// A word that is no mode.
+    /// An unknown `sslmode`.
     #[error("'{0}' is not an sslmode; use disable, prefer, require, verify-ca or verify-full")]
     Mode(String),
-    /// A host that no certificate can be for.
-    #[error("'{0}' cannot be the host of a certificate")]
+    /// A host name that cannot be in a certificate.
+    #[error("'{0}' is not a valid host name for TLS")]
     Host(String),
-    /// A text without a usable certificate.
-    #[error("the file of authorities (sslrootcert) holds no certificate that can be used: {0}")]
+    /// CA certificates that cannot be used.
+    #[error("the CA file (sslrootcert) contains no usable certificate: {0}")]
     Roots(String),
-    /// A connection string that cannot be read.
-    #[error("the connection string cannot be read: {0}")]
+    /// A connection string that cannot be parsed.
+    #[error("invalid connection string: {0}")]
     Address(String),
-    /// The machine has no authorities that can be used, or the like.
+    /// TLS setup failed, for example because the system has no CA certificates.
     #[error("TLS cannot be set up: {0}")]
     SetUp(String),
 }

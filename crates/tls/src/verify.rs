@@ -1,4 +1,4 @@
-//! Certificates of servers.
+//! Verification of server certificates.
 
 use std::sync::Arc;
 
@@ -10,115 +10,131 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
-use rustls_platform_verifier::Verifier as OfMachine;
+use rustls_platform_verifier::Verifier as PlatformVerifier;
 
-use crate::{TlsError, Trust};
+use crate::{TlsError, TlsVerification};
 
-/// A configuration that trusts as much as it is told to; nothing where nothing is to be encrypted.
-pub(crate) fn config(trust: Trust, roots: Option<&[u8]>) -> Result<Option<ClientConfig>, TlsError> {
+/// Returns a client configuration with this verification level; `None` if TLS is disabled.
+pub(crate) fn client_config(
+    verification: TlsVerification,
+    roots: Option<&[u8]>,
+) -> Result<Option<ClientConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let rule = match trust {
-        Trust::Plain => return Ok(None),
-        Trust::Prefer | Trust::Require => Rule::Anyone,
-        Trust::Authority => Rule::AnyHost(authorities(&provider, roots)?),
-        Trust::Full => Rule::Full(authorities(&provider, roots)?),
+    let rule = match verification {
+        TlsVerification::Disable => return Ok(None),
+        TlsVerification::Prefer | TlsVerification::Require => VerificationRule::AcceptAny,
+        TlsVerification::VerifyCa => {
+            VerificationRule::AnyHost(authority_verifier(&provider, roots)?)
+        }
+        TlsVerification::VerifyFull => {
+            VerificationRule::Full(authority_verifier(&provider, roots)?)
+        }
     };
-    built(provider, rule).map(Some)
+    build_config(provider, rule).map(Some)
 }
 
-/// A configuration that wants a certificate for a host, whichever address is dialled.
-pub fn named(host: &str) -> Result<ClientConfig, TlsError> {
+/// Returns a client configuration that requires a certificate for `host`, independent of the
+/// address that is dialed.
+pub fn client_config_for_host(host: &str) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let name = name_of(host)?;
-    let rule = Rule::Named(authorities(&provider, None)?, name);
-    built(provider, rule)
+    let name = parse_server_name(host)?;
+    let rule = VerificationRule::Named(authority_verifier(&provider, None)?, name);
+    build_config(provider, rule)
 }
 
-/// The name of a host, as certificates have it.
-pub(crate) fn name_of(host: &str) -> Result<ServerName<'static>, TlsError> {
+/// Parses a host name for certificate verification.
+pub(crate) fn parse_server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Host(host.to_owned()))
 }
 
-fn built(provider: Arc<CryptoProvider>, rule: Rule) -> Result<ClientConfig, TlsError> {
-    let verifier = Verifier {
+fn build_config(
+    provider: Arc<CryptoProvider>,
+    rule: VerificationRule,
+) -> Result<ClientConfig, TlsError> {
+    let verifier = CertificateVerifier {
         provider: Arc::clone(&provider),
         rule,
     };
     Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| set_up(&error))?
+        .map_err(|error| setup_error(&error))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth())
 }
 
-fn set_up(error: &Error) -> TlsError {
+fn setup_error(error: &Error) -> TlsError {
     TlsError::SetUp(error.to_string())
 }
 
-/// The authorities of the machine, or those that are named.
-fn authorities(
+/// Returns a verifier with the given CA certificates, or with those of the system.
+fn authority_verifier(
     provider: &Arc<CryptoProvider>,
     roots: Option<&[u8]>,
 ) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
     let Some(pem) = roots else {
-        let of_machine = OfMachine::new(Arc::clone(provider)).map_err(|error| set_up(&error))?;
-        return Ok(Arc::new(of_machine));
+        let platform =
+            PlatformVerifier::new(Arc::clone(provider)).map_err(|error| setup_error(&error))?;
+        return Ok(Arc::new(platform));
     };
     let mut store = RootCertStore::empty();
-    let unreadable = |why: String| TlsError::Roots(why);
+    let roots_error = |reason: String| TlsError::Roots(reason);
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+        let certificate = certificate.map_err(|error| roots_error(error.to_string()))?;
         store
             .add(certificate)
-            .map_err(|error| unreadable(error.to_string()))?;
+            .map_err(|error| roots_error(error.to_string()))?;
     }
     let provider = Arc::clone(provider);
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider)
         .build()
-        .map_err(|error| unreadable(error.to_string()))?;
+        .map_err(|error| roots_error(error.to_string()))?;
     Ok(verifier)
 }
 
-/// What a certificate has to be.
+/// Requirements for a certificate.
 #[derive(Debug)]
-enum Rule {
-    /// Anything: what is sent is encrypted, and the other side may be anyone.
-    Anyone,
-    /// Signed by an authority, for whichever host.
+enum VerificationRule {
+    /// Any certificate is accepted.
+    AcceptAny,
+    /// Signed by a trusted CA, for any host.
     AnyHost(Arc<dyn ServerCertVerifier>),
-    /// Signed by an authority, for the host that is connected to.
+    /// Signed by a trusted CA, for the host of the connection.
     Full(Arc<dyn ServerCertVerifier>),
-    /// Signed by an authority, for this name. The connection is made to an address, so the name that
-    /// the handshake would ask for is not the one that counts.
+    /// Signed by a trusted CA, for this name. The connection is made to an IP address, so the name
+    /// from the handshake is not used.
     Named(Arc<dyn ServerCertVerifier>, ServerName<'static>),
 }
 
 #[derive(Debug)]
-struct Verifier {
+struct CertificateVerifier {
     provider: Arc<CryptoProvider>,
-    rule: Rule,
+    rule: VerificationRule,
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for CertificateVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
-        asked: &ServerName<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let (authority, name) = match &self.rule {
-            Rule::Anyone => return Ok(ServerCertVerified::assertion()),
-            Rule::AnyHost(authority) | Rule::Full(authority) => (authority, asked),
-            Rule::Named(authority, name) => (authority, name),
+            VerificationRule::AcceptAny => return Ok(ServerCertVerified::assertion()),
+            VerificationRule::AnyHost(authority) | VerificationRule::Full(authority) => {
+                (authority, server_name)
+            }
+            VerificationRule::Named(authority, name) => (authority, name),
         };
-        match authority.verify_server_cert(certificate, between, name, ocsp, now) {
-            // The name is looked at last, after the signatures.
+        match authority.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+            // The name is checked last, after the signatures.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if matches!(self.rule, Rule::AnyHost(_)) => Ok(ServerCertVerified::assertion()),
+            )) if matches!(self.rule, VerificationRule::AnyHost(_)) => {
+                Ok(ServerCertVerified::assertion())
+            }
             verified => verified,
         }
     }

@@ -1,4 +1,4 @@
-//! Measures what a python step costs: a warm call against a fresh interpreter.
+//! Measures the cost of a Python step: a warm call compared with a fresh interpreter.
 //!
 //! ```sh
 //! cargo run --release -p noetl-tools --example python_rate
@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use noetl_tools::{Call, CancellationToken, Settings, ToolKind, Toolbox};
+use noetl_tools::{CancellationToken, Settings, ToolCall, ToolKind, Toolbox};
 use noetl_types::{Json, JsonMap};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -21,11 +21,11 @@ const CODE: &str = "def main(order, rate):
     return {'total': round(total * (1 + rate), 2), 'lines': len(order['lines'])}
 ";
 
-fn call() -> Call {
+fn sample_call() -> ToolCall {
     let line = Json::object([("price", Json::from(3)), ("count", Json::from(2))]);
     let order = Json::object([("lines", Json::list(vec![line; 10]))]);
     let rate = Json::from_f64(0.19).unwrap_or_default();
-    Call {
+    ToolCall {
         kind: ToolKind::Python,
         config: JsonMap::from([("code".into(), Json::from(CODE))]),
         input: JsonMap::from([("order".into(), order), ("rate".into(), rate)]),
@@ -53,34 +53,34 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let toolbox = std::sync::Arc::new(Toolbox::new(settings));
 
     let started = Instant::now();
-    one(&toolbox).await?;
+    run_call(&toolbox).await?;
     writeln!(out, "first call, with the start: {:?}", started.elapsed())?;
 
     let mut times = Vec::new();
     for _ in 0..CALLS {
         let started = Instant::now();
-        one(&toolbox).await?;
+        run_call(&toolbox).await?;
         times.push(started.elapsed());
     }
     times.sort_unstable();
-    let at = |share: usize| times[times.len() * share / 1000];
+    let percentile = |permille: usize| times[times.len() * permille / 1000];
     let mean = times.iter().sum::<Duration>() / CALLS;
     writeln!(
         out,
         "warm, one at a time: mean {mean:?}, p50 {:?}, p99 {:?}, p99.9 {:?}",
-        at(500),
-        at(990),
-        at(999)
+        percentile(500),
+        percentile(990),
+        percentile(999)
     )?;
 
     let started = Instant::now();
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
         let toolbox = std::sync::Arc::clone(&toolbox);
-        calls.spawn(async move { one(&toolbox).await.map_err(|error| error.to_string()) });
+        calls.spawn(async move { run_call(&toolbox).await.map_err(|error| error.to_string()) });
     }
-    while let Some(done) = calls.join_next().await {
-        done??;
+    while let Some(result) = calls.join_next().await {
+        result??;
     }
     let each = started.elapsed() / CALLS;
     writeln!(out, "warm, four interpreters at once: {each:?} a call")?;
@@ -102,8 +102,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn one(toolbox: &Toolbox) -> Result<(), Box<dyn Error>> {
-    let outcome = toolbox.call(call(), CancellationToken::new()).await;
+async fn run_call(toolbox: &Toolbox) -> Result<(), Box<dyn Error>> {
+    let outcome = toolbox.call(sample_call(), CancellationToken::new()).await;
     match outcome.error {
         None => Ok(()),
         Some(error) => Err(error.message.to_string().into()),

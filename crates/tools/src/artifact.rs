@@ -1,56 +1,60 @@
-//! The kinds `artifact` and `result_fetch`: data that is kept beside the log, by its reference.
+//! The kinds `artifact` and `result_fetch`: fetch and store data that is kept outside the event log
+//! and addressed by reference.
 
 use async_trait::async_trait;
 use noetl_types::{Digest, Json, TaskError, TaskErrorKind};
 
-use crate::call::{Call, Outcome};
-use crate::config::{Config, missing, unreadable, wrong};
+use crate::call::{ToolCall, ToolOutcome};
+use crate::config::{Config, invalid_value, missing_key, wrong_type};
 use crate::platform::{NewResult, ResultRef};
-use crate::tool::{Scope, Tool};
+use crate::tool::{CallContext, Tool};
 
-/// How a reference begins.
-const SCHEME: &str = "noetl://";
+/// URI scheme of references.
+const REFERENCE_SCHEME: &str = "noetl://";
 
-/// The names under which a reference is given.
+/// Keys that may hold a reference.
 const REFERENCE_KEYS: [&str; 3] = ["result_ref", "uri", "ref"];
 
-/// Fetches and keeps results.
+/// Fetches and stores results.
 #[derive(Debug)]
-pub(crate) struct Artifact;
+pub(crate) struct ArtifactTool;
 
 #[async_trait]
-impl Tool for Artifact {
-    async fn run(&self, call: &Call, scope: &Scope) -> Outcome {
-        let done = match Config(&call.config).text("action") {
-            Ok(None | Some("get")) => get(call, scope).await,
-            Ok(Some("put")) => put(call, scope).await,
-            Ok(Some(word)) => {
-                let why = format!("is '{word}', not get or put");
-                Err(unreadable("action", &why))
+impl Tool for ArtifactTool {
+    async fn run(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome {
+        let result = match Config(&call.config).text("action") {
+            Ok(None | Some("get")) => fetch_artifact(call, context).await,
+            Ok(Some("put")) => store_artifact(call, context).await,
+            Ok(Some(action)) => {
+                let problem = format!("is '{action}'; it must be get or put");
+                Err(invalid_value("action", &problem))
             }
             Err(error) => Err(error),
         };
-        match done {
-            Ok(data) => Outcome::ok(data),
+        match result {
+            Ok(data) => ToolOutcome::ok(data),
             Err(error) => error.into(),
         }
     }
 }
 
-async fn get(call: &Call, scope: &Scope) -> Result<Json, TaskError> {
+async fn fetch_artifact(call: &ToolCall, context: &CallContext) -> Result<Json, TaskError> {
     let maps = [&call.config, &call.input];
-    let given = maps
+    let value = maps
         .iter()
         .flat_map(|map| REFERENCE_KEYS.map(|key| Config(map).get(key)))
         .flatten()
         .next()
-        .ok_or_else(|| missing("'result_ref'"))?;
-    scope.platform()?.fetch(reference(given)?).await
+        .ok_or_else(|| missing_key("'result_ref'"))?;
+    context
+        .platform()?
+        .fetch_result(parse_reference(value)?)
+        .await
 }
 
-/// The reference that a value is: the address itself, or a map that holds it, such as the one in an
+/// Parses a reference: either the address itself, or a map that holds it, such as the one in an
 /// event or the data of a step.
-fn reference(value: &Json) -> Result<ResultRef, TaskError> {
+fn parse_reference(value: &Json) -> Result<ResultRef, TaskError> {
     let fields = value.as_map().map(Config);
     let (uri, sha256) = match (value, fields) {
         (Json::Str(uri), _) => (&**uri, None),
@@ -59,36 +63,36 @@ fn reference(value: &Json) -> Result<ResultRef, TaskError> {
                 Some(uri) => Some(uri),
                 None => fields.text("_ref")?.or(fields.text("uri")?),
             };
-            let uri = uri.ok_or_else(|| missing("'result_ref.ref'"))?;
+            let uri = uri.ok_or_else(|| missing_key("'result_ref.ref'"))?;
             (uri, fields.text("sha256")?)
         }
-        (other, None) => return Err(wrong("result_ref", "a text or a map", other)),
+        (other, None) => return Err(wrong_type("result_ref", "a text or a map", other)),
     };
-    if !uri.starts_with(SCHEME) {
+    if !uri.starts_with(REFERENCE_SCHEME) {
         return Err(TaskError::new(
             TaskErrorKind::Unsupported,
-            format!("'{uri}' is not a result of this platform; references begin with {SCHEME}"),
+            format!("'{uri}' is not a result reference; references begin with {REFERENCE_SCHEME}"),
         ));
     }
     let sha256 = sha256
         .map(Digest::parse)
         .transpose()
-        .map_err(|_| unreadable("result_ref.sha256", "is not a digest"))?;
+        .map_err(|_| invalid_value("result_ref.sha256", "is not a SHA-256 digest"))?;
     Ok(ResultRef {
         uri: uri.into(),
         sha256,
     })
 }
 
-async fn put(call: &Call, scope: &Scope) -> Result<Json, TaskError> {
+async fn store_artifact(call: &ToolCall, context: &CallContext) -> Result<Json, TaskError> {
     let maps = [&call.config, &call.input];
-    // Null is data like any other.
+    // Null is valid data.
     let data = maps.iter().find_map(|map| map.get("data"));
-    let data = data.ok_or_else(|| missing("'data'"))?;
+    let data = data.ok_or_else(|| missing_key("'data'"))?;
     let name = Config(&call.input).text("name")?.unwrap_or(&call.label);
-    let kept = scope
+    let stored = context
         .platform()?
-        .put(NewResult {
+        .store_result(NewResult {
             execution_id: call.execution_id.clone(),
             step: call.step.clone(),
             name: name.to_owned(),
@@ -97,8 +101,8 @@ async fn put(call: &Call, scope: &Scope) -> Result<Json, TaskError> {
         })
         .await?;
     Ok(Json::object([
-        ("ref", Json::from(kept.uri)),
-        ("bytes", Json::from(kept.bytes)),
-        ("sha256", Json::from(kept.sha256)),
+        ("ref", Json::from(stored.uri)),
+        ("bytes", Json::from(stored.bytes)),
+        ("sha256", Json::from(stored.sha256)),
     ]))
 }

@@ -1,55 +1,55 @@
-//! What goes into a tool and what comes out of it.
+//! The input and the output of a tool.
 
 use std::time::Duration;
 
 use noetl_playbook::model::ToolKind;
 use noetl_types::{Json, JsonMap, Millis, TaskError, TaskErrorKind, Text};
 
-/// One call of a tool, rendered and ready.
+/// One call of a tool, with all templates rendered.
 #[derive(Debug, Clone)]
-pub struct Call {
-    /// What to run.
+pub struct ToolCall {
+    /// Kind of the tool to run.
     pub kind: ToolKind,
-    /// The rendered keys of the kind, with the task's `auth` and `libs` among them.
+    /// Rendered keys of the kind, including the task's `auth` and `libs`.
     pub config: JsonMap,
-    /// The rendered input: the step's with the task's on top.
+    /// Rendered input: the step's input, overridden by the task's.
     pub input: JsonMap,
-    /// The run that this is part of.
+    /// Execution that the call belongs to.
     pub execution_id: String,
-    /// The command that this is part of, if any: what tools keep for it lasts until
-    /// [`Toolbox::forget`](crate::Toolbox::forget).
+    /// Command that the call belongs to, if any. State that tools keep for it lasts until
+    /// [`Toolbox::release_command`](crate::Toolbox::release_command).
     pub command: String,
-    /// The step that this is part of.
+    /// Step that the call belongs to.
     pub step: String,
-    /// The label of the task.
+    /// Label of the task.
     pub label: String,
-    /// The key of this run of the task, the same over retries and lost workers.
+    /// Idempotency key of the task, the same across retries and lost workers.
     pub idempotency_key: String,
-    /// Which attempt this is, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Time for this attempt, counted from when the tool starts to work on it.
+    /// Timeout of this attempt, counted from when the tool starts to work on it.
     pub timeout: Duration,
-    /// What python code sees as `context`: a map, possibly empty.
+    /// Value of `context` in python code: a map, possibly empty.
     pub context: Json,
-    /// What python code sees as `variables`.
+    /// Value of `variables` in python code.
     pub variables: Json,
 }
 
-/// How a call ended.
+/// Result of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// What the tool gives; a failure may have data too.
+pub struct ToolOutcome {
+    /// Data that the tool returns. A failure may have data too.
     pub data: Json,
-    /// Why it failed, if it did.
+    /// Error, if the call failed.
     pub error: Option<TaskError>,
-    /// What goes into `output` beside the data, such as `http` and `py`.
+    /// Entries of `output` in addition to the data, such as `http` and `py`.
     pub extras: JsonMap,
-    /// How long the other side asks to wait before the next attempt.
+    /// Delay that the remote side requests before the next attempt.
     pub retry_after: Option<Millis>,
 }
 
-impl Outcome {
-    /// A success.
+impl ToolOutcome {
+    /// Creates a successful outcome.
     pub fn ok(data: impl Into<Json>) -> Self {
         Self {
             data: data.into(),
@@ -57,7 +57,7 @@ impl Outcome {
         }
     }
 
-    /// A failure without data.
+    /// Creates a failure without data.
     pub fn failed(error: TaskError) -> Self {
         Self {
             error: Some(error),
@@ -65,13 +65,13 @@ impl Outcome {
         }
     }
 
-    /// A failure of a kind, without data.
+    /// Creates a failure of the given kind, without data.
     pub fn error(kind: TaskErrorKind, message: impl Into<Text>) -> Self {
         Self::failed(TaskError::new(kind, message))
     }
 }
 
-impl From<TaskError> for Outcome {
+impl From<TaskError> for ToolOutcome {
     fn from(error: TaskError) -> Self {
         Self::failed(error)
     }

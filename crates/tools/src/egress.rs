@@ -1,7 +1,7 @@
-//! Where tools may connect to.
+//! Policy for outbound connections of tools.
 //!
-//! Owns the operator's rules and the check of every address that a name stands for. A connection goes
-//! to an address that was checked, never to a name that could by then mean another one.
+//! Owns the operator's rules and the check of every address that a name resolves to. A connection
+//! goes to an address that was checked, never to a name that could by then resolve to another one.
 
 use std::fmt;
 use std::io;
@@ -11,44 +11,44 @@ use std::sync::Arc;
 
 use tokio::net::lookup_host;
 
-/// What the operator allows.
+/// Outbound connections that the operator allows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum EgressPolicy {
-    /// Every address: a machine that runs its owner's playbooks.
+    /// Every address. For machines that run their owner's playbooks.
     #[default]
     Anywhere,
-    /// Public addresses, and what the rules name besides.
+    /// Public addresses, plus those that the rules name.
     Public {
-        /// The exceptions.
+        /// Exceptions for addresses that are not public.
         allow: Vec<EgressRule>,
     },
 }
 
-/// An exception for addresses that are not public.
+/// Exception for addresses that are not public.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EgressRule {
-    /// A host by name or address, on one port or on all.
+    /// Host by name or address, on one port or on all.
     Host {
-        /// As in the URL, in lower case.
+        /// Host as in the URL, in lower case.
         host: String,
-        /// The port; `None` is any.
+        /// Port; `None` matches any.
         port: Option<u16>,
     },
-    /// A range of addresses.
+    /// Range of addresses.
     Range {
-        /// Its first address.
+        /// First address of the range.
         base: IpAddr,
-        /// How many leading bits an address shares with it.
+        /// Number of leading bits that an address shares with it.
         bits: u8,
     },
 }
 
-/// A rule that cannot be read.
+/// Error for a rule that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is neither a host, a host and port, nor a range of addresses")]
+#[error("'{0}' is not a host, host:port, address or address range")]
 pub struct EgressRuleError(String);
 
-/// A connection that the policy forbids.
+/// Error for a connection that the policy denies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct EgressDenied {
     host: String,
@@ -58,108 +58,114 @@ pub struct EgressDenied {
 impl fmt::Display for EgressDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, address } = self;
-        let is = if *host == address.to_string() {
+        let subject = if *host == address.to_string() {
             format!("'{host}' is")
         } else {
-            format!("'{host}' stands for {address},")
+            format!("'{host}' resolves to {address}, which is")
         };
         write!(
             f,
-            "{is} not a public address, and the operator's rule for outbound connections \
-             (NOETL_EGRESS_ALLOW) does not name it"
+            "{subject} not a public address; the operator can allow it with NOETL_EGRESS_ALLOW"
         )
     }
 }
 
-/// Why a name gives no address to connect to.
+/// Error for a name that yields no address to connect to.
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
-    /// The policy forbids it.
+    /// Denied by the policy.
     #[error(transparent)]
     Denied(#[from] EgressDenied),
-    /// The name cannot be resolved.
+    /// Name resolution failed.
     #[error("'{host}' cannot be resolved: {source}")]
     Unresolved {
-        /// The name.
+        /// Name of the host.
         host: String,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
 }
 
 impl EgressPolicy {
-    /// Reads a list of rules, separated by commas or blanks: `host`, `host:port`, an address, or
-    /// a range such as `10.0.0.0/8`. A star allows everything.
+    /// Parses a list of rules, separated by commas or whitespace: `host`, `host:port`, an address,
+    /// or a range such as `10.0.0.0/8`. `*` allows everything.
     pub fn parse(text: &str) -> Result<Self, EgressRuleError> {
-        let words = || {
+        let entries = || {
             text.split([',', ' ', '\t', '\n'])
-                .filter(|word| !word.is_empty())
+                .filter(|entry| !entry.is_empty())
         };
-        if words().any(|word| word == "*") {
+        if entries().any(|entry| entry == "*") {
             return Ok(Self::Anywhere);
         }
-        let allow = words().map(str::parse).collect::<Result<_, _>>()?;
+        let allow = entries().map(str::parse).collect::<Result<_, _>>()?;
         Ok(Self::Public { allow })
     }
 
-    /// Checks a host and gives the addresses to connect to. If any address of a name is forbidden
-    /// then the whole name is: which one a connection takes is a matter of luck.
-    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let addresses: Vec<SocketAddr> = match bare.parse::<IpAddr>() {
+    /// Resolves a host and checks its addresses. If any address of a name is denied, the whole name
+    /// is denied, since the connection may use any of them.
+    pub async fn resolve_host(
+        &self,
+        host: &str,
+        port: u16,
+    ) -> Result<Vec<SocketAddr>, EgressError> {
+        let host_name = host.trim_start_matches('[').trim_end_matches(']');
+        let addresses: Vec<SocketAddr> = match host_name.parse::<IpAddr>() {
             Ok(address) => vec![SocketAddr::new(address, port)],
-            Err(_) => lookup_host((bare, port))
+            Err(_) => lookup_host((host_name, port))
                 .await
                 .map_err(|source| EgressError::Unresolved {
-                    host: bare.to_owned(),
+                    host: host_name.to_owned(),
                     source,
                 })?
                 .collect(),
         };
-        if self.names(bare, port) {
+        if self.names_host(host_name, port) {
             return Ok(addresses);
         }
-        Ok(self.checked(bare, addresses)?)
+        Ok(self.check_addresses(host_name, addresses)?)
     }
 
-    /// The addresses that a name stands for, unless one of them is forbidden.
-    fn checked(
+    /// Returns the addresses of a name, unless one of them is denied.
+    fn check_addresses(
         &self,
         host: &str,
         addresses: Vec<SocketAddr>,
     ) -> Result<Vec<SocketAddr>, EgressDenied> {
         for address in &addresses {
-            self.check(host, address.ip())?;
+            self.check_address(host, address.ip())?;
         }
         Ok(addresses)
     }
 
-    /// Whether a rule names this very host and port, so that its addresses need no check.
-    pub fn names(&self, host: &str, port: u16) -> bool {
+    /// True if a rule names this host and port, so that its addresses need no check.
+    pub fn names_host(&self, host: &str, port: u16) -> bool {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         match self {
             Self::Anywhere => true,
             Self::Public { allow } => allow.iter().any(|rule| match rule {
                 EgressRule::Host {
                     host: name,
-                    port: on,
-                } => name.eq_ignore_ascii_case(host) && on.is_none_or(|on| on == port),
+                    port: rule_port,
+                } => {
+                    name.eq_ignore_ascii_case(host)
+                        && rule_port.is_none_or(|rule_port| rule_port == port)
+                }
                 EgressRule::Range { .. } => false,
             }),
         }
     }
 
     /// Checks one address of a host.
-    pub fn check(&self, host: &str, address: IpAddr) -> Result<(), EgressDenied> {
+    pub fn check_address(&self, host: &str, address: IpAddr) -> Result<(), EgressDenied> {
         let Self::Public { allow } = self else {
             return Ok(());
         };
         let address = address.to_canonical();
         let in_range = allow.iter().any(|rule| match rule {
-            EgressRule::Range { base, bits } => covers(*base, *bits, address),
+            EgressRule::Range { base, bits } => range_contains(*base, *bits, address),
             EgressRule::Host { .. } => false,
         });
-        if in_range || (is_public(address) && !is_own(address)) {
+        if in_range || (is_public(address) && !is_local_address(address)) {
             return Ok(());
         }
         Err(EgressDenied {
@@ -173,15 +179,15 @@ impl FromStr for EgressRule {
     type Err = EgressRuleError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || EgressRuleError(text.to_owned());
+        let invalid = || EgressRuleError(text.to_owned());
         if let Some((base, bits)) = text.split_once('/') {
-            let base: IpAddr = base.parse().map_err(|_| wrong())?;
-            let bits = bits.parse().map_err(|_| wrong())?;
-            let most = if base.is_ipv4() { 32 } else { 128 };
-            return if bits <= most {
+            let base: IpAddr = base.parse().map_err(|_| invalid())?;
+            let bits = bits.parse().map_err(|_| invalid())?;
+            let max_bits = if base.is_ipv4() { 32 } else { 128 };
+            return if bits <= max_bits {
                 Ok(Self::Range { base, bits })
             } else {
-                Err(wrong())
+                Err(invalid())
             };
         }
         if let Ok(base) = text.parse::<IpAddr>() {
@@ -189,12 +195,12 @@ impl FromStr for EgressRule {
             return Ok(Self::Range { base, bits });
         }
         let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) => (host, Some(port.parse().map_err(|_| wrong())?)),
+            Some((host, port)) => (host, Some(port.parse().map_err(|_| invalid())?)),
             None => (text, None),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() || host.contains('@') {
-            return Err(wrong());
+            return Err(invalid());
         }
         Ok(Self::Host {
             host: host.to_ascii_lowercase(),
@@ -203,23 +209,23 @@ impl FromStr for EgressRule {
     }
 }
 
-fn covers(base: IpAddr, bits: u8, address: IpAddr) -> bool {
-    fn same_head(left: u128, right: u128, width: u32, bits: u8) -> bool {
+fn range_contains(base: IpAddr, bits: u8, address: IpAddr) -> bool {
+    fn same_prefix(left: u128, right: u128, width: u32, bits: u8) -> bool {
         let tail = width - u32::from(bits).min(width);
         left.checked_shr(tail) == right.checked_shr(tail)
     }
     match (base.to_canonical(), address) {
         (IpAddr::V4(base), IpAddr::V4(address)) => {
-            same_head(base.to_bits().into(), address.to_bits().into(), 32, bits)
+            same_prefix(base.to_bits().into(), address.to_bits().into(), 32, bits)
         }
         (IpAddr::V6(base), IpAddr::V6(address)) => {
-            same_head(base.to_bits(), address.to_bits(), 128, bits)
+            same_prefix(base.to_bits(), address.to_bits(), 128, bits)
         }
         (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
     }
 }
 
-/// Whether an address belongs to the internet at large.
+/// True if an address is on the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -246,44 +252,45 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, third, .., seventh, eighth] = address.segments();
-    // Translation prefixes reach the address that they embed; where that of a local one lies is
-    // known to its network only.
+    // Translation prefixes reach the IPv4 address that they embed. A local-use prefix embeds it at
+    // a position that depends on its network.
     match (first, second) {
         (0x64, 0xff9b) => {
             let is_well_known = address.segments()[2..6] == [0; 4];
-            return is_well_known && is_public_v4(embedded(seventh, eighth));
+            return is_well_known && is_public_v4(embedded_ipv4(seventh, eighth));
         }
-        (0x2002, _) => return is_public_v4(embedded(second, third)),
+        (0x2002, _) => return is_public_v4(embedded_ipv4(second, third)),
         _ => {}
     }
-    // All that is handed out lies in 2000::/3; Teredo, ORCHID and documentation are within it.
+    // All allocated addresses are in 2000::/3, which also contains Teredo, ORCHID and
+    // documentation.
     let special = first == 0x2001 && (second < 0x200 || second == 0xdb8);
     first & 0xe000 == 0x2000 && !special && first != 0x3fff
 }
 
-/// The address that two groups of another one spell out.
-fn embedded(high: u16, low: u16) -> Ipv4Addr {
+/// IPv4 address in two groups of an IPv6 address.
+fn embedded_ipv4(high: u16, low: u16) -> Ipv4Addr {
     Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))
 }
 
-/// Whether the address is one of this machine: only those can be bound. A machine that lets every
-/// address be bound tells nothing that way.
-fn is_own(address: IpAddr) -> bool {
-    const OF_NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+/// True if the address belongs to this machine: only those can be bound. If the machine allows
+/// binding to any address, the check is inconclusive and returns false.
+fn is_local_address(address: IpAddr) -> bool {
+    const UNASSIGNED: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     let bindable = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
-    bindable(address) && !bindable(OF_NOBODY)
+    bindable(address) && !bindable(UNASSIGNED)
 }
 
-/// Resolves names for the HTTP client and lets only checked addresses through.
+/// Resolver of the HTTP client that returns only checked addresses.
 #[derive(Debug)]
-pub(crate) struct CheckedNames(pub(crate) Arc<EgressPolicy>);
+pub(crate) struct CheckedResolver(pub(crate) Arc<EgressPolicy>);
 
-impl reqwest::dns::Resolve for CheckedNames {
+impl reqwest::dns::Resolve for CheckedResolver {
     fn resolve(&self, name: reqwest::dns::Name) -> reqwest::dns::Resolving {
         let policy = Arc::clone(&self.0);
         Box::pin(async move {
             let addresses = lookup_host((name.as_str(), 0)).await?.collect::<Vec<_>>();
-            let addresses = policy.checked(name.as_str(), addresses)?;
+            let addresses = policy.check_addresses(name.as_str(), addresses)?;
             Ok(Box::new(addresses.into_iter()) as reqwest::dns::Addrs)
         })
     }

@@ -1,25 +1,26 @@
-//! JSON of others, made to fit the log.
+//! Lenient parsing of JSON from other programs, so that the event log accepts it.
 //!
-//! The log refuses NUL in texts, duplicate keys and deep nesting. What user code or a foreign server
-//! sends should not fail for the first two, so they are mended here.
+//! The event log rejects NUL in texts, duplicate keys and deep nesting. Output of user code or of a
+//! foreign server should not fail because of the first two, so they are repaired here.
 
 use noetl_types::json::parse;
 use noetl_types::{Json, JsonMap};
 use serde_json::Value;
 
-/// Reads JSON. NUL becomes U+FFFD, and of equal keys the last one counts.
+/// Parses JSON. NUL becomes U+FFFD, and the last of several equal keys is used.
 pub(crate) fn lenient_json(text: &[u8]) -> Result<Json, String> {
     match parse(text) {
         Ok(value) => Ok(value),
-        Err(strict) => {
-            let loose: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-            mended(loose, noetl_types::limits::MAX_JSON_DEPTH).ok_or_else(|| strict.to_string())
+        Err(strict_error) => {
+            let value: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+            sanitize_value(value, noetl_types::limits::MAX_JSON_DEPTH)
+                .ok_or_else(|| strict_error.to_string())
         }
     }
 }
 
-/// The value within a number of levels, if it fits.
-fn mended(value: Value, levels: usize) -> Option<Json> {
+/// Converts a value, or returns `None` if it is nested deeper than `levels`.
+fn sanitize_value(value: Value, levels: usize) -> Option<Json> {
     Some(match value {
         Value::Null => Json::Null,
         Value::Bool(value) => Json::from(value),
@@ -32,14 +33,14 @@ fn mended(value: Value, levels: usize) -> Option<Json> {
         Value::String(text) => Json::from(text),
         Value::Array(items) => {
             let levels = levels.checked_sub(1)?;
-            let items = items.into_iter().map(|item| mended(item, levels));
+            let items = items.into_iter().map(|item| sanitize_value(item, levels));
             Json::from(items.collect::<Option<Vec<Json>>>()?)
         }
         Value::Object(entries) => {
             let levels = levels.checked_sub(1)?;
             let entries = entries
                 .into_iter()
-                .map(|(key, value)| Some((key.into(), mended(value, levels)?)));
+                .map(|(key, value)| Some((key.into(), sanitize_value(value, levels)?)));
             Json::from(entries.collect::<Option<JsonMap>>()?)
         }
     })
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_log_refuses_is_mended() {
+    fn replaces_text_that_log_rejects() {
         let read = |text: &str| lenient_json(text.as_bytes()).map(|value| value.to_string());
         assert_eq!(
             read(r#"{"a":"x\u0000y","b":1,"b":2}"#).unwrap(),
@@ -59,7 +60,7 @@ mod tests {
         assert!(read("{").is_err());
         let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
         assert!(read(&deep).is_err());
-        let fits = format!("{}\"\\u0000\"{}", "[".repeat(60), "]".repeat(60));
-        assert!(read(&fits).is_ok());
+        let shallow = format!("{}\"\\u0000\"{}", "[".repeat(60), "]".repeat(60));
+        assert!(read(&shallow).is_ok());
     }
 }

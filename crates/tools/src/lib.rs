@@ -1,18 +1,20 @@
-//! What a worker can run.
+//! The tools that a worker runs.
 //!
-//! Owns the tool kinds of the language that run on a worker, one file a kind behind one trait, and
-//! the walls around them: timeout, cancellation, process groups, output caps and the egress guard.
-//! A tool gets a rendered [`Call`] and gives an [`Outcome`]; it sees neither the store nor the
-//! server but through [`platform`], evaluates no policy and retries nothing.
+//! Owns the tool kinds of the language that run on a worker, one file per kind behind one trait,
+//! and the sandbox around them: timeout, cancellation, process groups, output caps and the egress
+//! guard. A tool receives a rendered [`ToolCall`] and returns a [`ToolOutcome`]. It reaches the
+//! store and the server only through [`platform`], evaluates no policy and retries nothing.
 
 mod artifact;
 mod call;
+mod command_line;
 mod config;
 mod container;
 pub mod egress;
+mod file_access;
 mod http;
 mod lenient;
-mod limit;
+mod limit_hints;
 mod mcp;
 mod nats;
 mod noop;
@@ -24,11 +26,11 @@ mod program;
 mod python;
 #[cfg(feature = "rhai")]
 mod rhai;
-mod roots;
+pub mod sandbox;
 mod script;
+mod script_source;
 mod settings;
 mod shell;
-mod source;
 mod sql;
 mod sqlite;
 mod subscription;
@@ -36,14 +38,12 @@ mod tls;
 mod tool;
 mod toolbox;
 mod transfer;
-pub mod walls;
-mod words;
 
-pub use call::{Call, Outcome};
+pub use call::{ToolCall, ToolOutcome};
 pub use noetl_playbook::model::ToolKind;
 pub use settings::{
-    ContainerSettings, ENVIRONMENT_ALLOW_LIST, LARGEST_OUTPUT, NatsSettings, PostgresSettings,
-    PythonSettings, Settings, Walls,
+    ContainerSettings, ENVIRONMENT_ALLOW_LIST, MAX_OUTPUT_SIZE, NatsSettings, PostgresSettings,
+    ProcessLimits, PythonSettings, Settings,
 };
 pub use tokio_util::sync::CancellationToken;
 pub use toolbox::Toolbox;

@@ -1,23 +1,23 @@
-//! The kind `noop`: gives its `result`, or says that all is well.
+//! The kind `noop`: returns its `result`, or a status of `ok`.
 
 use async_trait::async_trait;
 use noetl_types::Json;
 
-use crate::call::{Call, Outcome};
-use crate::tool::{Scope, Tool};
+use crate::call::{ToolCall, ToolOutcome};
+use crate::tool::{CallContext, Tool};
 
-/// Does nothing.
+/// Runs no operation.
 #[derive(Debug)]
-pub(crate) struct Noop;
+pub(crate) struct NoopTool;
 
 #[async_trait]
-impl Tool for Noop {
-    async fn run(&self, call: &Call, _scope: &Scope) -> Outcome {
+impl Tool for NoopTool {
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
         if let Some(result) = call.config.get("result") {
-            return Outcome::ok(result.clone());
+            return ToolOutcome::ok(result.clone());
         }
         let message = call.config.get("message").cloned().unwrap_or_default();
-        Outcome::ok(Json::object([
+        ToolOutcome::ok(Json::object([
             ("status", Json::from("ok")),
             ("message", message),
         ]))

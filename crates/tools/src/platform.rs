@@ -1,105 +1,105 @@
-//! What tools may ask of the control plane.
+//! Control-plane operations that are available to tools.
 //!
-//! Tools see neither the server nor the store. The few that need one of them ask through these
-//! traits, which the worker implements on whatever connects it to its server.
+//! Tools have no access to the server or the store. The few that need one of them use these traits,
+//! which the worker implements on its connection to the server.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use noetl_types::{Digest, Json, TaskError};
 
-/// Data that is kept beside the log.
+/// Storage for data that is kept outside the event log.
 #[async_trait]
-pub trait Results: Send + Sync {
-    /// The data that a reference stands for.
-    async fn fetch(&self, reference: ResultRef) -> Result<Json, TaskError>;
+pub trait ResultStore: Send + Sync {
+    /// Returns the data of a reference.
+    async fn fetch_result(&self, reference: ResultRef) -> Result<Json, TaskError>;
 
-    /// Keeps data.
-    async fn put(&self, result: NewResult) -> Result<KeptResult, TaskError>;
+    /// Stores data.
+    async fn store_result(&self, result: NewResult) -> Result<ResultReceipt, TaskError>;
 }
 
-/// Runs of other playbooks.
+/// Starts executions of other playbooks.
 #[async_trait]
-pub trait Playbooks: Send + Sync {
-    /// Starts a run and does not wait for it. The same key starts it once.
-    async fn start(&self, child: Child) -> Result<StartedChild, TaskError>;
+pub trait PlaybookLauncher: Send + Sync {
+    /// Starts an execution and does not wait for it. Calls with the same key start it once.
+    async fn start_playbook(&self, child: ChildRequest) -> Result<StartedChild, TaskError>;
 }
 
-/// What tools may ask of the control plane.
-pub trait Platform: Results + Playbooks {}
+/// All control-plane operations that are available to tools.
+pub trait Platform: ResultStore + PlaybookLauncher {}
 
-impl<T: Results + Playbooks> Platform for T {}
+impl<T: ResultStore + PlaybookLauncher> Platform for T {}
 
-/// The way to the control plane; `None` where there is none.
+/// Handle to the control plane, or `None` if it is not available.
 pub type PlatformHandle = Option<Arc<dyn Platform>>;
 
-/// Stands for data that is kept.
+/// Reference to stored data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultRef {
-    /// Where it is: `noetl://…`.
+    /// Address: `noetl://…`.
     pub uri: Arc<str>,
-    /// What its canonical bytes hash to, where the reference tells.
+    /// SHA-256 digest of the canonical bytes, if the reference has one.
     pub sha256: Option<Digest>,
 }
 
-/// Data to be kept.
+/// Data to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewResult {
-    /// The run that it belongs to.
+    /// Execution that it belongs to.
     pub execution_id: String,
-    /// The step that made it.
+    /// Step that produced it.
     pub step: String,
-    /// Its name.
+    /// Name of the result.
     pub name: String,
     /// The data.
     pub data: Json,
-    /// The key under which it is kept once.
+    /// Idempotency key: calls with the same key store the data once.
     pub idempotency_key: String,
 }
 
-/// Data that is kept now.
+/// Receipt for stored data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptResult {
-    /// Where it is.
+pub struct ResultReceipt {
+    /// Address of the data.
     pub uri: String,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What its bytes hash to, in hexadecimal.
+    /// SHA-256 digest of the bytes, in hexadecimal.
     pub sha256: String,
 }
 
-/// A playbook to be run beside this run.
+/// Request to start a playbook that runs independently of this execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Child {
-    /// Which one.
+pub struct ChildRequest {
+    /// Playbook to start.
     pub definition: ChildDefinition,
-    /// What is laid over the defaults of the playbook.
+    /// Workload that overrides the defaults of the playbook.
     pub payload: Json,
-    /// The run that starts it.
+    /// Execution that starts it.
     pub parent_execution_id: String,
-    /// The key under which it is started once.
+    /// Idempotency key: calls with the same key start one execution.
     pub idempotency_key: String,
 }
 
-/// Which playbook to run.
+/// Identifies the playbook to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChildDefinition {
-    /// The one of this id.
+    /// By catalog id.
     Id(String),
-    /// The one at a path.
+    /// By path.
     Path {
-        /// The path.
+        /// Path in the catalog.
         path: String,
-        /// The version; `None` is the newest.
+        /// Version; `None` selects the newest.
         version: Option<String>,
     },
 }
 
-/// A run that was started.
+/// Execution that was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartedChild {
-    /// The run.
+    /// Id of the execution.
     pub execution_id: String,
-    /// The path of its playbook.
+    /// Path of its playbook.
     pub path: String,
 }

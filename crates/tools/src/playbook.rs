@@ -1,32 +1,32 @@
-//! The kind `playbook` in passing: starts another run and does not wait for it.
+//! The kind `playbook` without waiting: starts another execution and does not wait for it.
 //!
-//! One that waits is no work for a worker: the server parks it.
+//! A `playbook` task that waits is not run by a worker: the server suspends it.
 
 use async_trait::async_trait;
 use noetl_types::{Json, TaskError, TaskErrorKind};
 
-use crate::call::{Call, Outcome};
-use crate::config::{Config, missing, printed, wrong};
-use crate::platform::{Child, ChildDefinition};
-use crate::tool::{Scope, Tool};
+use crate::call::{ToolCall, ToolOutcome};
+use crate::config::{Config, missing_key, scalar_text, wrong_type};
+use crate::platform::{ChildDefinition, ChildRequest};
+use crate::tool::{CallContext, Tool};
 
-/// Starts playbooks.
+/// Starts executions of playbooks.
 #[derive(Debug)]
-pub(crate) struct Playbook;
+pub(crate) struct PlaybookTool;
 
 #[async_trait]
-impl Tool for Playbook {
-    async fn run(&self, call: &Call, scope: &Scope) -> Outcome {
-        match start(call, scope).await {
-            Ok(data) => Outcome::ok(data),
+impl Tool for PlaybookTool {
+    async fn run(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome {
+        match start_child(call, context).await {
+            Ok(data) => ToolOutcome::ok(data),
             Err(error) => error.into(),
         }
     }
 }
 
-async fn start(call: &Call, scope: &Scope) -> Result<Json, TaskError> {
-    let child = child(call)?;
-    let started = scope.platform()?.start(child).await?;
+async fn start_child(call: &ToolCall, context: &CallContext) -> Result<Json, TaskError> {
+    let child = read_child_request(call)?;
+    let started = context.platform()?.start_playbook(child).await?;
     Ok(Json::object([
         ("status", Json::from("started")),
         ("execution_id", Json::from(started.execution_id)),
@@ -35,19 +35,20 @@ async fn start(call: &Call, scope: &Scope) -> Result<Json, TaskError> {
     ]))
 }
 
-fn child(call: &Call) -> Result<Child, TaskError> {
+fn read_child_request(call: &ToolCall) -> Result<ChildRequest, TaskError> {
     let config = Config(&call.config);
     let waits =
         config.get("return_step").is_some() || config.flag("return_result")?.unwrap_or(false);
     if waits {
         return Err(TaskError::new(
             TaskErrorKind::Unsupported,
-            "a playbook whose result is waited for is run by the server, not by a worker",
+            "a playbook with return_step or return_result is run by the server, not by a worker",
         ));
     }
     let scalar = |key: &str| {
         let value = config.get(key);
-        let text = |value| printed(value).ok_or_else(|| wrong(key, "a text or a number", value));
+        let text =
+            |value| scalar_text(value).ok_or_else(|| wrong_type(key, "a text or a number", value));
         value.map(text).transpose()
     };
     let definition = match (scalar("catalog_id")?, config.text("path")?) {
@@ -56,16 +57,16 @@ fn child(call: &Call) -> Result<Child, TaskError> {
             path: path.to_owned(),
             version: scalar("version")?,
         },
-        (None, None) => return Err(missing("'path' or 'catalog_id'")),
+        (None, None) => return Err(missing_key("'path' or 'catalog_id'")),
     };
-    // What the task says in `input` wins over its `payload`.
+    // `input` of the task overrides its `payload`.
     let mut payload = match config.get("payload") {
         Some(Json::Map(payload)) => payload.as_ref().clone(),
-        Some(other) => return Err(wrong("payload", "a map", other)),
+        Some(other) => return Err(wrong_type("payload", "a map", other)),
         None => noetl_types::JsonMap::new(),
     };
     payload.extend(call.input.clone());
-    Ok(Child {
+    Ok(ChildRequest {
         definition,
         payload: payload.into(),
         parent_execution_id: call.execution_id.clone(),

@@ -1,7 +1,7 @@
-//! Processes with walls around them: a group that dies as one, and outputs with a cap.
+//! Processes in a group that is killed as a whole, with capped output.
 //!
-//! The walls that need code between fork and exec are not raised here; limits are set by the
-//! process itself before it touches the user's code.
+//! Nothing here runs code between fork and exec: the process sets its limits itself before it runs
+//! the user's code.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-/// A process that leads a group of its own. Dropping it kills the whole group.
+/// Process that leads its own process group. Dropping it kills the whole group.
 #[derive(Debug)]
 pub(crate) struct GroupLeader {
     child: Child,
@@ -22,7 +22,7 @@ pub(crate) struct GroupLeader {
 }
 
 impl GroupLeader {
-    /// Starts a command as the leader of a new group, outputs captured unless `capture` is off.
+    /// Starts a command as the leader of a new group. Captures its outputs if `capture` is true.
     pub(crate) fn spawn(command: &mut Command, capture: bool) -> io::Result<Self> {
         let output = || {
             if capture {
@@ -45,30 +45,30 @@ impl GroupLeader {
         Ok(Self { child, group })
     }
 
-    /// The group that it leads.
+    /// Returns the group that it leads.
     pub(crate) fn group(&self) -> Pid {
         self.group
     }
 
-    /// The captured outputs; each can be taken once.
-    pub(crate) fn take_outputs(&mut self, cap: ByteSize) -> Outputs {
-        Outputs {
-            stdout: Capture::new(self.child.stdout.take(), cap),
-            stderr: Capture::new(self.child.stderr.take(), cap),
+    /// Returns the captured outputs. Each can be taken once.
+    pub(crate) fn take_outputs(&mut self, cap: ByteSize) -> OutputCapture {
+        OutputCapture {
+            stdout: StreamCapture::new(self.child.stdout.take(), cap),
+            stderr: StreamCapture::new(self.child.stderr.take(), cap),
         }
     }
 
-    /// Waits until the leader ends. Its group may live on.
+    /// Waits until the leader ends. Other processes of its group may still run.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
     }
 
-    /// Kills whoever is left in the group.
+    /// Kills all remaining processes of the group.
     ///
-    /// The id of a group that has ended could belong to a new one, but only after the kernel has
-    /// gone through all other ids; the calls here follow the leader's end at once.
+    /// The id of a group that has ended could belong to a new group, but only after the kernel has
+    /// gone through all other ids. The calls here follow the end of the leader immediately.
     pub(crate) fn kill(&self) {
-        // An error means that nobody is left.
+        // An error means that the group is empty.
         kill_process_group(self.group, Signal::KILL).ok();
     }
 }
@@ -79,8 +79,8 @@ impl Drop for GroupLeader {
     }
 }
 
-/// How a process ended, in words.
-pub(crate) fn ending(status: ExitStatus) -> String {
+/// Describes the exit status of a process.
+pub(crate) fn describe_exit(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
@@ -89,105 +89,105 @@ pub(crate) fn ending(status: ExitStatus) -> String {
     }
 }
 
-/// Both outputs of a process.
+/// Capture of both outputs of a process.
 #[derive(Debug)]
-pub(crate) struct Outputs {
-    stdout: Capture<ChildStdout>,
-    stderr: Capture<ChildStderr>,
+pub(crate) struct OutputCapture {
+    stdout: StreamCapture<ChildStdout>,
+    stderr: StreamCapture<ChildStderr>,
 }
 
-impl Outputs {
-    /// Takes in what the process writes, for as long as the future is polled. It never ends, so it
-    /// belongs beside a future that does.
-    pub(crate) async fn follow(&mut self) -> Infallible {
+impl OutputCapture {
+    /// Reads the outputs for as long as the future is polled. It never completes, so poll it next
+    /// to a future that does.
+    pub(crate) async fn capture_forever(&mut self) -> Infallible {
         tokio::select! {
-            never = self.stdout.follow() => never,
-            never = self.stderr.follow() => never,
+            never = self.stdout.read_forever() => never,
+            never = self.stderr.read_forever() => never,
         }
     }
 
-    /// Hands over what was written until now and begins anew.
-    pub(crate) fn take(&mut self) -> Written {
-        Written {
-            stdout: self.stdout.take(),
-            stderr: self.stderr.take(),
+    /// Returns the output so far and starts an empty capture.
+    pub(crate) fn take_output(&mut self) -> CapturedOutput {
+        CapturedOutput {
+            stdout: self.stdout.take_buffer(),
+            stderr: self.stderr.take_buffer(),
         }
     }
 }
 
-/// What a process wrote.
+/// Captured output of a process.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
-    stdout: Kept,
-    stderr: Kept,
+pub(crate) struct CapturedOutput {
+    stdout: CappedBuffer,
+    stderr: CappedBuffer,
 }
 
-impl Written {
-    /// Whether there is nothing.
+impl CapturedOutput {
+    /// True if both outputs are empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.stdout.bytes.is_empty() && self.stderr.bytes.is_empty()
     }
 
-    /// Appends what a later process wrote.
+    /// Appends the output of a later process.
     pub(crate) fn append(&mut self, later: &Self, cap: ByteSize) {
         self.stdout.append(&later.stdout.bytes, cap);
-        self.stdout.cut |= later.stdout.cut;
+        self.stdout.truncated |= later.stdout.truncated;
         self.stderr.append(&later.stderr.bytes, cap);
-        self.stderr.cut |= later.stderr.cut;
+        self.stderr.truncated |= later.stderr.truncated;
     }
 
-    /// The last line of the error output that says something.
+    /// Last non-blank line of the standard error.
     pub(crate) fn last_error_line(&self) -> Option<String> {
         self.stderr.last_line()
     }
 
-    /// The last line of the standard output that says something.
+    /// Last non-blank line of the standard output.
     pub(crate) fn last_line(&self) -> Option<String> {
         self.stdout.last_line()
     }
 
-    /// The standard output.
+    /// Returns the standard output.
     pub(crate) fn stdout(&self) -> Json {
-        self.stdout.text()
+        self.stdout.to_json_text()
     }
 
-    /// Whether something was cut off.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.stdout.cut || self.stderr.cut
+    /// True if output was truncated.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.stdout.truncated || self.stderr.truncated
     }
 
-    /// Puts `stdout`, `stderr` and, when something was cut off, `truncated` into a map. What is not
-    /// UTF-8 becomes U+FFFD.
-    pub(crate) fn put_into(&self, map: &mut JsonMap) {
-        map.insert("stdout".into(), self.stdout.text());
-        map.insert("stderr".into(), self.stderr.text());
-        if self.is_cut() {
+    /// Inserts `stdout`, `stderr` and, if output was truncated, `truncated` into a map. Bytes that
+    /// are not UTF-8 become U+FFFD.
+    pub(crate) fn insert_into(&self, map: &mut JsonMap) {
+        map.insert("stdout".into(), self.stdout.to_json_text());
+        map.insert("stderr".into(), self.stderr.to_json_text());
+        if self.is_truncated() {
             map.insert("truncated".into(), Json::from(true));
         }
     }
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CappedBuffer {
     bytes: Vec<u8>,
-    cut: bool,
+    truncated: bool,
 }
 
-impl Kept {
+impl CappedBuffer {
     fn append(&mut self, bytes: &[u8], cap: ByteSize) {
         let cap = usize::try_from(cap.as_bytes()).unwrap_or(usize::MAX);
-        let room = cap.saturating_sub(self.bytes.len()).min(bytes.len());
-        self.cut |= room < bytes.len();
-        self.bytes.extend(&bytes[..room]);
+        let accepted = cap.saturating_sub(self.bytes.len()).min(bytes.len());
+        self.truncated |= accepted < bytes.len();
+        self.bytes.extend(&bytes[..accepted]);
     }
 
-    /// The last line that says something. One that was cut off may end in the middle of a secret, which
-    /// nobody would know by its beginning in so short a text.
+    /// Last non-blank line. A truncated line is skipped: it may end in the middle of a secret,
+    /// whose beginning alone would not be recognized and redacted.
     fn last_line(&self) -> Option<String> {
         let mut lines = &*self.bytes;
-        if self.cut {
-            let whole = lines.iter().rposition(|byte| *byte == b'\n');
-            lines = &lines[..whole.unwrap_or(0)];
+        if self.truncated {
+            let line_end = lines.iter().rposition(|byte| *byte == b'\n');
+            lines = &lines[..line_end.unwrap_or(0)];
         }
         let text = String::from_utf8_lossy(lines);
         text.lines()
@@ -195,57 +195,57 @@ impl Kept {
             .map(|line| line.trim().to_owned())
     }
 
-    fn text(&self) -> Json {
+    fn to_json_text(&self) -> Json {
         Json::from(&*String::from_utf8_lossy(&self.bytes))
     }
 }
 
-/// One output of a process, read as it comes so that the process never waits for us; what is over
+/// One output of a process, read as it arrives so that the process never blocks on it. Output above
 /// the cap is dropped.
 #[derive(Debug)]
-struct Capture<P> {
+struct StreamCapture<P> {
     pipe: Option<P>,
     chunk: Box<[u8]>,
-    kept: Kept,
+    buffer: CappedBuffer,
     cap: ByteSize,
 }
 
-impl<P: AsyncRead + AsFd + Unpin> Capture<P> {
-    const CHUNK: usize = 16 * 1024;
+impl<P: AsyncRead + AsFd + Unpin> StreamCapture<P> {
+    const CHUNK_BYTES: usize = 16 * 1024;
 
     fn new(pipe: Option<P>, cap: ByteSize) -> Self {
         Self {
             pipe,
-            chunk: vec![0; Self::CHUNK].into(),
-            kept: Kept::default(),
+            chunk: vec![0; Self::CHUNK_BYTES].into(),
+            buffer: CappedBuffer::default(),
             cap,
         }
     }
 
-    async fn follow(&mut self) -> Infallible {
+    async fn read_forever(&mut self) -> Infallible {
         while let Some(pipe) = &mut self.pipe {
             match pipe.read(&mut self.chunk).await {
                 Ok(0) | Err(_) => self.pipe = None,
-                Ok(read) => self.kept.append(&self.chunk[..read], self.cap),
+                Ok(read) => self.buffer.append(&self.chunk[..read], self.cap),
             }
         }
         pending().await
     }
 
-    /// What was written until now.
+    /// Returns the output so far.
     ///
-    /// The pipe is asked directly: the runtime may not have heard yet of bytes that were written
-    /// just before the process told us that it is done.
-    fn take(&mut self) -> Kept {
+    /// Reads the pipe directly: the runtime may not have been notified yet of bytes that were
+    /// written just before the process reported that it is done.
+    fn take_buffer(&mut self) -> CappedBuffer {
         while let Some(pipe) = &self.pipe {
             match rustix::io::read(pipe.as_fd(), &mut *self.chunk) {
                 Ok(0) => self.pipe = None,
-                Ok(read) => self.kept.append(&self.chunk[..read], self.cap),
+                Ok(read) => self.buffer.append(&self.chunk[..read], self.cap),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => break,
             }
         }
-        std::mem::take(&mut self.kept)
+        std::mem::take(&mut self.buffer)
     }
 }
 
@@ -254,15 +254,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_was_cut_off_is_not_told_as_the_last() {
-        let said = |text: &str, cap: u64| {
-            let mut kept = Kept::default();
-            kept.append(text.as_bytes(), ByteSize::from_bytes(cap));
-            kept.last_line()
+    fn truncated_line_is_not_last_line() {
+        let last_line = |text: &str, cap: u64| {
+            let mut captured = CappedBuffer::default();
+            captured.append(text.as_bytes(), ByteSize::from_bytes(cap));
+            captured.last_line()
         };
         let text = "one\ntwo\n\nsesame-opens-42\n";
-        assert_eq!(said(text, 100).as_deref(), Some("sesame-opens-42"));
-        assert_eq!(said(text, 16).as_deref(), Some("two"));
-        assert_eq!(said(text, 2), None);
+        assert_eq!(last_line(text, 100).as_deref(), Some("sesame-opens-42"));
+        assert_eq!(last_line(text, 16).as_deref(), Some("two"));
+        assert_eq!(last_line(text, 2), None);
     }
 }

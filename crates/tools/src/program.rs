@@ -1,7 +1,7 @@
-//! A program that runs to its end within the walls.
+//! A program that runs to its end inside the sandbox.
 //!
-//! Owns how limits are put around a process that is not ours, and that it does not outlive its call
-//! or its worker. What the program is and what its end means is said by the tools.
+//! Owns how limits are applied to an external process, and that the process does not outlive its
+//! call or its worker. The tools choose the program and interpret its exit status.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,162 +14,169 @@ use noetl_types::{ByteSize, Json, TaskError, TaskErrorKind};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::call::Call;
+use crate::call::ToolCall;
 use crate::config::Config;
-use crate::process::{GroupLeader, Written, ending};
-use crate::settings::{Settings, Walls};
-use crate::tool::Scope;
-use crate::walls::{Launch, walled};
+use crate::process::{CapturedOutput, GroupLeader, describe_exit};
+use crate::sandbox::{LaunchCommand, wrap_in_sandbox};
+use crate::settings::{ProcessLimits, Settings};
+use crate::tool::CallContext;
 
-/// What a shell reports of a command that a signal ended, less the signal.
-const KILLED_BY_SIGNAL: i32 = 128;
+/// Offset that shells add to the number of the signal that ended a command.
+const SIGNAL_EXIT_BASE: i32 = 128;
 
-/// A program, and what it gets.
+/// A program and its execution settings.
 #[derive(Debug)]
 pub(crate) struct Program<'p> {
-    /// Its name, and its arguments.
-    pub(crate) words: Vec<String>,
-    /// All that it sees of any environment.
+    /// Program name and arguments.
+    pub(crate) argv: Vec<String>,
+    /// Its complete environment.
     pub(crate) environment: &'p [(String, String)],
-    /// The folder that it begins in.
-    pub(crate) folder: &'p Path,
-    /// The private folder of user code, which runs within all walls; `None` for a program that the
+    /// Working directory.
+    pub(crate) working_dir: &'p Path,
+    /// Private directory of user code, which runs in the sandbox; `None` for a program that the
     /// operator chose.
-    pub(crate) private: Option<&'p Path>,
-    /// Its outputs.
-    pub(crate) outputs: Outputs,
-    /// Time for it, from which the limit of its processor time follows. Whoever runs it keeps the
-    /// time itself.
+    pub(crate) private_dir: Option<&'p Path>,
+    /// Handling of its outputs.
+    pub(crate) output_mode: OutputMode,
+    /// Timeout, from which its CPU limit is derived. The caller enforces the timeout itself.
     pub(crate) timeout: Duration,
 }
 
-/// What becomes of the outputs of a program.
+/// Handling of the outputs of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outputs {
-    /// Kept, each by itself.
-    Apart,
-    /// Kept in the order in which they were written, as standard output.
-    Together,
-    /// Dropped.
-    Dropped,
+pub(crate) enum OutputMode {
+    /// Captured separately.
+    Separate,
+    /// Captured as standard output, in the order in which they were written.
+    Merged,
+    /// Discarded.
+    Discarded,
 }
 
 impl Program<'_> {
-    /// Runs it to its end. A dropped future kills it with all that it started.
+    /// Runs it to its end. Dropping the future kills it and every process of its group.
     pub(crate) async fn run(
         &self,
         settings: &Settings,
-        scope: &Scope,
-    ) -> Result<(ExitStatus, Written), TaskError> {
-        let launch = self.launch(settings)?;
+        context: &CallContext,
+    ) -> Result<(ExitStatus, CapturedOutput), TaskError> {
+        let launch = self.launch_command(settings)?;
         let (mut leader, _lifeline) = self
-            .spawn(&settings.walls, &launch)
-            .map_err(|error| self.not_started(&error))?;
-        scope.enter_group(leader.group());
+            .spawn(&settings.process_limits, &launch)
+            .map_err(|error| self.start_error(&error))?;
+        context.set_process_group(leader.group());
         let mut outputs = leader.take_outputs(settings.output_cap);
         let status = tokio::select! {
             status = leader.wait() => status,
-            never = outputs.follow() => match never {},
+            never = outputs.capture_forever() => match never {},
         };
-        scope.leave_group();
-        // Whatever the program left in the background ends with it.
+        context.clear_process_group();
+        // Background processes of the program end with it.
         leader.kill();
         let status =
             status.map_err(|error| TaskError::new(TaskErrorKind::Unknown, error.to_string()))?;
-        Ok((status, outputs.take()))
+        Ok((status, outputs.take_output()))
     }
 
-    /// What is started for it.
-    fn launch(&self, settings: &Settings) -> Result<Launch, TaskError> {
-        let plain = Launch {
-            words: self.words.clone(),
+    /// Returns the command line to start, wrapped in the sandbox for user code.
+    fn launch_command(&self, settings: &Settings) -> Result<LaunchCommand, TaskError> {
+        let command = LaunchCommand {
+            argv: self.argv.clone(),
             environment: self.environment.to_vec(),
         };
-        match self.private {
-            Some(private) => walled(settings, private, self.folder, plain),
-            None => Ok(plain),
+        match self.private_dir {
+            Some(private) => wrap_in_sandbox(settings, private, self.working_dir, command),
+            None => Ok(command),
         }
     }
 
-    /// Starts it, to live no longer than the lifeline that comes with it.
-    fn spawn(&self, walls: &Walls, launch: &Launch) -> io::Result<(GroupLeader, UnixStream)> {
-        let (ours, theirs) = UnixStream::pair()?;
+    /// Starts it together with a lifeline. The program is killed when the lifeline is closed.
+    fn spawn(
+        &self,
+        limits: &ProcessLimits,
+        launch: &LaunchCommand,
+    ) -> io::Result<(GroupLeader, UnixStream)> {
+        let (worker_end, program_end) = UnixStream::pair()?;
         let mut command = Command::new("/bin/sh");
         command
-            .args(["-c", &self.raise(walls), "sh"])
-            .args(&launch.words)
+            .args(["-c", &self.limit_script(limits), "sh"])
+            .args(&launch.argv)
             .env_clear()
             .envs(launch.environment.iter().map(|(name, value)| (name, value)))
-            .current_dir(self.folder)
-            .stdin(Stdio::from(OwnedFd::from(theirs)));
-        // The command holds the other end, which must not keep the lifeline open; it goes here.
-        let leader = GroupLeader::spawn(&mut command, self.outputs != Outputs::Dropped)?;
-        Ok((leader, ours))
+            .current_dir(self.working_dir)
+            .stdin(Stdio::from(OwnedFd::from(program_end)));
+        // The command holds the other end, which must not keep the lifeline open. It is dropped
+        // here.
+        let leader = GroupLeader::spawn(&mut command, self.output_mode != OutputMode::Discarded)?;
+        Ok((leader, worker_end))
     }
 
-    /// A script that lowers the limits of its own process and then becomes the program that its
-    /// arguments name. A limit that is lower already stays.
+    /// Shell script that lowers the limits of its own process and then replaces itself with the
+    /// program in its arguments. Limits that are already lower are kept.
     ///
-    /// Its standard input is the lifeline, which nobody writes to: a process in the background
-    /// waits for its end, which comes with the end of the worker, and kills the group. The program
-    /// itself gets no input.
-    fn raise(&self, walls: &Walls) -> String {
+    /// Its standard input is the lifeline, to which nothing is ever written: a background process
+    /// waits for it to close, which happens when the worker ends, and then kills the group. The
+    /// program itself gets no input.
+    fn limit_script(&self, limits: &ProcessLimits) -> String {
         let kib = |size: ByteSize| size.as_bytes() / 1024;
         let blocks = |size: ByteSize| size.as_bytes() / 512;
-        let limits = [
+        let ulimits = [
             ("-c", Some(0)),
-            ("-v", walls.memory.map(kib)),
-            ("-t", Some(walls.cpu_seconds_within(self.timeout))),
-            ("-n", walls.open_files),
-            ("-f", walls.file_size.map(blocks)),
+            ("-v", limits.memory.map(kib)),
+            ("-t", Some(limits.cpu_seconds_for(self.timeout))),
+            ("-n", limits.open_files),
+            ("-f", limits.file_size.map(blocks)),
         ];
-        let mut script: String = limits
+        let mut script: String = ulimits
             .into_iter()
             .filter_map(|(flag, limit)| limit.map(|limit| format!("ulimit {flag} {limit};")))
             .collect();
-        if let Some(processes) = walls.processes {
-            // Shells do not agree on the letter.
+        if let Some(processes) = limits.processes {
+            // The flag differs between shells.
             script += &format!("ulimit -u {processes} || ulimit -p {processes};");
         }
-        let together = match self.outputs {
-            Outputs::Together => " 2>&1",
-            Outputs::Apart | Outputs::Dropped => "",
+        let redirect = match self.output_mode {
+            OutputMode::Merged => " 2>&1",
+            OutputMode::Separate | OutputMode::Discarded => "",
         };
         format!(
             "exec 3<&0 </dev/null; {{ {script} }} 2>/dev/null; \
-             {{ read -r _ <&3; kill -KILL 0; }} >/dev/null 2>&1 & exec \"$@\" 3<&-{together}"
+             {{ read -r _ <&3; kill -KILL 0; }} >/dev/null 2>&1 & exec \"$@\" 3<&-{redirect}"
         )
     }
 
-    fn not_started(&self, error: &io::Error) -> TaskError {
-        let message = if error.kind() == io::ErrorKind::NotFound && !self.folder.is_dir() {
-            format!("the folder '{}' does not exist", self.folder.display())
+    fn start_error(&self, error: &io::Error) -> TaskError {
+        let message = if error.kind() == io::ErrorKind::NotFound && !self.working_dir.is_dir() {
+            format!("the folder '{}' does not exist", self.working_dir.display())
         } else {
-            let program = self.words.first().map_or("", String::as_str);
+            let program = self.argv.first().map_or("", String::as_str);
             format!("'{program}' cannot be started: {error}")
         };
         TaskError::new(TaskErrorKind::Transform, message)
     }
 }
 
-/// The environment of the processes of a call: the operator's, then the names of the run, then the
-/// task's own.
-pub(crate) fn environment(
-    call: &Call,
+/// Environment of the processes of a call: the operator's variables, then those of the execution,
+/// then the task's own.
+pub(crate) fn task_environment(
+    call: &ToolCall,
     settings: &Settings,
 ) -> Result<Vec<(String, String)>, TaskError> {
-    let own = Config(&call.config).texts("env")?;
-    if let Some((name, _)) = own.iter().find(|(name, value)| !is_variable(name, value)) {
-        return Err(not_a_variable(name));
+    let task_variables = Config(&call.config).text_map("env")?;
+    if let Some((name, _)) = task_variables
+        .iter()
+        .find(|(name, value)| !is_valid_variable(name, value))
+    {
+        return Err(invalid_variable(name));
     }
     let mut environment: Vec<(String, String)> = settings.environment.clone().into_iter().collect();
-    environment.extend(names_of_the_run(call));
-    environment.extend(own);
+    environment.extend(execution_variables(call));
+    environment.extend(task_variables);
     Ok(environment)
 }
 
-/// What a process may want to know about the run that it is part of.
-pub(crate) fn names_of_the_run(call: &Call) -> [(String, String); 3] {
+/// Variables that identify the execution to its processes.
+pub(crate) fn execution_variables(call: &ToolCall) -> [(String, String); 3] {
     [
         ("NOETL_EXECUTION_ID".into(), call.execution_id.clone()),
         ("NOETL_STEP".into(), call.step.clone()),
@@ -177,21 +184,21 @@ pub(crate) fn names_of_the_run(call: &Call) -> [(String, String); 3] {
     ]
 }
 
-/// Whether an environment can hold it.
-pub(crate) fn is_variable(name: &str, value: &str) -> bool {
+/// True if an environment can hold the variable.
+pub(crate) fn is_valid_variable(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
-/// The error of a name or value that no environment can hold.
-pub(crate) fn not_a_variable(name: &str) -> TaskError {
+/// Error for a name or value that an environment cannot hold.
+pub(crate) fn invalid_variable(name: &str) -> TaskError {
     TaskError::new(
         TaskErrorKind::Schema,
-        format!("'env' holds '{name}', which cannot be a variable"),
+        format!("'env' contains '{name}', which is not a valid environment variable"),
     )
 }
 
-/// A folder that only this call uses and that goes away with it.
-pub(crate) fn private_folder(settings: &Settings) -> Result<TempDir, TaskError> {
+/// Creates a directory that only this call uses. It is deleted when the value is dropped.
+pub(crate) fn create_private_dir(settings: &Settings) -> Result<TempDir, TaskError> {
     use std::os::unix::fs::PermissionsExt as _;
     let mut builder = tempfile::Builder::new();
     let builder = builder
@@ -202,28 +209,28 @@ pub(crate) fn private_folder(settings: &Settings) -> Result<TempDir, TaskError> 
         None => builder.tempdir(),
     };
     folder.map_err(|error| {
-        let message = format!("no private folder for the task: {error}");
+        let message = format!("the private folder of the task cannot be created: {error}");
         TaskError::new(TaskErrorKind::StorageAccess, message)
     })
 }
 
-/// The code that a process ended with, as shells tell it.
+/// Exit code of a process, as shells report it.
 pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
     let by_signal = || {
         status
             .signal()
-            .map_or(-1, |signal| KILLED_BY_SIGNAL + signal)
+            .map_or(-1, |signal| SIGNAL_EXIT_BASE + signal)
     };
     status.code().unwrap_or_else(by_signal)
 }
 
-/// The error of a process that ended badly, with its last words.
-pub(crate) fn failure(what: &str, status: ExitStatus, said: Option<&str>) -> TaskError {
-    let end = ending(status);
-    let message = match said {
-        Some(line) => format!("{what} ended with {end}: {line}"),
-        None => format!("{what} ended with {end}"),
+/// Error for a process that failed, with the last line of its output.
+pub(crate) fn exit_error(subject: &str, status: ExitStatus, last_line: Option<&str>) -> TaskError {
+    let ending = describe_exit(status);
+    let message = match last_line {
+        Some(line) => format!("{subject} ended with {ending}: {line}"),
+        None => format!("{subject} ended with {ending}"),
     };
     TaskError {
         code: Some(Json::from(exit_code(status))),
@@ -239,17 +246,17 @@ mod tests {
 
     /// The end of the worker closes its end of the lifeline.
     #[tokio::test]
-    async fn a_program_does_not_outlive_its_worker() {
+    async fn program_ends_with_its_worker() {
         let program = Program {
-            words: ["sh", "-c", "sleep 1000; true"].map(str::to_owned).into(),
+            argv: ["sh", "-c", "sleep 1000; true"].map(str::to_owned).into(),
             environment: &[("PATH".into(), "/usr/bin:/bin".into())],
-            folder: Path::new("/"),
-            private: None,
-            outputs: Outputs::Dropped,
+            working_dir: Path::new("/"),
+            private_dir: None,
+            output_mode: OutputMode::Discarded,
             timeout: Duration::from_mins(1),
         };
-        let launch = program.launch(&Settings::default()).unwrap();
-        let (mut leader, lifeline) = program.spawn(&Walls::default(), &launch).unwrap();
+        let launch = program.launch_command(&Settings::default()).unwrap();
+        let (mut leader, lifeline) = program.spawn(&ProcessLimits::default(), &launch).unwrap();
         drop(lifeline);
         assert_eq!(leader.wait().await.unwrap().signal(), Some(9));
     }

@@ -1,5 +1,5 @@
 //! The kind `script`: a script from the playbook, a file or the web, run by the interpreter that it
-//! asks for.
+//! names.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -11,31 +11,37 @@ use noetl_types::json::to_canonical;
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 use tokio::time::Instant;
 
-use crate::call::{Call, Outcome};
-use crate::config::{Config, missing};
-use crate::process::Written;
-use crate::program::{Outputs, Program, environment, exit_code, failure, private_folder};
+use crate::call::{ToolCall, ToolOutcome};
+use crate::command_line::read_args;
+use crate::config::{Config, missing_key};
+use crate::process::CapturedOutput;
+use crate::program::{
+    OutputMode, Program, create_private_dir, exit_code, exit_error, task_environment,
+};
+use crate::script_source::{LoadedScript, ScriptLoader};
 use crate::settings::Settings;
-use crate::source::{SourceText, Sources};
-use crate::tool::{Scope, Tool};
-use crate::words::words;
+use crate::tool::{CallContext, Tool};
 
-/// Tells a script where its input is.
-const INPUT_FILE: &str = "NOETL_INPUT_FILE";
+/// Environment variable with the path of the script's input.
+const INPUT_FILE_VARIABLE: &str = "NOETL_INPUT_FILE";
 
 /// Runs scripts.
 #[derive(Debug)]
-pub(crate) struct Script {
+pub(crate) struct ScriptTool {
     settings: Arc<Settings>,
-    sources: Arc<Sources>,
+    sources: Arc<ScriptLoader>,
 }
 
-impl Script {
-    pub(crate) fn new(settings: Arc<Settings>, sources: Arc<Sources>) -> Self {
+impl ScriptTool {
+    pub(crate) fn new(settings: Arc<Settings>, sources: Arc<ScriptLoader>) -> Self {
         Self { settings, sources }
     }
 
-    async fn work(&self, call: &Call, scope: &Scope) -> Result<Outcome, TaskError> {
+    async fn run_script(
+        &self,
+        call: &ToolCall,
+        context: &CallContext,
+    ) -> Result<ToolOutcome, TaskError> {
         let config = Config(&call.config);
         if config.get("job").is_some() {
             return Err(TaskError::new(
@@ -44,78 +50,83 @@ impl Script {
                  'kubernetes'; leave 'job' out to run it on the worker",
             ));
         }
-        let script = config.map("script")?.ok_or_else(|| missing("'script'"))?;
-        let source = self.sources.read(Config(script)).await?;
-        let mut environment = environment(call, &self.settings)?;
-        let scratch = private_folder(&self.settings)?;
+        let script = config
+            .map("script")?
+            .ok_or_else(|| missing_key("'script'"))?;
+        let source = self.sources.load_script(Config(script)).await?;
+        let mut environment = task_environment(call, &self.settings)?;
+        let scratch = create_private_dir(&self.settings)?;
         let file = scratch.path().join("script");
-        keep(&file, source.text.as_bytes()).await?;
+        write_script_file(&file, source.text.as_bytes()).await?;
         if !call.input.is_empty() {
             let input = scratch.path().join("input.json");
-            keep(&input, &to_canonical(&Json::from(call.input.clone()))).await?;
+            write_script_file(&input, &to_canonical(&Json::from(call.input.clone()))).await?;
             let input = input.to_string_lossy().into_owned();
-            environment.push((INPUT_FILE.into(), input));
+            environment.push((INPUT_FILE_VARIABLE.into(), input));
         }
-        let mut line = interpreter(&source, &self.settings)?;
-        line.push(file.to_string_lossy().into_owned());
-        line.extend(words(config, "args")?);
-        // The script is not in its own way: the folder that it works in begins empty.
-        let work = scratch.path().join("work");
-        tokio::fs::create_dir(&work)
+        let mut argv = find_interpreter(&source, &self.settings)?;
+        argv.push(file.to_string_lossy().into_owned());
+        argv.extend(read_args(config, "args")?);
+        // The script is stored outside its working directory, which starts empty.
+        let work_dir = scratch.path().join("work");
+        tokio::fs::create_dir(&work_dir)
             .await
-            .map_err(|error| not_kept(&error))?;
-        let folder = work.join(config.text("cwd")?.unwrap_or("."));
+            .map_err(|error| script_write_error(&error))?;
+        let working_dir = work_dir.join(config.text("cwd")?.unwrap_or("."));
         let program = Program {
-            words: line,
+            argv,
             environment: &environment,
-            folder: &folder,
-            private: Some(scratch.path()),
-            outputs: Outputs::Together,
+            working_dir: &working_dir,
+            private_dir: Some(scratch.path()),
+            output_mode: OutputMode::Merged,
             timeout: call.timeout,
         };
         let started = Instant::now();
-        let (status, written) = program.run(&self.settings, scope).await?;
-        let outcome = outcome(status, &written, started.elapsed());
-        Ok(self.settings.told(outcome))
+        let (status, output) = program.run(&self.settings, context).await?;
+        let outcome = script_outcome(status, &output, started.elapsed());
+        Ok(self.settings.add_limit_hint(outcome))
     }
 }
 
 #[async_trait]
-impl Tool for Script {
-    async fn run(&self, call: &Call, scope: &Scope) -> Outcome {
-        match self.work(call, scope).await {
+impl Tool for ScriptTool {
+    async fn run(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome {
+        match self.run_script(call, context).await {
             Ok(outcome) => outcome,
             Err(error) => error.into(),
         }
     }
 }
 
-async fn keep(file: &Path, content: &[u8]) -> Result<(), TaskError> {
-    let written = tokio::fs::write(file, content).await;
-    written.map_err(|error| not_kept(&error))
+async fn write_script_file(file: &Path, content: &[u8]) -> Result<(), TaskError> {
+    let result = tokio::fs::write(file, content).await;
+    result.map_err(|error| script_write_error(&error))
 }
 
-fn not_kept(error: &std::io::Error) -> TaskError {
+fn script_write_error(error: &std::io::Error) -> TaskError {
     TaskError::new(
         TaskErrorKind::StorageAccess,
-        format!("the script cannot be put into its private folder: {error}"),
+        format!("the script cannot be written to its private folder: {error}"),
     )
 }
 
-/// What runs a script: what its first line asks for, else what the name of its file says.
+/// Finds the interpreter of a script: from its first line, else from the extension of its file
+/// name.
 ///
-/// The first line is read as the kernel reads it: a program, and all the rest as one argument. The
-/// file is not run itself, since its folder may forbid that.
-fn interpreter(source: &SourceText, settings: &Settings) -> Result<Vec<String>, TaskError> {
+/// The first line is parsed as the kernel does: a program, and the rest as one argument. The file
+/// is not executed directly, since its directory may forbid that.
+fn find_interpreter(source: &LoadedScript, settings: &Settings) -> Result<Vec<String>, TaskError> {
     if let Some(rest) = source.text.strip_prefix("#!") {
         let line = rest.lines().next().unwrap_or("").trim();
         let (program, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
         if program.is_empty() {
-            return Err(unknown_interpreter("its first line names none"));
+            return Err(unknown_interpreter(
+                "its first line is '#!' without a program",
+            ));
         }
-        let words = [program, argument.trim()].into_iter();
-        let words = words.filter(|word| !word.is_empty());
-        return Ok(words.map(str::to_owned).collect());
+        let argv = [program, argument.trim()].into_iter();
+        let argv = argv.filter(|part| !part.is_empty());
+        return Ok(argv.map(str::to_owned).collect());
     }
     let uri = source.uri.as_deref().unwrap_or("");
     let path = uri.split(['?', '#']).next().unwrap_or("");
@@ -125,43 +136,43 @@ fn interpreter(source: &SourceText, settings: &Settings) -> Result<Vec<String>, 
         Some("bash") => Ok(vec!["bash".to_owned()]),
         Some("py") => Ok(vec![settings.python.interpreter.clone()]),
         Some(other) => Err(unknown_interpreter(&format!(
-            "files like '*.{other}' say none"
+            "the extension '.{other}' is unknown"
         ))),
     }
 }
 
-fn unknown_interpreter(why: &str) -> TaskError {
+fn unknown_interpreter(reason: &str) -> TaskError {
     TaskError::new(
         TaskErrorKind::Schema,
         format!(
-            "no interpreter is known for the script: {why}; begin it with a line such as \
+            "no interpreter is known for the script: {reason}; begin it with a line such as \
              '#!/usr/bin/env python3'"
         ),
     )
 }
 
-fn outcome(status: ExitStatus, written: &Written, took: Duration) -> Outcome {
-    let word = if status.success() {
+fn script_outcome(status: ExitStatus, output: &CapturedOutput, elapsed: Duration) -> ToolOutcome {
+    let status_text = if status.success() {
         "completed"
     } else {
         "failed"
     };
-    let took = Json::from_f64(took.as_secs_f64()).unwrap_or_default();
+    let elapsed = Json::from_f64(elapsed.as_secs_f64()).unwrap_or_default();
     let mut data = JsonMap::from([
-        ("status".into(), Json::from(word)),
-        ("output".into(), written.stdout()),
+        ("status".into(), Json::from(status_text)),
+        ("output".into(), output.stdout()),
         ("exit_code".into(), Json::from(exit_code(status))),
-        ("execution_time".into(), took),
+        ("execution_time".into(), elapsed),
     ]);
-    if written.is_cut() {
+    if output.is_truncated() {
         data.insert("truncated".into(), Json::from(true));
     }
-    let said = written.last_line();
-    let error = (!status.success()).then(|| failure("the script", status, said.as_deref()));
-    Outcome {
+    let last_line = output.last_line();
+    let error = (!status.success()).then(|| exit_error("the script", status, last_line.as_deref()));
+    ToolOutcome {
         data: data.into(),
         error,
-        ..Outcome::default()
+        ..ToolOutcome::default()
     }
 }
 
@@ -170,14 +181,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_runs_a_script() {
+    fn selects_script_interpreter() {
         let settings = Settings::default();
         let read = |text: &str, uri: Option<&str>| {
-            let source = SourceText {
+            let source = LoadedScript {
                 text: text.into(),
                 uri: uri.map(str::to_owned),
             };
-            interpreter(&source, &settings).map(|words| words.join("|"))
+            find_interpreter(&source, &settings).map(|argv| argv.join("|"))
         };
         for (text, uri, expected) in [
             ("echo", None, "sh"),

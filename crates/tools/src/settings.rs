@@ -1,7 +1,7 @@
-//! What the operator decides about tools.
+//! Tool settings that the operator chooses.
 //!
-//! Settings are plain values: whoever configures the worker reads files and the environment, and
-//! hands the outcome in.
+//! Settings are plain values. The caller that configures the worker reads files and the environment
+//! and passes the result in.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,12 +11,12 @@ use std::time::Duration;
 use noetl_types::ByteSize;
 
 use crate::egress::EgressPolicy;
-use crate::walls::Sandbox;
+use crate::sandbox::SandboxSettings;
 
-/// What is kept of an output of a process at most, whatever the operator says.
-pub const LARGEST_OUTPUT: ByteSize = ByteSize::from_mib(8);
+/// Upper bound on the captured output of a process, regardless of the operator's setting.
+pub const MAX_OUTPUT_SIZE: ByteSize = ByteSize::from_mib(8);
 
-/// Variables of the worker that its tools may see; all others stay private.
+/// Environment variables of the worker that are passed to tools. All others stay private.
 pub const ENVIRONMENT_ALLOW_LIST: [&str; 13] = [
     "PATH",
     "HOME",
@@ -33,7 +33,7 @@ pub const ENVIRONMENT_ALLOW_LIST: [&str; 13] = [
     "PYENV_VERSION",
 ];
 
-/// Variables of the worker that tell the program that runs containers where its engine is.
+/// Environment variables of the worker that locate the container engine for its client.
 const CONTAINER_ENGINE_VARIABLES: [&str; 7] = [
     "DOCKER_HOST",
     "DOCKER_CONTEXT",
@@ -44,39 +44,39 @@ const CONTAINER_ENGINE_VARIABLES: [&str; 7] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// Where programs are looked for when the worker itself has no `PATH`.
+/// Search path for programs if the worker itself has no `PATH`.
 const FALLBACK_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// How tools may use the machine.
+/// Settings of all tools.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Warm interpreters.
+    /// Warm python interpreters.
     pub python: PythonSettings,
-    /// Connections to PostgreSQL servers.
+    /// Settings of connections to PostgreSQL servers.
     pub postgres: PostgresSettings,
-    /// Where tools may connect to.
+    /// Policy for outbound connections.
     pub egress: EgressPolicy,
     /// Limits of the processes that tools start.
-    pub walls: Walls,
-    /// The walls around user code that only the kernel can raise.
-    pub sandbox: Sandbox,
-    /// What is kept of each of a process's outputs; never more than [`LARGEST_OUTPUT`].
+    pub process_limits: ProcessLimits,
+    /// Kernel-enforced sandbox around user code.
+    pub sandbox: SandboxSettings,
+    /// Captured bytes per process output, at most [`MAX_OUTPUT_SIZE`].
     pub output_cap: ByteSize,
-    /// The largest body or result that a tool takes in.
+    /// Maximum size of a body or result that a tool accepts.
     pub payload_cap: ByteSize,
-    /// Where private folders are made; `None` is the system's folder for temporary files.
+    /// Parent of private directories; `None` selects the system's directory for temporary files.
     pub scratch: Option<PathBuf>,
-    /// Folders that scripts are read from, databases are opened in and containers get folders of;
-    /// `None` is anywhere. What the sandbox hides is closed either way.
+    /// Directories from which scripts are read, in which databases are opened and from which
+    /// containers mount; `None` allows any. Paths that the sandbox hides are denied in both cases.
     pub file_roots: Option<Vec<PathBuf>>,
-    /// The environment of processes, before the task's own `env`.
+    /// Environment of processes, before the task's own `env`.
     pub environment: BTreeMap<String, String>,
-    /// Containers.
+    /// Container settings.
     pub container: ContainerSettings,
-    /// The addresses of MCP servers, by the names that playbooks use.
+    /// Addresses of MCP servers, by the names that playbooks use.
     pub mcp_servers: BTreeMap<String, String>,
-    /// The NATS server of tasks that name none. It is the operator's own, so give it to nobody but
-    /// the playbooks of the house.
+    /// NATS server for tasks that do not specify one. It is the operator's own server, so set it
+    /// only for toolboxes that run the platform's own playbooks.
     pub nats: Option<NatsSettings>,
 }
 
@@ -86,8 +86,8 @@ impl Default for Settings {
             python: PythonSettings::default(),
             postgres: PostgresSettings::default(),
             egress: EgressPolicy::Anywhere,
-            walls: Walls::default(),
-            sandbox: Sandbox::default(),
+            process_limits: ProcessLimits::default(),
+            sandbox: SandboxSettings::default(),
             output_cap: ByteSize::from_mib(1),
             payload_cap: ByteSize::from_mib(64),
             scratch: None,
@@ -101,18 +101,18 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The same settings with those variables of the worker that tools may see: the allow-list,
-    /// the locale, and the names that the operator adds.
+    /// Adds the environment variables of the worker that tools may see: the allow-list, the locale
+    /// variables, and the names that the operator adds.
     #[must_use]
     pub fn with_environment(
         mut self,
         variables: impl IntoIterator<Item = (String, String)>,
-        more: &[String],
+        extra_names: &[String],
     ) -> Self {
         let allowed = |name: &String| {
             ENVIRONMENT_ALLOW_LIST.contains(&name.as_str())
                 || name.starts_with("LC_")
-                || more.contains(name)
+                || extra_names.contains(name)
         };
         for (name, value) in variables {
             if allowed(&name) {
@@ -125,47 +125,49 @@ impl Settings {
     }
 }
 
-/// A NATS server of the operator, and who tools are there. No task ever sees any of it.
+/// The operator's NATS server and the identity that tools use there. Tasks have no access to these
+/// values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct NatsSettings {
-    /// `nats://` or `tls://`; of several separated by commas the first.
+    /// `nats://` or `tls://`. If it is a comma-separated list, the first entry is used.
     pub url: String,
-    /// A user with a password.
+    /// User and password.
     pub user: Option<(String, String)>,
-    /// A token.
+    /// Authentication token.
     pub token: Option<String>,
 }
 
-/// It may hold a password, so nothing of it is shown.
+/// Prints no fields, since the value may contain a password.
 impl fmt::Debug for NatsSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NatsSettings").finish_non_exhaustive()
     }
 }
 
-/// Containers.
+/// Container settings.
 #[derive(Debug, Clone, Default)]
 pub struct ContainerSettings {
-    /// The program that runs them; `None` looks for `docker` and then `podman`.
+    /// Program that runs them; `None` looks for `docker` and then `podman`.
     pub engine: Option<String>,
-    /// What that program sees besides the environment of all processes, and no other.
+    /// Variables that this program gets in addition to the environment of all processes. No other
+    /// process gets them.
     pub environment: BTreeMap<String, String>,
-    /// Images that tasks may use; `None` is all. A star at the end stands for any rest.
+    /// Images that tasks may use; `None` allows all. A trailing `*` matches any suffix.
     pub images: Option<Vec<String>>,
 }
 
-/// Warm interpreters.
+/// Warm python interpreters.
 #[derive(Debug, Clone)]
 pub struct PythonSettings {
-    /// The interpreter of tasks that name none.
+    /// Interpreter for tasks that do not specify one.
     pub interpreter: String,
-    /// Interpreters at once, busy and idle together; further calls wait.
+    /// Maximum number of interpreters, busy and idle together. Further calls wait.
     pub pool_size: usize,
-    /// Calls after which an interpreter is replaced.
+    /// Number of calls after which an interpreter is replaced.
     pub max_calls: u32,
-    /// Resident memory after which an interpreter is replaced.
+    /// Resident memory above which an interpreter is replaced.
     pub max_memory: ByteSize,
-    /// How long an interpreter waits for its next call before it ends.
+    /// Idle time after which an interpreter is ended.
     pub idle: Duration,
 }
 
@@ -181,14 +183,14 @@ impl Default for PythonSettings {
     }
 }
 
-/// Connections to PostgreSQL servers.
+/// Settings of connections to PostgreSQL servers.
 #[derive(Debug, Clone)]
 pub struct PostgresSettings {
-    /// Connections at once to one database; further tasks wait. A task may ask for fewer.
+    /// Maximum number of connections to one database. Further tasks wait. A task may request fewer.
     pub pool_size: usize,
-    /// How long a connection waits for its next task before it is closed.
+    /// Idle time after which a connection is closed.
     pub idle: Duration,
-    /// How long a server may take to answer, where the task says nothing else.
+    /// Connect timeout, unless the task sets one.
     pub connect_timeout: Duration,
 }
 
@@ -202,26 +204,26 @@ impl Default for PostgresSettings {
     }
 }
 
-/// Limits of each process that a tool starts; `None` leaves the worker's own.
+/// Limits of each process that a tool starts; `None` keeps the worker's own limit.
 ///
-/// The limit of processes counts all of the user's, as the kernel does, so it is wide by default.
-/// Memory is counted as addresses, of which some runtimes reserve far more than they use.
+/// The kernel counts all processes of the user against the process limit, so it is high by default.
+/// Memory is counted as address space, of which some runtimes reserve far more than they use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Walls {
-    /// Address space.
+pub struct ProcessLimits {
+    /// Maximum address space.
     pub memory: Option<ByteSize>,
-    /// Seconds on a processor; `None` is what all processors together can give within the time of
+    /// CPU seconds; `None` allows what all processors together can provide within the timeout of
     /// the call.
     pub cpu_seconds: Option<u64>,
-    /// Processes and threads of the user.
+    /// Maximum number of processes and threads of the user.
     pub processes: Option<u64>,
-    /// Open files.
+    /// Maximum number of open files.
     pub open_files: Option<u64>,
-    /// The largest file that is written.
+    /// Maximum size of a written file.
     pub file_size: Option<ByteSize>,
 }
 
-impl Default for Walls {
+impl Default for ProcessLimits {
     fn default() -> Self {
         Self {
             memory: Some(ByteSize::from_gib(32)),
@@ -233,16 +235,16 @@ impl Default for Walls {
     }
 }
 
-impl Walls {
-    /// Seconds on a processor for a call that has so much time.
-    pub(crate) fn cpu_seconds_within(&self, timeout: Duration) -> u64 {
+impl ProcessLimits {
+    /// CPU seconds for a call with this timeout.
+    pub(crate) fn cpu_seconds_for(&self, timeout: Duration) -> u64 {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let processors = u64::try_from(processors).unwrap_or(u64::MAX);
-        // A call gets a little over its time, so that its timeout is what it fails with.
-        let most = timeout
+        // The limit is slightly above the timeout, so that a call fails with the timeout.
+        let max_seconds = timeout
             .as_secs()
             .saturating_add(2)
             .saturating_mul(processors);
-        self.cpu_seconds.unwrap_or(most)
+        self.cpu_seconds.unwrap_or(max_seconds)
     }
 }

@@ -1,4 +1,4 @@
-//! The kind `subscription`: takes messages from where others put them, and says what became of them.
+//! The kind `subscription`: polls messages from a message source and acknowledges them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,95 +8,104 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use noetl_types::{Json, TaskError, TaskErrorKind};
 
-use crate::call::{Call, Outcome};
-use crate::config::{Config, missing, wrong};
+use crate::call::{ToolCall, ToolOutcome};
+use crate::config::{Config, missing_key, wrong_type};
 use crate::nats::{
-    Fetch, Lines, Target, acknowledge, failed, fetch, long_enough, number, required,
+    Connections, FetchRequest, NatsTarget, acknowledge_all, fetch_messages, nats_error,
+    read_number, read_wait_time, required_text,
 };
 use crate::settings::Settings;
-use crate::tool::{Scope, Tool};
+use crate::tool::{CallContext, Tool};
 
-/// Messages that one poll takes at most, and what it takes unless it says so.
-const MOST_MESSAGES: u64 = 1_000;
-const SOME_MESSAGES: u64 = 100;
+/// Maximum and default number of messages per poll.
+const MAX_POLL_MESSAGES: u64 = 1_000;
+const DEFAULT_POLL_MESSAGES: u64 = 100;
 
-/// How long a poll waits unless it says so, in milliseconds.
-const USUAL_WAIT: u64 = 1_000;
+/// Default wait time of a poll, in milliseconds.
+const DEFAULT_POLL_WAIT_MS: u64 = 1_000;
 
-/// The longest time that a message may be put off, in milliseconds.
-const LONGEST_DELAY: u64 = 86_400_000;
+/// Maximum redelivery delay of a message, in milliseconds.
+const MAX_NACK_DELAY_MS: u64 = 86_400_000;
 
-/// Where the messages of a server are acknowledged.
-const ACKNOWLEDGE: &str = "$JS.ACK.";
+/// Prefix of the subjects on which messages are acknowledged.
+const ACK_SUBJECT_PREFIX: &str = "$JS.ACK.";
 
-/// Polls sources of messages.
-pub(crate) struct Subscription {
+/// Polls message sources.
+pub(crate) struct SubscriptionTool {
     settings: Arc<Settings>,
-    lines: Arc<Lines>,
+    connections: Arc<Connections>,
 }
 
-impl Subscription {
-    pub(crate) fn new(settings: Arc<Settings>, lines: Arc<Lines>) -> Self {
-        Self { settings, lines }
+impl SubscriptionTool {
+    pub(crate) fn new(settings: Arc<Settings>, connections: Arc<Connections>) -> Self {
+        Self {
+            settings,
+            connections,
+        }
     }
 
-    async fn work(&self, call: &Call) -> Result<Json, TaskError> {
+    async fn run_operation(&self, call: &ToolCall) -> Result<Json, TaskError> {
         let config = Config(&call.config);
-        let source = required(config, "source")?;
+        let source = required_text(config, "source")?;
         if source != "nats" {
-            let message = format!("this worker has no way to messages of '{source}', only of nats");
+            let message = format!("this worker does not support the source '{source}'; use nats");
             return Err(TaskError::new(TaskErrorKind::Unsupported, message));
         }
         let operation = config.text("operation")?.unwrap_or("poll");
-        let target = Target::read(config, &self.settings)?;
-        let jetstream = self.lines.open(&target, &self.settings).await?;
+        let target = NatsTarget::from_config(config, &self.settings)?;
+        let jetstream = self.connections.open(&target, &self.settings).await?;
         match operation {
-            "poll" => self.poll(&jetstream, config).await,
-            "ack" => settle(&jetstream, config, operation, AckKind::Ack).await,
+            "poll" => self.poll_messages(&jetstream, config).await,
+            "ack" => send_acks(&jetstream, config, operation, AckKind::Ack).await,
             "nack" => {
-                let delay = number(config, "nack_delay_ms", 0..=LONGEST_DELAY)?;
+                let delay = read_number(config, "nack_delay_ms", 0..=MAX_NACK_DELAY_MS)?;
                 let delay = delay.map(Duration::from_millis);
-                settle(&jetstream, config, operation, AckKind::Nak(delay)).await
+                send_acks(&jetstream, config, operation, AckKind::Nak(delay)).await
             }
             other => Err(TaskError::new(
                 TaskErrorKind::Schema,
-                format!("'{other}' is no operation of a subscription"),
+                format!("'{other}' is not an operation of a subscription; use poll, ack or nack"),
             )),
         }
     }
 
-    async fn poll(&self, jetstream: &Context, config: Config<'_>) -> Result<Json, TaskError> {
-        let wish = Fetch {
-            stream: required(config, "stream")?,
-            consumer: required(config, "consumer")?,
-            batch: number(config, "batch", 1..=MOST_MESSAGES)?.unwrap_or(SOME_MESSAGES),
-            patience: long_enough(config, USUAL_WAIT)?,
-            most_bytes: self.settings.payload_cap,
+    async fn poll_messages(
+        &self,
+        jetstream: &Context,
+        config: Config<'_>,
+    ) -> Result<Json, TaskError> {
+        let request = FetchRequest {
+            stream: required_text(config, "stream")?,
+            consumer: required_text(config, "consumer")?,
+            batch: read_number(config, "batch", 1..=MAX_POLL_MESSAGES)?
+                .unwrap_or(DEFAULT_POLL_MESSAGES),
+            max_wait: read_wait_time(config, DEFAULT_POLL_WAIT_MS)?,
+            max_bytes: self.settings.payload_cap,
         };
         let mode = match config.text("ack")?.unwrap_or("on_success") {
             "on_success" | "auto" => "on_success",
             "manual" => "manual",
             "none" => "none",
             other => {
-                return Err(wrong(
+                return Err(wrong_type(
                     "ack",
                     "on_success, manual or none",
                     &Json::from(other),
                 ));
             }
         };
-        let fetched = fetch(jetstream, &wish).await?;
+        let fetched = fetch_messages(jetstream, &request).await?;
         let acked = if mode == "on_success" {
-            acknowledge(&fetched).await?
+            acknowledge_all(&fetched).await?
         } else {
             0
         };
-        // Whoever gets the messages can still settle those that are not.
+        // The caller can still acknowledge the remaining messages.
         let ack_ids: Vec<Json> = fetched[acked..]
             .iter()
-            .map(|one| Json::from(&*one.ack_id))
+            .map(|message| Json::from(&*message.ack_id))
             .collect();
-        let messages: Vec<Json> = fetched.into_iter().map(|one| one.told).collect();
+        let messages: Vec<Json> = fetched.into_iter().map(|message| message.json).collect();
         Ok(Json::object([
             ("status", Json::from("success")),
             ("source", Json::from("nats")),
@@ -110,28 +119,32 @@ impl Subscription {
     }
 }
 
-/// Says what became of messages of an earlier poll.
-async fn settle(
+/// Acknowledges or rejects messages of an earlier poll.
+async fn send_acks(
     jetstream: &Context,
     config: Config<'_>,
     operation: &str,
     kind: AckKind,
 ) -> Result<Json, TaskError> {
-    let given = config.get("ack_ids").ok_or_else(|| missing("'ack_ids'"))?;
-    let ids = given
+    let ack_ids = config
+        .get("ack_ids")
+        .ok_or_else(|| missing_key("'ack_ids'"))?;
+    let ids = ack_ids
         .as_list()
-        .ok_or_else(|| wrong("ack_ids", "a list", given))?;
-    let word = Bytes::from(kind);
+        .ok_or_else(|| wrong_type("ack_ids", "a list", ack_ids))?;
+    let payload = Bytes::from(kind);
     let mut acked = 0_u64;
     for id in ids {
-        let subject = id.as_str().filter(|id| id.starts_with(ACKNOWLEDGE));
-        // Anything else would let a task say something somewhere.
-        let subject = subject.ok_or_else(|| wrong("ack_ids", "a list of ids from a poll", id))?;
-        let told = jetstream
+        let subject = id.as_str().filter(|id| id.starts_with(ACK_SUBJECT_PREFIX));
+        // Any other subject would let a task publish to an arbitrary subject.
+        let subject =
+            subject.ok_or_else(|| wrong_type("ack_ids", "a list of ids from a poll", id))?;
+        let reply = jetstream
             .client()
-            .request(subject.to_owned(), word.clone())
+            .request(subject.to_owned(), payload.clone())
             .await;
-        told.map_err(|error| failed("a message cannot be settled", &error))?;
+        reply
+            .map_err(|error| nats_error("a message cannot be acknowledged or rejected", &error))?;
         acked += 1;
     }
     Ok(Json::object([
@@ -150,10 +163,10 @@ async fn settle(
 }
 
 #[async_trait]
-impl Tool for Subscription {
-    async fn run(&self, call: &Call, _scope: &Scope) -> Outcome {
-        match self.work(call).await {
-            Ok(data) => Outcome::ok(data),
+impl Tool for SubscriptionTool {
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
+        match self.run_operation(call).await {
+            Ok(data) => ToolOutcome::ok(data),
             Err(error) => error.into(),
         }
     }

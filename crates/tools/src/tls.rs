@@ -1,10 +1,10 @@
-//! What is told of TLS that cannot be had.
+//! Conversion of TLS errors to task errors.
 
 use noetl_tls::TlsError;
 use noetl_types::{TaskError, TaskErrorKind};
 
-/// The error of a task that wants TLS in a way that there is none.
-pub(crate) fn tls_fault(error: &TlsError) -> TaskError {
+/// Error of a task whose TLS settings cannot be used.
+pub(crate) fn tls_error(error: &TlsError) -> TaskError {
     let kind = match error {
         TlsError::Mode(_) | TlsError::Host(_) => TaskErrorKind::Schema,
         TlsError::Roots(_) | TlsError::Address(_) => TaskErrorKind::Parse,

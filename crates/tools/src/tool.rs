@@ -1,45 +1,44 @@
-//! What a kind has to provide, and what it can rely on while it runs.
+//! The trait that a tool kind implements, and the context that it runs in.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use noetl_types::{TaskError, TaskErrorKind};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::sync::Semaphore;
 
-use crate::call::{Call, Outcome};
+use crate::call::{ToolCall, ToolOutcome};
 use crate::platform::{Platform, PlatformHandle};
 
 /// A tool kind.
 ///
-/// A tool does not watch the clock and does not know of cancellation: the toolbox drops its future
-/// when time is up, so whatever the future owns must clean up when it is dropped.
+/// A tool handles neither timeouts nor cancellation: the toolbox drops its future when time is up,
+/// so everything that the future owns must clean up when it is dropped.
 #[async_trait]
 pub(crate) trait Tool: Send + Sync {
-    /// Does the work.
-    async fn run(&self, call: &Call, scope: &Scope) -> Outcome;
+    /// Runs the call.
+    async fn run(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome;
 
-    /// The places that calls of this kind compete for. Waiting for one does not count as time of
-    /// the attempt.
-    fn places(&self) -> Option<&Semaphore> {
+    /// Permits that calls of this kind compete for, if their number is limited. Time spent waiting
+    /// for a permit does not count toward the attempt's timeout.
+    fn call_permits(&self) -> Option<&Semaphore> {
         None
     }
 
-    /// Frees what is held between calls.
+    /// Releases resources that are held between calls.
     async fn shutdown(&self) {}
 }
 
-/// What surrounds a call that runs: the process group that may be asked to stop, and the way to the
+/// Context of a running call: the process group that can be asked to stop, and the handle to the
 /// control plane.
 #[derive(Default)]
-pub(crate) struct Scope {
+pub(crate) struct CallContext {
     group: Mutex<Option<Pid>>,
     platform: PlatformHandle,
 }
 
-impl Scope {
-    /// The surroundings of a call, with a way to the control plane where there is one.
+impl CallContext {
+    /// Creates a context, with a handle to the control plane if there is one.
     pub(crate) fn new(platform: PlatformHandle) -> Self {
         Self {
             group: Mutex::default(),
@@ -47,31 +46,31 @@ impl Scope {
         }
     }
 
-    /// The control plane.
+    /// Returns the control plane.
     pub(crate) fn platform(&self) -> Result<&dyn Platform, TaskError> {
         self.platform.as_deref().ok_or_else(|| {
-            let message = "this needs a server, and these tools are not connected to one";
+            let message = "this task requires a server, and this toolbox is not connected to one";
             TaskError::new(TaskErrorKind::Unsupported, message)
         })
     }
 
-    /// Tells which process group works for the call now.
-    pub(crate) fn enter_group(&self, group: Pid) {
-        *self.lock() = Some(group);
+    /// Records the process group that works for the call.
+    pub(crate) fn set_process_group(&self, group: Pid) {
+        *self.lock_group() = Some(group);
     }
 
-    /// Tells that no process works for the call any more.
-    pub(crate) fn leave_group(&self) {
-        *self.lock() = None;
+    /// Records that no process works for the call any more.
+    pub(crate) fn clear_process_group(&self) {
+        *self.lock_group() = None;
     }
 
-    /// Asks the processes of the call to end; tells whether there are any.
-    pub(crate) fn terminate(&self) -> bool {
-        let group = self.lock();
+    /// Sends SIGTERM to the processes of the call. Returns true if there were any.
+    pub(crate) fn terminate_group(&self) -> bool {
+        let group = self.lock_group();
         group.is_some_and(|group| kill_process_group(group, Signal::TERM).is_ok())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Pid>> {
+    fn lock_group(&self) -> MutexGuard<'_, Option<Pid>> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,41 +1,41 @@
-//! The tools that a worker has, and the one place where time and cancellation apply to them.
+//! All tools of a worker, and the single place that applies timeouts and cancellation to them.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_playbook::model::{Build, ToolKind};
+use noetl_playbook::model::{BuildRequirement, ToolKind};
 use noetl_types::{Millis, TaskErrorKind, Text};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::artifact::Artifact;
-use crate::call::{Call, Outcome};
-use crate::container::Container;
-use crate::http::{Http, Web};
-use crate::mcp::Mcp;
-use crate::nats::{Lines, Nats};
-use crate::noop::Noop;
+use crate::artifact::ArtifactTool;
+use crate::call::{ToolCall, ToolOutcome};
+use crate::container::ContainerTool;
+use crate::http::{HttpClient, HttpTool};
+use crate::mcp::McpTool;
+use crate::nats::{Connections, NatsTool};
+use crate::noop::NoopTool;
 use crate::platform::PlatformHandle;
-use crate::playbook::Playbook;
-use crate::postgres::Postgres;
-use crate::python::Python;
+use crate::playbook::PlaybookTool;
+use crate::postgres::PostgresTool;
+use crate::python::PythonTool;
 #[cfg(feature = "rhai")]
-use crate::rhai::Rhai;
-use crate::script::Script;
-use crate::settings::{LARGEST_OUTPUT, Settings};
-use crate::shell::Shell;
-use crate::source::Sources;
-use crate::sqlite::Sqlite;
-use crate::subscription::Subscription;
-use crate::tool::{Scope, Tool};
-use crate::transfer::Transfer;
+use crate::rhai::RhaiTool;
+use crate::script::ScriptTool;
+use crate::script_source::ScriptLoader;
+use crate::settings::{MAX_OUTPUT_SIZE, Settings};
+use crate::shell::ShellTool;
+use crate::sqlite::SqliteTool;
+use crate::subscription::SubscriptionTool;
+use crate::tool::{CallContext, Tool};
+use crate::transfer::TransferTool;
 
-/// How long a cancelled process may take to end before it is killed.
-const GRACE: Duration = Duration::from_secs(5);
+/// Time for a cancelled process to end before it is killed.
+const TERMINATION_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// The kinds of this build.
-const KINDS: &[ToolKind] = &[
+/// Tool kinds of this build.
+const SUPPORTED_KINDS: &[ToolKind] = &[
     ToolKind::Noop,
     ToolKind::Python,
     ToolKind::Shell,
@@ -55,25 +55,25 @@ const KINDS: &[ToolKind] = &[
     ToolKind::Rhai,
 ];
 
-/// What a worker has to run tasks with.
+/// The tools with which a worker runs tasks.
 ///
-/// It is made once and shared. Code of one call can leave traces in a warm python interpreter, so
-/// give each trust domain a toolbox of its own.
+/// Created once and shared. Code of one call can leave traces in a warm python interpreter, so use
+/// a separate toolbox for each trust domain.
 pub struct Toolbox {
-    noop: Noop,
-    python: Python,
-    shell: Shell,
-    http: Http,
-    mcp: Mcp,
-    container: Container,
-    script: Script,
-    postgres: Postgres,
-    sqlite: Arc<Sqlite>,
-    transfer: Transfer,
-    nats: Nats,
-    subscription: Subscription,
+    noop: NoopTool,
+    python: PythonTool,
+    shell: ShellTool,
+    http: HttpTool,
+    mcp: McpTool,
+    container: ContainerTool,
+    script: ScriptTool,
+    postgres: PostgresTool,
+    sqlite: Arc<SqliteTool>,
+    transfer: TransferTool,
+    nats: NatsTool,
+    subscription: SubscriptionTool,
     #[cfg(feature = "rhai")]
-    rhai: Rhai,
+    rhai: RhaiTool,
 }
 
 impl std::fmt::Debug for Toolbox {
@@ -85,56 +85,62 @@ impl std::fmt::Debug for Toolbox {
 }
 
 impl Toolbox {
-    /// A toolbox. Nothing is started yet: interpreters and clients come with the first call.
+    /// Creates a toolbox. Interpreters and clients are started by the first call that needs them.
     pub fn new(mut settings: Settings) -> Self {
-        settings.output_cap = settings.output_cap.min(LARGEST_OUTPUT);
+        settings.output_cap = settings.output_cap.min(MAX_OUTPUT_SIZE);
         let settings = Arc::new(settings);
-        let web = Arc::new(Web::new(settings.egress.clone()));
-        let sources = Arc::new(Sources::new(Arc::clone(&settings), Arc::clone(&web)));
-        let sqlite = Arc::new(Sqlite::new(Arc::clone(&settings), Arc::clone(&sources)));
-        let lines = Arc::new(Lines::default());
+        let http_client = Arc::new(HttpClient::new(settings.egress.clone()));
+        let sources = Arc::new(ScriptLoader::new(
+            Arc::clone(&settings),
+            Arc::clone(&http_client),
+        ));
+        let sqlite = Arc::new(SqliteTool::new(Arc::clone(&settings), Arc::clone(&sources)));
+        let connections = Arc::new(Connections::default());
         Self {
-            noop: Noop,
-            python: Python::new(Arc::clone(&settings), Arc::clone(&sources)),
-            shell: Shell::new(Arc::clone(&settings)),
-            http: Http::new(Arc::clone(&web), settings.payload_cap),
-            mcp: Mcp::new(Arc::clone(&settings), Arc::clone(&web)),
-            container: Container::new(Arc::clone(&settings)),
-            postgres: Postgres::new(Arc::clone(&settings), Arc::clone(&sources)),
+            noop: NoopTool,
+            python: PythonTool::new(Arc::clone(&settings), Arc::clone(&sources)),
+            shell: ShellTool::new(Arc::clone(&settings)),
+            http: HttpTool::new(Arc::clone(&http_client), settings.payload_cap),
+            mcp: McpTool::new(Arc::clone(&settings), Arc::clone(&http_client)),
+            container: ContainerTool::new(Arc::clone(&settings)),
+            postgres: PostgresTool::new(Arc::clone(&settings), Arc::clone(&sources)),
             #[cfg(feature = "rhai")]
-            rhai: Rhai::new(Arc::clone(&settings), Arc::clone(&web)),
-            transfer: Transfer::new(Arc::clone(&settings), web, Arc::clone(&sqlite)),
+            rhai: RhaiTool::new(Arc::clone(&settings), Arc::clone(&http_client)),
+            transfer: TransferTool::new(Arc::clone(&settings), http_client, Arc::clone(&sqlite)),
             sqlite,
-            nats: Nats::new(Arc::clone(&settings), Arc::clone(&lines)),
-            subscription: Subscription::new(Arc::clone(&settings), lines),
-            script: Script::new(settings, sources),
+            nats: NatsTool::new(Arc::clone(&settings), Arc::clone(&connections)),
+            subscription: SubscriptionTool::new(Arc::clone(&settings), connections),
+            script: ScriptTool::new(settings, sources),
         }
     }
 
-    /// The kinds that it can run.
+    /// Returns the kinds that it can run.
     pub fn kinds(&self) -> &[ToolKind] {
-        KINDS
+        SUPPORTED_KINDS
     }
 
-    /// Runs one call without a control plane; kinds that need one are not supported then.
-    pub async fn call(&self, call: Call, cancel: CancellationToken) -> Outcome {
-        self.call_on(None, call, cancel).await
+    /// Runs one call without a control plane. Kinds that need one are then unsupported.
+    pub async fn call(&self, call: ToolCall, cancel: CancellationToken) -> ToolOutcome {
+        self.call_with_platform(None, call, cancel).await
     }
 
-    /// Runs one call, which may ask the control plane for something. It ends within the call's
-    /// timeout, counted from when the tool gets to it, and soon after `cancel`.
+    /// Runs one call, which may use the control plane. The call ends within its timeout, counted
+    /// from when the tool starts to work on it, and soon after `cancel`.
     ///
-    /// A dropped future stops the call as a timeout does.
-    pub async fn call_on(
+    /// Dropping the future stops the call as a timeout does.
+    pub async fn call_with_platform(
         &self,
         platform: PlatformHandle,
-        call: Call,
+        call: ToolCall,
         cancel: CancellationToken,
-    ) -> Outcome {
-        let scope = Scope::new(platform);
-        let mut outcome = match self.tool(call.kind) {
-            Some(tool) => run(tool, &call, &scope, &cancel).await,
-            None => Outcome::error(TaskErrorKind::Unsupported, lacking(call.kind)),
+    ) -> ToolOutcome {
+        let context = CallContext::new(platform);
+        let mut outcome = match self.find_tool(call.kind) {
+            Some(tool) => run_with_timeout(tool, &call, &context, &cancel).await,
+            None => ToolOutcome::error(
+                TaskErrorKind::Unsupported,
+                unsupported_kind_message(call.kind),
+            ),
         };
         if let Some(error) = &mut outcome.error {
             error.task = Some(Text::from(call.label));
@@ -143,7 +149,8 @@ impl Toolbox {
         outcome
     }
 
-    /// Ends what is kept warm between calls. Calls under way are ended by their own tokens.
+    /// Ends everything that is kept warm between calls. Calls in progress are ended by their own
+    /// tokens.
     pub async fn shutdown(&self) {
         self.python.shutdown().await;
         self.container.shutdown().await;
@@ -152,20 +159,20 @@ impl Toolbox {
         self.nats.shutdown().await;
     }
 
-    /// Frees what tools keep for a command, such as a database in memory that its tasks share. Call
-    /// it when a command has ended, however it did.
-    pub fn forget(&self, command: &str) {
-        self.sqlite.forget(command);
+    /// Releases state that tools keep for a command, such as an in-memory database that its tasks
+    /// share. Call it after a command has ended, whether it succeeded or not.
+    pub fn release_command(&self, command: &str) {
+        self.sqlite.release_command(command);
     }
 
-    fn tool(&self, kind: ToolKind) -> Option<&dyn Tool> {
+    fn find_tool(&self, kind: ToolKind) -> Option<&dyn Tool> {
         match kind {
             ToolKind::Noop => Some(&self.noop),
             ToolKind::Python => Some(&self.python),
             ToolKind::Shell => Some(&self.shell),
             ToolKind::Http => Some(&self.http),
-            ToolKind::Playbook => Some(&Playbook),
-            ToolKind::Artifact | ToolKind::ResultFetch => Some(&Artifact),
+            ToolKind::Playbook => Some(&PlaybookTool),
+            ToolKind::Artifact | ToolKind::ResultFetch => Some(&ArtifactTool),
             ToolKind::Mcp => Some(&self.mcp),
             ToolKind::Container => Some(&self.container),
             ToolKind::Script => Some(&self.script),
@@ -200,60 +207,65 @@ impl Toolbox {
     }
 }
 
-async fn run(tool: &dyn Tool, call: &Call, scope: &Scope, cancel: &CancellationToken) -> Outcome {
-    let place = async {
-        match tool.places() {
-            Some(places) => places.acquire().await.map(Some),
+async fn run_with_timeout(
+    tool: &dyn Tool,
+    call: &ToolCall,
+    context: &CallContext,
+    cancel: &CancellationToken,
+) -> ToolOutcome {
+    let permit = async {
+        match tool.call_permits() {
+            Some(permits) => permits.acquire().await.map(Some),
             None => Ok(None),
         }
     };
-    let _place = tokio::select! {
+    let _permit = tokio::select! {
         biased;
-        () = cancel.cancelled() => return cancelled(Outcome::default()),
-        place = place => match place {
-            Ok(place) => place,
-            // The places are closed: the toolbox is shutting down.
-            Err(_) => return cancelled(Outcome::default()),
+        () = cancel.cancelled() => return cancelled_outcome(ToolOutcome::default()),
+        permit = permit => match permit {
+            Ok(permit) => permit,
+            // The semaphore is closed: the toolbox is shutting down.
+            Err(_) => return cancelled_outcome(ToolOutcome::default()),
         },
     };
-    let mut work = pin!(tool.run(call, scope));
+    let mut work = pin!(tool.run(call, context));
     tokio::select! {
         biased;
         outcome = &mut work => return outcome,
         () = cancel.cancelled() => {}
-        () = sleep(call.timeout) => return timed_out(call.timeout),
+        () = sleep(call.timeout) => return timed_out_outcome(call.timeout),
     }
-    if scope.terminate()
-        && let Ok(outcome) = timeout(GRACE, work).await
+    if context.terminate_group()
+        && let Ok(outcome) = timeout(TERMINATION_GRACE_PERIOD, work).await
     {
-        return cancelled(outcome);
+        return cancelled_outcome(outcome);
     }
-    cancelled(Outcome::default())
+    cancelled_outcome(ToolOutcome::default())
 }
 
-/// What to say of a kind that there is no tool for.
-fn lacking(kind: ToolKind) -> String {
+/// Error message for a kind that has no tool.
+fn unsupported_kind_message(kind: ToolKind) -> String {
     match kind.spec().build {
-        Build::Feature(feature) => format!(
+        BuildRequirement::Feature(feature) => format!(
             "tasks of kind '{kind}' need a build with feature '{feature}', which this worker lacks"
         ),
-        Build::Reserved => format!("kind '{kind}' is reserved and cannot run"),
-        Build::Core => format!("this worker cannot run tasks of kind '{kind}'"),
+        BuildRequirement::Reserved => format!("kind '{kind}' is reserved and cannot run"),
+        BuildRequirement::Core => format!("this worker cannot run tasks of kind '{kind}'"),
     }
 }
 
-/// The outcome of a call that was stopped; what it gave until then stays.
-fn cancelled(outcome: Outcome) -> Outcome {
-    let stopped = Outcome::error(TaskErrorKind::Cancelled, "the task was cancelled");
-    Outcome {
+/// Outcome of a cancelled call. Keeps the data that it has produced so far.
+fn cancelled_outcome(outcome: ToolOutcome) -> ToolOutcome {
+    let stopped = ToolOutcome::error(TaskErrorKind::Cancelled, "the task was cancelled");
+    ToolOutcome {
         error: stopped.error,
         ..outcome
     }
 }
 
-fn timed_out(after: Duration) -> Outcome {
+fn timed_out_outcome(after: Duration) -> ToolOutcome {
     let after = Millis::from(after);
-    Outcome::error(
+    ToolOutcome::error(
         TaskErrorKind::Timeout,
         format!("the task did not end within {after}"),
     )

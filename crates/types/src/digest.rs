@@ -7,26 +7,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-/// A SHA-256 digest; its text is 64 lower-case hexadecimal digits.
+/// A SHA-256 digest. Its text form is 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; Self::LEN]);
 
-/// A text that is not a digest.
+/// Error for a text that is not a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a digest is 64 hexadecimal digits")]
 pub struct DigestTextError;
 
-/// Bytes that cannot be a digest because of their number.
+/// Error for a byte slice that does not have the length of a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a digest has 32 bytes, not {0}")]
 pub struct DigestLengthError(pub usize);
 
-/// The SHA-256 digest of some bytes.
+/// Computes the SHA-256 digest of bytes.
 pub fn sha256(bytes: impl AsRef<[u8]>) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }
 
-/// The SHA-256 digest of several pieces, one after the other, without joining them first.
+/// Computes the SHA-256 digest of several pieces in order, without joining them first.
 pub fn sha256_of_parts(parts: &[&[u8]]) -> Digest {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -35,17 +35,17 @@ pub fn sha256_of_parts(parts: &[&[u8]]) -> Digest {
     Digest(hasher.finalize().into())
 }
 
-/// A digest that is being taken, piece by piece.
+/// Incremental SHA-256 hasher.
 #[derive(Debug, Clone, Default)]
-pub struct Hasher(Sha256);
+pub struct Sha256Hasher(Sha256);
 
-impl Hasher {
-    /// Goes on with some bytes.
+impl Sha256Hasher {
+    /// Adds bytes to the input.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of all of them.
+    /// Returns the digest of the whole input.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }
@@ -55,23 +55,23 @@ impl Digest {
     /// Number of bytes.
     pub const LEN: usize = 32;
 
-    /// A digest that was computed before.
+    /// Wraps a digest that was computed before.
     pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
     }
 
-    /// Whether two digests of secrets are the same, found out in a time that does not depend on where
+    /// Compares two digests of secrets in constant time, so that the duration does not reveal where
     /// they differ.
-    pub fn is_same_as_secret(&self, other: &Self) -> bool {
+    pub fn constant_time_eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 
-    /// Reads the text form; capital digits are understood.
+    /// Parses the text form. Upper-case digits are accepted.
     pub fn parse(text: &str) -> Result<Self, DigestTextError> {
         let digits = text.as_bytes();
         if digits.len() != 2 * Self::LEN {
@@ -79,13 +79,13 @@ impl Digest {
         }
         let mut bytes = [0; Self::LEN];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+            *byte = parse_hex_digit(pair[0])? << 4 | parse_hex_digit(pair[1])?;
         }
         Ok(Self(bytes))
     }
 }
 
-fn nibble(digit: u8) -> Result<u8, DigestTextError> {
+fn parse_hex_digit(digit: u8) -> Result<u8, DigestTextError> {
     match digit {
         b'0'..=b'9' => Ok(digit - b'0'),
         b'a'..=b'f' => Ok(digit - b'a' + 10),
@@ -149,24 +149,30 @@ mod tests {
 
     use super::*;
 
-    const OF_ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    const ABC_SHA256: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
     #[test]
-    fn known_digest() {
-        assert_eq!(sha256(b"abc").to_string(), OF_ABC);
+    fn matches_known_digest() {
+        assert_eq!(sha256(b"abc").to_string(), ABC_SHA256);
         assert_eq!(sha256_of_parts(&[b"a", b"", b"bc"]), sha256(b"abc"));
-        assert_eq!(format!("{:?}", sha256(b"abc")), format!("Digest({OF_ABC})"));
+        assert_eq!(
+            format!("{:?}", sha256(b"abc")),
+            format!("Digest({ABC_SHA256})")
+        );
     }
 
     #[test]
-    fn text_form() {
-        assert_eq!(Digest::parse(OF_ABC), Ok(sha256(b"abc")));
-        assert_eq!(Digest::parse(&OF_ABC.to_uppercase()), Ok(sha256(b"abc")));
+    fn parses_hex_text() {
+        assert_eq!(Digest::parse(ABC_SHA256), Ok(sha256(b"abc")));
+        assert_eq!(
+            Digest::parse(&ABC_SHA256.to_uppercase()),
+            Ok(sha256(b"abc"))
+        );
         for wrong in [
             "",
             "ba78",
-            &OF_ABC[1..],
-            &OF_ABC.replace('b', "g"),
+            &ABC_SHA256[1..],
+            &ABC_SHA256.replace('b', "g"),
             &"é".repeat(32),
         ] {
             assert_eq!(Digest::parse(wrong), Err(DigestTextError), "{wrong}");
@@ -174,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_the_wrong_number() {
+    fn rejects_wrong_byte_length() {
         assert_eq!(
             Digest::try_from(&[0_u8; 31][..]),
             Err(DigestLengthError(31))
@@ -187,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(bytes: [u8; 32]) {
+        fn digest_round_trips(bytes: [u8; 32]) {
             let digest = Digest::from_bytes(bytes);
             prop_assert_eq!(digest.to_string().parse(), Ok(digest));
             let json = serde_json::to_string(&digest).unwrap();

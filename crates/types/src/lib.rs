@@ -1,7 +1,9 @@
-//! The vocabulary that every room of the house shares.
+//! Shared vocabulary of all NoETL crates.
 //!
-//! Owns ids, events, statuses, canonical JSON, limits and error codes. Does no I/O and knows no
-//! clock: whatever depends on time takes it as an argument.
+//! Owns ids, events, statuses, canonical JSON, limits and error codes. Does no I/O and reads no
+//! clock: functions that depend on time take it as an argument.
+
+#![warn(missing_docs)]
 
 pub mod digest;
 pub mod error;
@@ -20,10 +22,10 @@ pub mod scope;
 pub mod secret;
 pub mod size;
 pub mod status;
+pub mod string_enum;
 pub mod text;
 pub mod time;
 pub mod trace;
-pub mod words;
 
 pub use digest::{Digest, sha256};
 pub use error::{ErrorCode, TaskError, TaskErrorKind};
@@ -35,8 +37,10 @@ pub use id::{
 };
 pub use json::{Json, JsonMap};
 pub use name::{OrganizationId, PlaybookPath, PoolName, StepName, TenantId, WorkerId};
-pub use record::{Chain, EventRecord, FeedPosition, NewEvent, Seq, StoredEvent, Version};
-pub use scope::{Scope, Scopes};
+pub use record::{
+    ChainHash, EventRecord, ExecutionVersion, FeedPosition, NewEvent, Seq, StoredEvent,
+};
+pub use scope::{Scope, ScopeSet};
 pub use secret::SecretOperation;
 pub use size::ByteSize;
 pub use status::{CommandStatus, EventStatus, ExecutionStatus, StatusName};

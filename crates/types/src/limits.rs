@@ -1,70 +1,71 @@
-//! Bounds of the house, each with a name.
+//! Named limits of the platform.
 //!
-//! A bound that is passed around is a type that only holds values inside of it; a bound that is
-//! only compared with is a constant.
+//! A limit that is passed around is a type that only holds values within the limit. A limit that is
+//! only compared against is a constant.
 
 use std::fmt;
 
 use crate::size::ByteSize;
 use crate::time::Millis;
 
-/// Levels of nesting in any JSON that enters the system.
+/// Maximum nesting depth of JSON input.
 pub const MAX_JSON_DEPTH: usize = 64;
 
-/// Largest event once its big values are in the result store.
+/// Maximum size of an event after its large values are moved to the result store.
 pub const MAX_EVENT_SIZE: ByteSize = ByteSize::from_mib(1);
 
-/// Largest context that a command carries itself; a larger one is carried by reference.
-pub const MAX_COMMAND_CONTEXT: ByteSize = ByteSize::from_kib(256);
+/// Maximum size of the context inside a command. A larger context is passed by reference.
+pub const MAX_COMMAND_CONTEXT_SIZE: ByteSize = ByteSize::from_kib(256);
 
-/// Reports in one call of a worker.
+/// Maximum reports per call of a worker.
 pub const MAX_REPORT_BATCH: usize = 100;
 
-/// Executions that one call may start.
+/// Maximum executions that one call may start.
 pub const MAX_EXECUTE_BATCH: usize = 1000;
 
-/// Events in one call of a worker.
+/// Maximum events per call of a worker.
 pub const MAX_EVENT_BATCH: usize = 1000;
 
-/// Documents in one call that registers them.
+/// Maximum documents per registration call.
 pub const MAX_REGISTER_BATCH: usize = 200;
 
-/// Longest that a call waits for something to happen.
-pub const MAX_LONG_POLL: Millis = Millis::from_secs(30);
+/// Maximum duration of a long poll.
+pub const MAX_LONG_POLL_WAIT: Millis = Millis::from_secs(30);
 
-/// Rows that a classic list skips at most; further pages are reached by cursor.
+/// Maximum offset of a classic list. Further pages require a cursor.
 pub const MAX_PAGE_OFFSET: u32 = 10_000;
 
-/// Characters of an event type.
+/// Maximum characters of an event type.
 pub const MAX_EVENT_NAME_CHARS: usize = 255;
 
-/// Characters of an outbox row's last error.
+/// Maximum characters of the last error of an outbox row.
 pub const MAX_OUTBOX_ERROR_CHARS: usize = 2000;
 
-/// How far ids may run ahead of the clock, in an id generator and in an id that a client sends.
+/// Maximum time by which ids may be ahead of the clock, in a generator and in ids sent by clients.
 pub const MAX_ID_AHEAD: Millis = Millis::from_secs(5);
 
-/// How far ahead of the server's clock an event's own time is believed.
+/// Maximum time by which an event time may be ahead of the server clock before it is considered
+/// implausible.
 ///
-/// A producer that sends its local time as UTC is wrong by at most fourteen hours; what is further
-/// off is no time at all.
+/// A producer that sends its local time as UTC is wrong by at most fourteen hours. A larger
+/// difference means that the value is not a valid time.
 pub const MAX_EVENT_TIME_AHEAD: Millis = Millis::from_days(1);
 
-/// A value outside of its bounds.
+/// Error for a value outside its limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} = {value} is out of range {min}..{max}")]
-pub struct OutOfRange {
-    /// What the value is of.
+pub struct OutOfRangeError {
+    /// Name of the parameter.
     pub what: &'static str,
     /// The value.
     pub value: String,
-    /// The least that is allowed.
+    /// Minimum allowed value.
     pub min: String,
-    /// The most that is allowed.
+    /// Maximum allowed value.
     pub max: String,
 }
 
-impl OutOfRange {
+impl OutOfRangeError {
     fn new<T: fmt::Display>(what: &'static str, value: impl fmt::Display, min: T, max: T) -> Self {
         Self {
             what,
@@ -75,7 +76,7 @@ impl OutOfRange {
     }
 }
 
-/// Declares a number with bounds and a default.
+/// Declares a number with limits and a default.
 macro_rules! bounded_number {
     (
         $(#[$meta:meta])*
@@ -87,27 +88,27 @@ macro_rules! bounded_number {
         pub struct $name($inner);
 
         impl $name {
-            /// The least.
+            /// The minimum.
             pub const MIN: Self = Self($min);
-            /// The most.
+            /// The maximum.
             pub const MAX: Self = Self($max);
 
-            /// The value, if it is within bounds.
-            pub fn new(value: i64) -> Result<Self, OutOfRange> {
+            /// Returns the value if it is within limits.
+            pub fn new(value: i64) -> Result<Self, OutOfRangeError> {
                 <$inner>::try_from(value)
                     .ok()
                     .map(Self)
                     .filter(|value| (Self::MIN..=Self::MAX).contains(value))
-                    .ok_or_else(|| OutOfRange::new($what, value, $min, $max))
+                    .ok_or_else(|| OutOfRangeError::new($what, value, $min, $max))
             }
 
-            /// The value, or the nearest one within bounds.
+            /// Returns the value, or the nearest value within limits.
             pub fn clamped(value: i64) -> Self {
                 let nearest = value.clamp($min, $max);
                 Self(<$inner>::try_from(nearest).unwrap_or($default))
             }
 
-            /// The number.
+            /// Returns the number.
             pub const fn get(self) -> $inner {
                 self.0
             }
@@ -148,85 +149,85 @@ macro_rules! bounded_number {
             }
 
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                crate::schema::bounded(Self::MIN.0.into(), Self::MAX.0.into())
+                crate::schema::bounded_schema(Self::MIN.0.into(), Self::MAX.0.into())
             }
         }
     };
 }
 
 bounded_number! {
-    /// Items on a page of a list.
+    /// Number of items on a page.
     pub struct PageLimit(u32): "limit", 1..=500, default 50
 }
 
 bounded_number! {
-    /// Commands that one lease may hand out.
-    pub struct LeaseBatch(u32): "max", 1..=100, default 1
+    /// Maximum commands that one lease request may return.
+    pub struct LeaseBatchSize(u32): "max", 1..=100, default 1
 }
 
 bounded_number! {
-    /// Outbox rows that one claim may take; a caller's number is clamped, not refused.
+    /// Maximum outbox rows per claim. A caller's number is clamped, not rejected.
     pub struct OutboxClaimLimit(u32): "limit", 1..=1000, default 100
 }
 
 bounded_number! {
-    /// Runs of one step in one execution, which ends a cycle that never would.
-    pub struct MaxStepRuns(u32): "max_step_runs", 1..=10_000_000, default 100_000
+    /// Maximum passes through one step in one execution. Ends an infinite cycle.
+    pub struct MaxStepPasses(u32): "max_step_runs", 1..=10_000_000, default 100_000
 }
 
 bounded_number! {
-    /// Attempts of a command in all, the first one included.
+    /// Maximum attempts of a command, including the first.
     pub struct MaxAttempts(u32): "max_attempts", 1..=100, default 3
 }
 
 bounded_number! {
-    /// Rank of an execution or a command in its queue; the higher one goes first.
+    /// Rank of an execution or a command in its queue. Higher values go first.
     pub struct Priority(i16): "priority", -100..=100, default 0
 }
 
 bounded_number! {
-    /// Seconds within which a dedup key makes only one execution.
+    /// Window in seconds within which a dedup key starts only one execution.
     pub struct DedupWindowSecs(u32): "window_secs", 1..=2_592_000, default 300
 }
 
-/// How deep an execution lies below the one that a person started.
+/// Call depth of an execution below the root execution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecutionDepth(u32);
 
-/// A playbook calls playbooks more levels deep than allowed, most often itself.
+/// Error for playbooks that call each other too deeply, most often a playbook that calls itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "playbooks call each other more than {} levels deep",
     ExecutionDepth::MAX
 )]
-pub struct TooDeep;
+pub struct CallDepthError;
 
 impl ExecutionDepth {
-    /// Levels below the first execution.
+    /// Maximum levels below the root execution.
     pub const MAX: u32 = 32;
-    /// The first execution.
+    /// Depth of the root execution.
     pub const ROOT: Self = Self(0);
 
-    /// A depth that was recorded before.
-    pub fn new(depth: u32) -> Result<Self, TooDeep> {
+    /// Restores a recorded depth.
+    pub fn new(depth: u32) -> Result<Self, CallDepthError> {
         if depth > Self::MAX {
-            return Err(TooDeep);
+            return Err(CallDepthError);
         }
         Ok(Self(depth))
     }
 
-    /// The depth of a child.
-    pub fn child(self) -> Result<Self, TooDeep> {
+    /// Returns the depth of a child execution.
+    pub fn child_depth(self) -> Result<Self, CallDepthError> {
         Self::new(self.0 + 1)
     }
 
-    /// The number of levels.
+    /// Returns the number of levels.
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// Declares a size with bounds and a default.
+/// Declares a size with limits and a default.
 macro_rules! bounded_size {
     (
         $(#[$meta:meta])*
@@ -238,26 +239,26 @@ macro_rules! bounded_size {
         pub struct $name(ByteSize);
 
         impl $name {
-            /// The least.
+            /// The minimum.
             pub const MIN: Self = Self($min);
-            /// The most.
+            /// The maximum.
             pub const MAX: Self = Self($max);
 
-            /// The size, if it is within bounds.
-            pub fn new(size: ByteSize) -> Result<Self, OutOfRange> {
+            /// Returns the size if it is within limits.
+            pub fn new(size: ByteSize) -> Result<Self, OutOfRangeError> {
                 if (Self::MIN.0..=Self::MAX.0).contains(&size) {
                     Ok(Self(size))
                 } else {
-                    Err(OutOfRange::new($what, size, Self::MIN.0, Self::MAX.0))
+                    Err(OutOfRangeError::new($what, size, Self::MIN.0, Self::MAX.0))
                 }
             }
 
-            /// The size.
+            /// Returns the size.
             pub const fn get(self) -> ByteSize {
                 self.0
             }
 
-            /// Whether some content is too large.
+            /// True if content of this many bytes is too large.
             pub const fn is_exceeded_by(self, bytes: usize) -> bool {
                 self.0.is_exceeded_by(bytes)
             }
@@ -284,14 +285,14 @@ macro_rules! bounded_size {
 }
 
 bounded_size! {
-    /// Result data that stays inline in events; what is larger goes to the result store. Zero sends
-    /// everything there.
+    /// Maximum result data that stays inline in events. Larger data goes to the result store. With
+    /// zero, all data goes there.
     pub struct InlineBudget: "inline_max_bytes",
         ByteSize::from_bytes(0), to ByteSize::from_mib(1), default ByteSize::from_kib(64)
 }
 
 bounded_size! {
-    /// Largest payload that a task may return.
+    /// Maximum payload that a task may return.
     pub struct PayloadLimit: "max_payload_bytes",
         ByteSize::from_bytes(1), to ByteSize::from_gib(1), default ByteSize::from_mib(64)
 }
@@ -301,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_within_bounds() {
+    fn rejects_numbers_out_of_range() {
         assert_eq!(PageLimit::default().get(), 50);
         assert_eq!(PageLimit::new(500), Ok(PageLimit::MAX));
         for wrong in [0, 501, -1, i64::MIN, i64::MAX] {
@@ -317,21 +318,21 @@ mod tests {
     }
 
     #[test]
-    fn clamping_takes_the_nearest() {
-        for (asked, given) in [
+    fn clamps_to_nearest_limit() {
+        for (requested, expected) in [
             (i64::MIN, 1),
             (0, 1),
             (100, 100),
             (1000, 1000),
             (i64::MAX, 1000),
         ] {
-            assert_eq!(OutboxClaimLimit::clamped(asked).get(), given);
+            assert_eq!(OutboxClaimLimit::clamped(requested).get(), expected);
         }
         assert_eq!(Priority::clamped(-1000), Priority::MIN);
     }
 
     #[test]
-    fn sizes_within_bounds() {
+    fn rejects_sizes_out_of_range() {
         assert_eq!(InlineBudget::default().get(), ByteSize::from_kib(64));
         assert!(
             InlineBudget::new(ByteSize::from_bytes(0))
@@ -348,23 +349,26 @@ mod tests {
     }
 
     #[test]
-    fn depth_ends() {
+    fn execution_depth_is_limited() {
         let mut depth = ExecutionDepth::ROOT;
         for level in 1..=ExecutionDepth::MAX {
-            depth = depth.child().unwrap();
+            depth = depth.child_depth().unwrap();
             assert_eq!(depth.get(), level);
         }
-        assert_eq!(depth.child(), Err(TooDeep));
+        assert_eq!(depth.child_depth(), Err(CallDepthError));
         assert_eq!(
-            TooDeep.to_string(),
+            CallDepthError.to_string(),
             "playbooks call each other more than 32 levels deep"
         );
     }
 
     #[test]
-    fn json_forms_are_checked() {
-        assert_eq!(serde_json::from_str::<LeaseBatch>("7").unwrap().get(), 7);
-        assert!(serde_json::from_str::<LeaseBatch>("101").is_err());
+    fn json_values_are_checked() {
+        assert_eq!(
+            serde_json::from_str::<LeaseBatchSize>("7").unwrap().get(),
+            7
+        );
+        assert!(serde_json::from_str::<LeaseBatchSize>("101").is_err());
         assert_eq!(
             serde_json::from_str::<InlineBudget>("\"1KiB\"")
                 .unwrap()

@@ -1,68 +1,70 @@
-//! Names that people and machines give to things, each checked once and then trusted.
+//! Validated names. A name is checked once, on creation.
 //!
-//! Owns what a name may look like. A name is a shared text: a clone costs a reference count.
+//! Owns the naming rules. A name is a shared string: a clone costs a reference count.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use crate::text::excerpt;
 
-/// Why a text cannot be a name.
+/// Error for a text that cannot be a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing is there.
+    /// The name is empty.
     #[error("{kind} is empty")]
     Empty {
-        /// What the name is of.
+        /// Kind of name.
         kind: &'static str,
     },
-    /// More characters than the kind allows.
+    /// The name has more characters than the kind allows.
     #[error("{kind} has {length} characters, at most {longest} are allowed")]
     TooLong {
-        /// What the name is of.
+        /// Kind of name.
         kind: &'static str,
-        /// Its number of characters.
+        /// Number of characters.
         length: usize,
-        /// The number allowed.
+        /// Maximum number of characters.
         longest: usize,
     },
-    /// A character that the kind does not allow there.
+    /// The name has a character that is not allowed at its position.
     #[error("{kind} `{name}` has {found:?} as character {at}; allowed: {rule}")]
     Character {
-        /// What the name is of.
+        /// Kind of name.
         kind: &'static str,
-        /// The name, shortened where it is long.
+        /// The name, shortened if long.
         name: String,
         /// The character.
         found: char,
-        /// Its place, counted from 1.
+        /// Position of the character, from 1.
         at: usize,
-        /// What is allowed.
+        /// Allowed characters.
         rule: &'static str,
     },
-    /// A path with an empty segment, or with `.` or `..` as one.
-    #[error("{kind} `{name}` has the segment `{segment}`; segments between slashes must be named")]
+    /// A path has an empty segment, or `.` or `..` as a segment.
+    #[error(
+        "{kind} `{name}` has the segment `{segment}`; a segment must not be empty, `.` or `..`"
+    )]
     Segment {
-        /// What the name is of.
+        /// Kind of name.
         kind: &'static str,
-        /// The path, shortened where it is long.
+        /// The path, shortened if long.
         name: String,
-        /// The segment, which may be empty.
+        /// The segment, possibly empty.
         segment: String,
     },
 }
 
-/// What a kind of name allows.
-struct Rule {
+/// Rule for a kind of name.
+struct NameRule {
     kind: &'static str,
     longest: usize,
-    /// The allowed characters, in words.
+    /// Description of the allowed characters.
     allowed: &'static str,
-    /// Whether a character may stand at a place, counted from 0.
+    /// Returns true if a character is allowed at a position, from 0.
     accepts: fn(usize, char) -> bool,
 }
 
-impl Rule {
+impl NameRule {
     fn check(&self, name: &str) -> Result<(), NameError> {
         let kind = self.kind;
         if name.is_empty() {
@@ -108,14 +110,14 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            const RULE: Rule = Rule {
+            const RULE: NameRule = NameRule {
                 kind: $kind,
                 longest: $longest,
                 allowed: $allowed,
                 accepts: $accepts,
             };
 
-            /// The name, if the text can be one.
+            /// Returns the name, or an error if the text breaks the rule.
             pub fn new(name: impl Into<Arc<str>>) -> Result<Self, NameError> {
                 let name = name.into();
                 Self::check(&name)?;
@@ -128,7 +130,7 @@ macro_rules! name {
                 Ok(())
             }
 
-            /// The text.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -186,10 +188,10 @@ macro_rules! name {
             }
         }
 
-        // No rule allows NUL, so a name is always a text and a JSON value.
+        // No rule allows NUL, so a name is always a valid text and JSON string.
         impl From<&$name> for crate::text::Text {
             fn from(name: &$name) -> Self {
-                Self::trusted(Arc::clone(&name.0))
+                Self::from_trusted(Arc::clone(&name.0))
             }
         }
 
@@ -222,7 +224,7 @@ macro_rules! name {
             }
 
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                crate::schema::name(Self::RULE.longest)
+                crate::schema::name_schema(Self::RULE.longest)
             }
         }
     };
@@ -234,55 +236,55 @@ name! {
         kind: "step name",
         longest: 128,
         allowed: "letters, digits, `_` and `-`, a letter or `_` first (ASCII)",
-        accepts: step_character,
+        accepts: is_step_char,
     }
 }
 
 name! {
-    /// Name of a tenant. It becomes one token of a NATS subject and one segment of an object key.
+    /// Name of a tenant. Used as one token of a NATS subject and one segment of an object key.
     pub struct TenantId {
         kind: "tenant",
         longest: 64,
         allowed: "letters, digits, `_` and `-`, a letter or digit first (ASCII)",
-        accepts: subject_token,
+        accepts: is_subject_token_char,
     }
 }
 
 name! {
-    /// Name of an organization inside of a tenant; the same rule as for the tenant.
+    /// Name of an organization within a tenant. Follows the rule of tenant names.
     pub struct OrganizationId {
         kind: "organization",
         longest: 64,
         allowed: "letters, digits, `_` and `-`, a letter or digit first (ASCII)",
-        accepts: subject_token,
+        accepts: is_subject_token_char,
     }
 }
 
 name! {
-    /// Name of a pool of workers. It becomes one token of a NATS subject.
+    /// Name of a worker pool. Used as one token of a NATS subject.
     pub struct PoolName {
         kind: "pool name",
         longest: 64,
         allowed: "letters, digits, `_` and `-`, a letter or digit first (ASCII)",
-        accepts: subject_token,
+        accepts: is_subject_token_char,
     }
 }
 
 name! {
     /// Path of a document in the catalog, such as `etl/nightly`.
     ///
-    /// Blanks are allowed inside, because a document without a path is filed under its name.
+    /// Blanks are allowed inside, because a document without a path is stored under its name.
     pub struct PlaybookPath {
         kind: "playbook path",
         longest: 512,
         allowed: "printable characters but `\\`, `?`, `#`, `%` and `*`, no blank at either end",
-        accepts: path_character,
-        also: named_segments,
+        accepts: is_path_char,
+        also: check_path_segments,
     }
 }
 
 name! {
-    /// Name that a worker gives itself; it need only be printable.
+    /// Name that a worker chooses for itself. It only needs to be printable.
     pub struct WorkerId {
         kind: "worker id",
         longest: 255,
@@ -291,22 +293,22 @@ name! {
     }
 }
 
-fn step_character(at: usize, c: char) -> bool {
+fn is_step_char(at: usize, c: char) -> bool {
     c == '_' || c.is_ascii_alphabetic() || at > 0 && (c == '-' || c.is_ascii_digit())
 }
 
-fn path_character(at: usize, c: char) -> bool {
+fn is_path_char(at: usize, c: char) -> bool {
     let is_inner_blank = c == ' ' && at > 0;
     let is_reserved = matches!(c, '\\' | '?' | '#' | '%' | '*');
     is_inner_blank || !(c.is_control() || c.is_whitespace() || is_reserved)
 }
 
-fn subject_token(at: usize, c: char) -> bool {
+fn is_subject_token_char(at: usize, c: char) -> bool {
     c.is_ascii_alphanumeric() || at > 0 && (c == '_' || c == '-')
 }
 
-/// A path is a way from name to name: nothing empty, nothing that climbs, no blank at the end.
-fn named_segments(rule: &Rule, path: &str) -> Result<(), NameError> {
+/// Rejects empty segments, segments that climb the tree, and a trailing blank.
+fn check_path_segments(rule: &NameRule, path: &str) -> Result<(), NameError> {
     if path.ends_with(' ') {
         return Err(NameError::Character {
             kind: rule.kind,
@@ -329,85 +331,84 @@ fn named_segments(rule: &Rule, path: &str) -> Result<(), NameError> {
     }
 }
 
-/// The tenant and organization of an installation that has only one of each. Every event carries
-/// both, so the text is shared.
-static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| "default".into());
+/// Default tenant and organization. Every event carries both, so the text is shared.
+static DEFAULT_NAME: LazyLock<Arc<str>> = LazyLock::new(|| "default".into());
 
 impl Default for TenantId {
     fn default() -> Self {
-        Self(Arc::clone(&DEFAULT))
+        Self(Arc::clone(&DEFAULT_NAME))
     }
 }
 
 impl Default for OrganizationId {
     fn default() -> Self {
-        Self(Arc::clone(&DEFAULT))
+        Self(Arc::clone(&DEFAULT_NAME))
     }
 }
 
 impl PlaybookPath {
-    /// What the platform's own playbooks, which keep it going, lie under.
-    pub const PLATFORM: &str = "system/";
+    /// Path prefix of the platform's own maintenance playbooks.
+    pub const SYSTEM_PREFIX: &str = "system/";
 
-    /// Whether it is that of one of the platform's own.
-    pub fn is_of_platform(&self) -> bool {
-        self.0.starts_with(Self::PLATFORM)
+    /// True if the playbook belongs to the platform.
+    pub fn is_system(&self) -> bool {
+        self.0.starts_with(Self::SYSTEM_PREFIX)
     }
 }
 
 impl PoolName {
-    /// The pool of ordinary playbooks.
+    /// Returns the pool of ordinary playbooks.
     pub fn shared() -> Self {
         Self("shared".into())
     }
 
-    /// The pool of the playbooks that ship with the product.
+    /// Returns the pool of the playbooks that ship with the product.
     pub fn system() -> Self {
         Self("system".into())
     }
 
-    /// The pool of what subscriptions start.
+    /// Returns the pool of executions started by subscriptions.
     pub fn subscription() -> Self {
         Self("subscription".into())
     }
 
-    /// The queue of this pool among those of all tenants. That of the default tenant has the bare
-    /// name; a dot, which no name can have, sets the others apart.
+    /// Returns the queue of this pool for a tenant. The queue of the default tenant has the bare
+    /// pool name. Other queues have the tenant and a dot as prefix; a dot cannot occur in a name.
     #[must_use]
-    pub fn within(&self, tenant_id: &TenantId) -> Self {
+    pub fn tenant_queue(&self, tenant_id: &TenantId) -> Self {
         if *tenant_id == TenantId::default() {
             return self.clone();
         }
         Self(format!("{tenant_id}.{}", self.0).into())
     }
 
-    /// The pool that is a tenant's queue; `None` if the queue is another tenant's.
-    pub fn of_tenant(&self, tenant_id: &TenantId) -> Option<Self> {
+    /// Returns the pool of this queue if the queue belongs to the tenant; otherwise `None`.
+    pub fn pool_for_tenant(&self, tenant_id: &TenantId) -> Option<Self> {
         let (owner, pool) = match self.0.split_once('.') {
             Some((owner, pool)) => (owner, pool),
-            None => (&**DEFAULT, &*self.0),
+            None => (&**DEFAULT_NAME, &*self.0),
         };
         (owner == tenant_id.as_str()).then(|| Self(pool.into()))
     }
 
-    /// Whose queue this is, and the pool that it is of.
-    pub fn owner(&self) -> (TenantId, Self) {
+    /// Returns the tenant and the pool of this queue.
+    pub fn split_tenant(&self) -> (TenantId, Self) {
         match self.0.split_once('.') {
             Some((owner, pool)) => (TenantId(owner.into()), Self(pool.into())),
             None => (TenantId::default(), self.clone()),
         }
     }
 
-    /// Reads the name of a pool, or of a tenant's queue.
-    pub fn read_queue(text: &str) -> Result<Self, NameError> {
+    /// Parses the name of a pool or of a tenant's queue.
+    pub fn parse_queue(text: &str) -> Result<Self, NameError> {
         match text.split_once('.') {
-            Some((owner, pool)) => Ok(Self::new(pool)?.within(&TenantId::new(owner)?)),
+            Some((owner, pool)) => Ok(Self::new(pool)?.tenant_queue(&TenantId::new(owner)?)),
             None => Self::new(text),
         }
     }
 
-    /// The pool that runs a playbook unless its caller names one.
-    pub fn default_for(path: &PlaybookPath) -> Self {
+    /// Returns the pool that runs a playbook unless the caller names one.
+    pub fn default_for_path(path: &PlaybookPath) -> Self {
         match path.as_str().split_once('/') {
             Some(("system", _)) => Self::system(),
             Some(("subscription", _)) => Self::subscription(),
@@ -423,22 +424,22 @@ mod tests {
     use super::*;
     use crate::text::Text;
 
-    fn message<T: fmt::Debug>(result: Result<T, NameError>) -> String {
+    fn error_message<T: fmt::Debug>(result: Result<T, NameError>) -> String {
         result.unwrap_err().to_string()
     }
 
     #[test]
-    fn step_names() {
+    fn validates_step_names() {
         for name in ["start", "_x", "a-b", "Load2", &"s".repeat(128)] {
             assert_eq!(StepName::new(name).unwrap(), name);
         }
-        assert_eq!(message(StepName::new("")), "step name is empty");
+        assert_eq!(error_message(StepName::new("")), "step name is empty");
         assert_eq!(
-            message(StepName::new("s".repeat(129))),
+            error_message(StepName::new("s".repeat(129))),
             "step name has 129 characters, at most 128 are allowed"
         );
         assert_eq!(
-            message(StepName::new("load data")),
+            error_message(StepName::new("load data")),
             "step name `load data` has ' ' as character 5; allowed: letters, digits, `_` and `-`, \
              a letter or `_` first (ASCII)"
         );
@@ -448,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_become_subjects() {
+    fn validates_names_used_in_subjects() {
         for name in ["default", "acme-7", "A_b"] {
             assert!(TenantId::new(name).is_ok(), "{name}");
             assert!(PoolName::new(name).is_ok(), "{name}");
@@ -461,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn playbook_paths() {
+    fn validates_playbook_paths() {
         for path in [
             "hello",
             "etl/nightly",
@@ -477,19 +478,19 @@ mod tests {
             assert!(PlaybookPath::new(path).is_err(), "{path}");
         }
         assert_eq!(
-            message(PlaybookPath::new("a/../b")),
-            "playbook path `a/../b` has the segment `..`; segments between slashes must be named"
+            error_message(PlaybookPath::new("a/../b")),
+            "playbook path `a/../b` has the segment `..`; a segment must not be empty, `.` or `..`"
         );
     }
 
     #[test]
-    fn worker_ids() {
+    fn validates_worker_ids() {
         assert!(WorkerId::new("worker-1@host:42 (blue)").is_ok());
         assert!(WorkerId::new("a\nb").is_err());
     }
 
     #[test]
-    fn pools_by_path() {
+    fn default_pool_depends_on_path() {
         for (path, pool) in [
             ("system/projector", "system"),
             ("subscription/orders", "subscription"),
@@ -497,32 +498,32 @@ mod tests {
             ("system", "shared"),
         ] {
             let path = PlaybookPath::new(path).unwrap();
-            assert_eq!(PoolName::default_for(&path), pool);
-            assert_eq!(path.is_of_platform(), pool == "system", "{path}");
+            assert_eq!(PoolName::default_for_path(&path), pool);
+            assert_eq!(path.is_system(), pool == "system", "{path}");
         }
     }
 
     #[test]
-    fn a_queue_belongs_to_one_tenant() {
+    fn queue_name_contains_its_tenant() {
         let (acme, default) = (TenantId::new("acme").unwrap(), TenantId::default());
         let shared = PoolName::shared();
-        assert_eq!(shared.within(&default), shared);
-        let theirs = shared.within(&acme);
-        assert_eq!(theirs, "acme.shared");
-        assert_eq!(theirs.of_tenant(&acme), Some(shared.clone()));
-        assert_eq!(theirs.of_tenant(&default), None);
-        assert_eq!(shared.of_tenant(&default), Some(shared.clone()));
-        assert_eq!(shared.of_tenant(&acme), None);
-        assert_eq!(theirs.owner(), (acme, shared.clone()));
-        assert_eq!(shared.owner(), (default, shared.clone()));
-        assert_eq!(PoolName::read_queue("acme.shared"), Ok(theirs));
-        assert_eq!(PoolName::read_queue("shared"), Ok(shared));
-        assert!(PoolName::read_queue("a.b.c").is_err());
+        assert_eq!(shared.tenant_queue(&default), shared);
+        let acme_queue = shared.tenant_queue(&acme);
+        assert_eq!(acme_queue, "acme.shared");
+        assert_eq!(acme_queue.pool_for_tenant(&acme), Some(shared.clone()));
+        assert_eq!(acme_queue.pool_for_tenant(&default), None);
+        assert_eq!(shared.pool_for_tenant(&default), Some(shared.clone()));
+        assert_eq!(shared.pool_for_tenant(&acme), None);
+        assert_eq!(acme_queue.split_tenant(), (acme, shared.clone()));
+        assert_eq!(shared.split_tenant(), (default, shared.clone()));
+        assert_eq!(PoolName::parse_queue("acme.shared"), Ok(acme_queue));
+        assert_eq!(PoolName::parse_queue("shared"), Ok(shared));
+        assert!(PoolName::parse_queue("a.b.c").is_err());
         assert!(PoolName::new("acme.shared").is_err());
     }
 
     #[test]
-    fn fixed_names_obey_their_own_rules() {
+    fn predefined_names_are_valid() {
         assert!(TenantId::check(TenantId::default().as_str()).is_ok());
         assert!(OrganizationId::check(OrganizationId::default().as_str()).is_ok());
         for pool in [
@@ -536,7 +537,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_a_name_is_a_text(name in "\\PC{0,20}|[\\x00-\\x20a-z/]{0,6}") {
+        fn every_name_is_valid_text(name in "\\PC{0,20}|[\\x00-\\x20a-z/]{0,6}") {
             let texts = [
                 StepName::new(&*name).map(|name| Text::from(&name)).ok(),
                 PlaybookPath::new(&*name).map(|name| Text::from(&name)).ok(),

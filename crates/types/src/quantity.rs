@@ -1,11 +1,11 @@
-//! A decimal number with a unit behind it, as playbooks write durations and sizes.
+//! A decimal number with a unit, as in durations and sizes of playbooks.
 
-/// Why a text is not a quantity.
+/// Error for a text that is not a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QuantityError {
     /// Not a number followed by a unit.
     Shape,
-    /// A number followed by something that is not a unit.
+    /// A number with an unknown unit.
     Unit,
     /// The quantity does not fit 64 bits.
     TooBig,
@@ -15,15 +15,15 @@ pub(crate) enum QuantityError {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quantity<'t> {
     whole: &'t str,
-    /// The digits behind the point, if there is one.
+    /// Digits after the decimal point, if there is one.
     fraction: Option<&'t str>,
-    /// What stands behind the number; empty when nothing does.
+    /// Text after the number; empty if there is no unit.
     pub(crate) unit: &'t str,
 }
 
 impl<'t> Quantity<'t> {
-    /// Splits `1.5h` into its parts. Blanks around it are ignored, blanks inside are refused.
-    pub(crate) fn split(text: &'t str) -> Result<Self, QuantityError> {
+    /// Splits `1.5h` into its parts. Ignores surrounding blanks and rejects blanks inside.
+    pub(crate) fn parse(text: &'t str) -> Result<Self, QuantityError> {
         let (whole, rest) = split_digits(text.trim());
         let (fraction, unit) = match rest.strip_prefix('.') {
             Some(rest) => {
@@ -42,19 +42,20 @@ impl<'t> Quantity<'t> {
         })
     }
 
-    /// Whether the number has a point.
+    /// True if the number has a decimal point.
     pub(crate) fn is_decimal(&self) -> bool {
         self.fraction.is_some()
     }
 
-    /// The quantity in a base of which one unit holds `factor`, rounded to the nearest whole one.
-    pub(crate) fn times(&self, factor: u64) -> Result<u64, QuantityError> {
-        // More digits than this cannot change a rounded 64-bit result of any unit in use.
-        const MOST_DIGITS: usize = 18;
+    /// Converts to base units, where one unit is `factor` base units. Rounds to the nearest whole
+    /// number.
+    pub(crate) fn scale_to_base_units(&self, factor: u64) -> Result<u64, QuantityError> {
+        // More digits cannot change a rounded 64-bit result of any supported unit.
+        const MAX_DIGITS: usize = 18;
         let whole: u64 = self.whole.parse().map_err(|_| QuantityError::TooBig)?;
         let mut total = u128::from(whole) * u128::from(factor);
         if let Some(fraction) = self.fraction {
-            let digits = &fraction.as_bytes()[..fraction.len().min(MOST_DIGITS)];
+            let digits = &fraction.as_bytes()[..fraction.len().min(MAX_DIGITS)];
             let (numerator, denominator) = digits.iter().fold((0, 1), |(number, scale), digit| {
                 (number * 10 + u128::from(digit - b'0'), scale * 10)
             });

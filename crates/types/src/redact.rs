@@ -1,107 +1,108 @@
-//! Secrets taken out of what leaves a process.
+//! Redaction of secrets in data that leaves a process.
 //!
-//! A secret is known by its value, never by the name of a field: `author` and `token_count` pass,
-//! and a password is found wherever it turns up: as it is, escaped, or packed into base64.
+//! A secret is recognized by its value, never by the name of a field: `author` and `token_count`
+//! pass, and a password is found anywhere, as plain text, escaped, or in base64.
 
-mod needles;
-mod packed;
-mod public;
-mod runs;
-mod written;
+mod base64_forms;
+mod encodings;
+mod execution_secrets;
+mod patterns;
+mod public_fields;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::{Json, JsonMap, TaskError, Text};
-use needles::Needles;
-pub use public::secrets_of;
-use runs::OfRun;
-pub use runs::SecretsOfRuns;
+pub use execution_secrets::ExecutionSecretRegistry;
+use execution_secrets::ExecutionSecretSet;
+use patterns::SecretPatterns;
+pub use public_fields::secret_fields;
 
-/// What stands for a secret.
+/// Replacement for a secret.
 pub const REDACTED: &str = "[REDACTED]";
-/// Shorter values are not looked for: they would be found everywhere.
-pub const SHORTEST_SECRET: usize = 6;
-/// About how many bytes it takes to keep a value, besides those that it has.
-const BESIDE_A_TEXT: usize = 64;
+/// Minimum characters of a secret. Shorter values would match everywhere, so they are not redacted.
+pub const MIN_SECRET_CHARS: usize = 6;
+/// Approximate bytes of overhead per stored secret.
+const SECRET_OVERHEAD_BYTES: usize = 64;
 
-/// Values that must not be seen.
+/// A set of secret values to redact.
 #[derive(Default)]
-pub struct Secrets {
-    /// The values, and the lines of those that have several.
+pub struct SecretSet {
+    /// The values, and the single lines of multi-line values.
     texts: Arc<BTreeSet<Arc<str>>>,
-    /// How many bytes they are.
+    /// Total bytes of the values.
     bytes: usize,
-    /// Whether nothing is hidden but what is there from its beginning to its end.
+    /// True if only whole secrets are redacted, not truncated ones.
     only_whole: bool,
-    /// How they are looked for. It takes several times the room of the values, so it is made where
-    /// they are looked for, and only the values are kept.
-    needles: OnceLock<Needles>,
+    /// Compiled search patterns. They take several times the memory of the values, so they are
+    /// built on first use and never cloned.
+    patterns: OnceLock<SecretPatterns>,
 }
 
-/// A clone may be added to, and is looked for anew.
-impl Clone for Secrets {
+/// A clone may be extended, so it builds its patterns again.
+impl Clone for SecretSet {
     fn clone(&self) -> Self {
         Self {
             texts: Arc::clone(&self.texts),
             bytes: self.bytes,
             only_whole: self.only_whole,
-            needles: OnceLock::new(),
+            patterns: OnceLock::new(),
         }
     }
 }
 
-/// How much is looked for at most.
+/// Limits of a set.
 #[derive(Debug, Clone, Copy)]
-struct Most {
+struct SecretLimits {
     texts: usize,
     bytes: usize,
 }
 
-impl Most {
-    const ANY: Self = Self {
+impl SecretLimits {
+    const UNLIMITED: Self = Self {
         texts: usize::MAX,
         bytes: usize::MAX,
     };
 }
 
-impl Secrets {
-    /// Whether nothing is to be hidden.
+impl SecretSet {
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }
 
-    /// Hides every text in a value, wherever it turns up from now on. Numbers count as their digits.
+    /// Adds every string in a value. Numbers are added as their digits.
     pub fn add(&mut self, value: &Json) {
-        self.add_within(value, Most::ANY);
+        self.add_limited(value, SecretLimits::UNLIMITED);
     }
 
-    /// The same, as far as there is room.
-    fn add_within(&mut self, value: &Json, most: Most) {
+    /// Adds every string in a value, up to the limits.
+    fn add_limited(&mut self, value: &Json, limits: SecretLimits) {
         match value {
-            Json::Str(text) => self.add_text_within(text, most),
-            Json::Int(number) => self.add_text_within(&number.to_string(), most),
-            Json::UInt(number) => self.add_text_within(&number.to_string(), most),
-            Json::List(items) => items.iter().for_each(|item| self.add_within(item, most)),
+            Json::Str(text) => self.add_text_limited(text, limits),
+            Json::Int(number) => self.add_text_limited(&number.to_string(), limits),
+            Json::UInt(number) => self.add_text_limited(&number.to_string(), limits),
+            Json::List(items) => items.iter().for_each(|item| self.add_limited(item, limits)),
             Json::Map(fields) => fields
                 .values()
-                .for_each(|field| self.add_within(field, most)),
+                .for_each(|field| self.add_limited(field, limits)),
             Json::Null | Json::Bool(_) | Json::Float(_) => {}
         }
     }
 
-    /// Hides a text. Of one with several lines, such as a private key, each line counts as well.
+    /// Adds a text. For a text with several lines, such as a private key, each line is added as
+    /// well.
     pub fn add_text(&mut self, text: &str) {
-        self.add_text_within(text, Most::ANY);
+        self.add_text_limited(text, SecretLimits::UNLIMITED);
     }
 
-    fn add_text_within(&mut self, text: &str, most: Most) {
+    fn add_text_limited(&mut self, text: &str, limits: SecretLimits) {
         let lines = text.lines().filter(|_| text.contains('\n'));
         for part in std::iter::once(text).chain(lines).map(str::trim) {
-            let has_room = self.texts.len() < most.texts
-                && self.bytes.saturating_add(part.len()) <= most.bytes;
-            if has_room && part.chars().nth(SHORTEST_SECRET - 1).is_some() {
+            let has_room = self.texts.len() < limits.texts
+                && self.bytes.saturating_add(part.len()) <= limits.bytes;
+            if has_room && part.chars().nth(MIN_SECRET_CHARS - 1).is_some() {
                 self.add_part(Arc::from(part));
             }
         }
@@ -113,21 +114,21 @@ impl Secrets {
         }
         self.bytes = self.bytes.saturating_add(part.len());
         Arc::make_mut(&mut self.texts).insert(part);
-        self.needles = OnceLock::new();
+        self.patterns = OnceLock::new();
     }
 
-    /// About how many bytes keeping them takes.
-    fn room(&self) -> usize {
-        let beside = self.texts.len().saturating_mul(BESIDE_A_TEXT);
-        self.bytes.saturating_add(beside)
+    /// Returns the approximate memory of the values in bytes.
+    fn memory_bytes(&self) -> usize {
+        let overhead = self.texts.len().saturating_mul(SECRET_OVERHEAD_BYTES);
+        self.bytes.saturating_add(overhead)
     }
 
-    /// Hides what others hide, too.
+    /// Adds all secrets of another set.
     pub fn extend(&mut self, others: &Self) {
         if self.is_empty() {
             self.texts = Arc::clone(&others.texts);
             self.bytes = others.bytes;
-            self.needles = OnceLock::new();
+            self.patterns = OnceLock::new();
             return;
         }
         for part in &*others.texts {
@@ -135,53 +136,58 @@ impl Secrets {
         }
     }
 
-    /// The same, but where a text ends within a secret it is left alone. For texts that nobody has cut:
-    /// whoever chooses what they end with would learn from what is hidden how a secret begins.
+    /// Redacts only whole secrets: a secret that is truncated at the end of a text stays. For texts
+    /// that are known not to be truncated. Otherwise a caller who controls the end of a text could
+    /// learn from the redaction how a secret begins.
     #[must_use]
     pub fn only_whole(mut self) -> Self {
         self.only_whole = true;
         self
     }
 
-    /// A text without them; nothing where there was nothing to hide.
-    pub fn hidden_in(&self, text: &str) -> Option<String> {
+    /// Returns the redacted text, or `None` if the text contains no secret.
+    pub fn redact_text(&self, text: &str) -> Option<String> {
         if self.is_empty() {
             return None;
         }
-        let needles = self.needles.get_or_init(|| Needles::of(&self.texts));
-        let mut hidden = String::new();
-        let mut shown = 0;
-        for found in needles.found_in(text, !self.only_whole) {
-            hidden.push_str(&text[shown..found.start]);
-            hidden.push_str(REDACTED);
-            shown = found.end;
+        let patterns = self
+            .patterns
+            .get_or_init(|| SecretPatterns::from_secrets(&self.texts));
+        let mut redacted = String::new();
+        let mut copied_end = 0;
+        for found in patterns.find_in(text, !self.only_whole) {
+            redacted.push_str(&text[copied_end..found.start]);
+            redacted.push_str(REDACTED);
+            copied_end = found.end;
         }
-        if shown == 0 {
+        if copied_end == 0 {
             return None;
         }
-        hidden.push_str(&text[shown..]);
-        Some(hidden)
+        redacted.push_str(&text[copied_end..]);
+        Some(redacted)
     }
 
-    /// A value without them.
+    /// Returns the redacted value.
     #[must_use]
-    pub fn hide(&self, value: Json) -> Json {
+    pub fn redact_json(&self, value: Json) -> Json {
         if self.is_empty() {
             return value;
         }
         match value {
-            Json::Str(text) => match self.hidden_in(&text) {
-                Some(hidden) => Json::from(hidden),
+            Json::Str(text) => match self.redact_text(&text) {
+                Some(redacted) => Json::from(redacted),
                 None => Json::Str(text),
             },
-            Json::Int(number) => self.hide_number(&number.to_string(), Json::Int(number)),
-            Json::UInt(number) => self.hide_number(&number.to_string(), Json::UInt(number)),
-            Json::List(items) => Json::list(items.iter().map(|item| self.hide(item.clone()))),
+            Json::Int(number) => self.redact_number(&number.to_string(), Json::Int(number)),
+            Json::UInt(number) => self.redact_number(&number.to_string(), Json::UInt(number)),
+            Json::List(items) => {
+                Json::list(items.iter().map(|item| self.redact_json(item.clone())))
+            }
             Json::Map(fields) => {
                 let field = |(key, value): (&Arc<str>, &Json)| {
-                    let hidden = self.hidden_in(key);
-                    let key = hidden.map_or_else(|| Arc::clone(key), Arc::from);
-                    (key, self.hide(value.clone()))
+                    let redacted = self.redact_text(key);
+                    let key = redacted.map_or_else(|| Arc::clone(key), Arc::from);
+                    (key, self.redact_json(value.clone()))
                 };
                 Json::object(fields.iter().map(field))
             }
@@ -189,72 +195,73 @@ impl Secrets {
         }
     }
 
-    /// An error of a task without them.
+    /// Returns the redacted error.
     #[must_use]
-    pub fn hide_error(&self, error: TaskError) -> TaskError {
+    pub fn redact_error(&self, error: TaskError) -> TaskError {
         if self.is_empty() {
             return error;
         }
-        let message = self.hidden_in(&error.message);
+        let message = self.redact_text(&error.message);
         TaskError {
             message: message.map_or_else(|| error.message.clone(), Text::from),
-            code: error.code.map(|code| self.hide(code)),
-            details: error.details.map(|details| self.hide(details)),
+            code: error.code.map(|code| self.redact_json(code)),
+            details: error.details.map(|details| self.redact_json(details)),
             ..error
         }
     }
 
-    /// Fields without them. Their names are those of a playbook, and stay.
+    /// Returns the redacted fields. Field names come from the playbook and are not redacted.
     #[must_use]
-    pub fn hide_fields(&self, fields: JsonMap) -> JsonMap {
+    pub fn redact_fields(&self, fields: JsonMap) -> JsonMap {
         let fields = fields.into_iter();
         fields
-            .map(|(name, value)| (name, self.hide(value)))
+            .map(|(name, value)| (name, self.redact_json(value)))
             .collect()
     }
 
-    fn hide_number(&self, digits: &str, value: Json) -> Json {
-        self.hidden_in(digits).map_or(value, Json::from)
+    fn redact_number(&self, digits: &str, value: Json) -> Json {
+        self.redact_text(digits).map_or(value, Json::from)
     }
 }
 
-/// Values that must not be seen, known to everybody who works on the same.
+/// A set of secrets shared by all tasks of a command, linked to the set of its execution.
 #[derive(Clone, Default)]
-pub struct Hidden {
-    own: Arc<Mutex<Secrets>>,
-    /// What everybody has to hide who works for the same run.
-    of_run: Arc<OfRun>,
+pub struct SharedSecretSet {
+    own: Arc<Mutex<SecretSet>>,
+    /// Secrets shared by everything that runs for the execution.
+    execution: Arc<ExecutionSecretSet>,
 }
 
-impl Hidden {
-    /// Hides every text in a value from now on.
+impl SharedSecretSet {
+    /// Adds every string in a value.
     pub fn add(&self, value: &Json) {
-        opened(&self.own).add(value);
+        lock_secrets(&self.own).add(value);
     }
 
-    /// Hides what is secret of a credential, in all that is done for the run. Its type says what that
-    /// is; where nobody knows it, a field of that name does.
-    pub fn add_for_run(&self, kind: Option<&str>, credential: &Json) {
-        let secret = secrets_of(kind, credential);
+    /// Adds the secret fields of a credential, for everything that runs for the execution. The type
+    /// of the credential determines which fields are secret. If it is unknown, the field `type` is
+    /// used.
+    pub fn add_credential(&self, kind: Option<&str>, credential: &Json) {
+        let secret = secret_fields(kind, credential);
         self.add(&secret);
-        self.of_run.add(&secret);
+        self.execution.add(&secret);
     }
 
-    /// What is hidden by now.
-    pub fn known(&self) -> Secrets {
-        let mut known = opened(&self.own).clone();
-        known.extend(&self.of_run.known());
-        known
+    /// Returns the secrets known so far.
+    pub fn current_secrets(&self) -> SecretSet {
+        let mut secrets = lock_secrets(&self.own).clone();
+        secrets.extend(&self.execution.current_secrets());
+        secrets
     }
 }
 
-fn opened(secrets: &Mutex<Secrets>) -> MutexGuard<'_, Secrets> {
-    // Secrets are only ever added, so what a panic leaves behind is whole.
+fn lock_secrets(secrets: &Mutex<SecretSet>) -> MutexGuard<'_, SecretSet> {
+    // Secrets are only ever added, so the set is consistent even after a panic.
     secrets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Secrets do not print.
-impl fmt::Debug for Hidden {
+/// Secrets are never printed.
+impl fmt::Debug for SharedSecretSet {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(REDACTED)
     }

@@ -1,7 +1,7 @@
-//! What the vocabulary looks like in JSON Schema.
+//! JSON Schemas of the vocabulary.
 //!
-//! Only the document of the HTTP API is made from these, and only by its test: the feature `schema`
-//! is off in the product. Names and ids stand where they are used; words have an entry of their own.
+//! Only the test that generates the OpenAPI document uses them: the feature `schema` is off in the
+//! product. Schemas of names and ids are inlined. Enums have a named schema.
 
 use std::borrow::Cow;
 
@@ -10,38 +10,38 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use crate::replay::EventNumber;
 use crate::{Digest, EventName, Json, Seq, StatusName, TaskError, Text, Timestamp};
 
-/// An id: digits in answers, digits or a number in requests.
-pub(crate) fn id(generator: &SchemaGenerator) -> Schema {
+/// Schema of an id: a string of digits in responses, digits or a number in requests.
+pub(crate) fn id_schema(generator: &SchemaGenerator) -> Schema {
     let text = json_schema!({ "type": "string", "pattern": "^[1-9][0-9]{0,18}$" });
     if generator.contract().is_serialize() {
         return text;
     }
-    let number = number();
+    let number = number_schema();
     json_schema!({ "anyOf": [text, number] })
 }
 
-/// An id as a number.
-fn number() -> Schema {
+/// Schema of an id as a number.
+fn number_schema() -> Schema {
     json_schema!({ "type": "integer", "format": "int64", "minimum": 1 })
 }
 
-/// A name of at most some characters.
-pub(crate) fn name(longest: usize) -> Schema {
-    json_schema!({ "type": "string", "minLength": 1, "maxLength": longest })
+/// Schema of a name with a maximum length.
+pub(crate) fn name_schema(max_length: usize) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": max_length })
 }
 
-/// One of some words.
-pub(crate) fn words(words: impl Iterator<Item = &'static str>) -> Schema {
-    let words: Vec<&str> = words.collect();
-    json_schema!({ "type": "string", "enum": words })
+/// Schema of a string enum.
+pub(crate) fn enum_schema(values: impl Iterator<Item = &'static str>) -> Schema {
+    let values: Vec<&str> = values.collect();
+    json_schema!({ "type": "string", "enum": values })
 }
 
-/// A number within bounds.
-pub(crate) fn bounded(least: i64, most: i64) -> Schema {
-    json_schema!({ "type": "integer", "minimum": least, "maximum": most })
+/// Schema of a number within limits.
+pub(crate) fn bounded_schema(min: i64, max: i64) -> Schema {
+    json_schema!({ "type": "integer", "minimum": min, "maximum": max })
 }
 
-/// Writes the schema of a type that stands where it is used.
+/// Implements an inline schema for a type.
 macro_rules! inline {
     ($name:ident, |$generator:ident| $schema:expr) => {
         impl JsonSchema for $name {
@@ -70,23 +70,23 @@ inline!(
     Digest,
     |_generator| json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$" })
 );
-inline!(Seq, |_generator| number());
-inline!(EventNumber, |_generator| number());
-inline!(EventName, |_generator| name(
+inline!(Seq, |_generator| number_schema());
+inline!(EventNumber, |_generator| number_schema());
+inline!(EventName, |_generator| name_schema(
     crate::limits::MAX_EVENT_NAME_CHARS
 ));
 inline!(StatusName, |_generator| json_schema!({ "type": "string" }));
 
-/// An id that is written as a number; see [`crate::id::as_number`].
+/// An id that is written as a number. See [`crate::id::as_number`].
 #[derive(Debug)]
 pub struct IdNumber;
 
 inline!(
     IdNumber,
     |generator| if generator.contract().is_serialize() {
-        number()
+        number_schema()
     } else {
-        id(generator)
+        id_schema(generator)
     }
 );
 
@@ -95,10 +95,10 @@ impl JsonSchema for TaskError {
         "TaskError".into()
     }
 
-    /// Whatever a worker sends as an error is one; what it reads has all of the fields.
+    /// A worker may send any value as an error. Responses have all fields.
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         if generator.contract().is_deserialize() {
-            return json_schema!({ "description": "An error: an object with `kind` and `message`, or a text." });
+            return json_schema!({ "description": "Error of a task: an object with `kind` and `message`, or a string." });
         }
         json_schema!({
             "type": "object",

@@ -1,25 +1,25 @@
-//! What an identity may do.
+//! Permissions of an identity.
 //!
-//! Owns the words and sets of them. Which route asks for which is the server's business.
+//! Owns the scopes and sets of scopes. The server defines which route requires which scope.
 
 use std::fmt;
 
-use crate::words::words;
+use crate::string_enum::string_enum;
 
-words! {
-    /// Something that an identity may do.
+string_enum! {
+    /// Permission of an identity.
     pub enum Scope("a scope") {
         /// Read executions.
         ExecRead = "exec:read",
-        /// Start and steer executions.
+        /// Start and control executions.
         ExecRun = "exec:run",
-        /// Decide what waits for a person.
+        /// Decide approvals.
         ExecApprove = "exec:approve",
         /// Read definitions.
         CatalogRead = "catalog:read",
         /// Write definitions.
         CatalogWrite = "catalog:write",
-        /// Write subscriptions and steer them.
+        /// Write and control subscriptions.
         SubWrite = "sub:write",
         /// List credentials and use them.
         CredUse = "cred:use",
@@ -27,21 +27,22 @@ words! {
         CredAdmin = "cred:admin",
         /// Lease commands and report on them.
         Worker = "worker",
-        /// Take rows out of the outbox.
+        /// Claim rows of the outbox.
         InternalOutbox = "internal:outbox",
-        /// Write copies of events.
+        /// Project events into the log.
         InternalProject = "internal:project",
-        /// Drop what is old.
+        /// Delete expired data.
         InternalRetention = "internal:retention",
-        /// Read measurements.
+        /// Read metrics.
         MetricsRead = "metrics:read",
-        /// Everything of its tenant but what is internal.
+        /// All permissions within its tenant except the internal ones.
         Admin = "admin",
     }
 }
 
 impl Scope {
-    /// Whether it is for the parts of the system itself, which no other scope stands in for.
+    /// True if the scope is for components of the platform itself. No other scope implies an
+    /// internal scope.
     pub const fn is_internal(self) -> bool {
         matches!(
             self,
@@ -56,50 +57,49 @@ impl Scope {
 
 /// A set of scopes.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Scopes(u16);
+pub struct ScopeSet(u16);
 
-impl Scopes {
-    /// No scope at all.
+impl ScopeSet {
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// The set with one more.
+    /// Returns the set with one more scope.
     #[must_use]
-    pub const fn with(self, scope: Scope) -> Self {
+    pub const fn with_scope(self, scope: Scope) -> Self {
         Self(self.0 | scope.bit())
     }
 
-    /// Whether a scope is in it, as it was given.
-    pub const fn holds(self, scope: Scope) -> bool {
+    /// True if the set itself contains the scope.
+    pub const fn contains(self, scope: Scope) -> bool {
         self.0 & scope.bit() != 0
     }
 
-    /// Whether it allows what a scope is for: the scope itself does, and admin does all that is not
-    /// internal.
-    pub const fn allow(self, scope: Scope) -> bool {
-        self.holds(scope) || (self.holds(Scope::Admin) && !scope.is_internal())
+    /// True if the set grants the scope. `admin` grants every scope that is not internal.
+    pub const fn allows(self, scope: Scope) -> bool {
+        self.contains(scope) || (self.contains(Scope::Admin) && !scope.is_internal())
     }
 
-    /// Whether there is none in it.
+    /// True if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The scopes in it, in the order of their declaration.
+    /// Returns the scopes in the order of declaration.
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::ALL
             .iter()
             .copied()
-            .filter(move |scope| self.holds(*scope))
+            .filter(move |scope| self.contains(*scope))
     }
 }
 
-impl FromIterator<Scope> for Scopes {
+impl FromIterator<Scope> for ScopeSet {
     fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
-        scopes.into_iter().fold(Self::NONE, Self::with)
+        scopes.into_iter().fold(Self::NONE, Self::with_scope)
     }
 }
 
-impl fmt::Debug for Scopes {
+impl fmt::Debug for ScopeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter()).finish()
     }
@@ -110,22 +110,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_holds_what_was_put_into_it() {
+    fn set_contains_inserted_scopes() {
         for scope in Scope::ALL {
-            let alone = Scopes::NONE.with(*scope);
+            let alone = ScopeSet::NONE.with_scope(*scope);
             assert_eq!(alone.iter().collect::<Vec<_>>(), [*scope]);
-            assert!(alone.allow(*scope));
-            assert!(!Scopes::NONE.allow(*scope));
+            assert!(alone.allows(*scope));
+            assert!(!ScopeSet::NONE.allows(*scope));
         }
-        let all: Scopes = Scope::ALL.iter().copied().collect();
+        let all: ScopeSet = Scope::ALL.iter().copied().collect();
         assert_eq!(all.iter().count(), Scope::ALL.len());
     }
 
     #[test]
-    fn admin_is_everything_but_internal() {
-        let admin = Scopes::NONE.with(Scope::Admin);
+    fn admin_allows_all_but_internal_scopes() {
+        let admin = ScopeSet::NONE.with_scope(Scope::Admin);
         for scope in Scope::ALL {
-            assert_eq!(admin.allow(*scope), !scope.is_internal(), "{scope}");
+            assert_eq!(admin.allows(*scope), !scope.is_internal(), "{scope}");
         }
     }
 }

@@ -1,39 +1,39 @@
-//! What is done to secrets, as their trail tells it.
+//! Operations on secrets, as recorded in the audit log.
 
-use crate::words::words;
+use crate::string_enum::string_enum;
 
-words! {
-    /// Something that is done to a secret.
-    pub enum SecretOperation("something that is done to a secret") {
-        /// It is kept, or replaced.
+string_enum! {
+    /// Operation on a secret.
+    pub enum SecretOperation("a secret operation") {
+        /// The secret is stored or replaced.
         Set = "set",
-        /// Somebody looks what there is, and is not shown the secret.
-        Look = "look",
-        /// An admin of secrets is shown it.
+        /// Metadata is read, without the secret.
+        Inspect = "inspect",
+        /// A credential administrator reads the secret.
         Read = "read",
-        /// A worker gets it for a run.
-        Lend = "lend",
-        /// The same under a key that only the worker has.
-        Seal = "seal",
-        /// It is forgotten.
+        /// A worker receives the secret for an execution.
+        Issue = "issue",
+        /// A worker receives the secret, encrypted with a key that only the worker has.
+        IssueSealed = "issue_sealed",
+        /// The secret is deleted.
         Delete = "delete",
-        /// Its key is wrapped under another one.
+        /// The data key of the secret is wrapped with another key.
         Rotate = "rotate",
-        /// What a worker resolved is kept.
+        /// A value that a worker resolved is cached.
         KeychainPut = "keychain.put",
-        /// What a worker resolved is asked for.
+        /// A cached value is read.
         KeychainGet = "keychain.get",
-        /// What a worker resolved is forgotten.
+        /// A cached value is deleted.
         KeychainDelete = "keychain.delete",
     }
 }
 
 impl SecretOperation {
-    /// Whether whoever does it gets to see a secret.
-    pub const fn hands_out(self) -> bool {
+    /// True if the operation reveals a secret to the caller.
+    pub const fn reveals_secret(self) -> bool {
         matches!(
             self,
-            Self::Read | Self::Lend | Self::Seal | Self::KeychainGet
+            Self::Read | Self::Issue | Self::IssueSealed | Self::KeychainGet
         )
     }
 }
@@ -43,10 +43,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_kept_in_databases_so_they_stay() {
-        let words: Vec<&str> = SecretOperation::ALL.iter().map(|it| it.as_str()).collect();
+    fn stored_operation_names_are_stable() {
+        let names: Vec<&str> = SecretOperation::ALL
+            .iter()
+            .map(|operation| operation.as_str())
+            .collect();
         let expected =
             "set look read lend seal delete rotate keychain.put keychain.get keychain.delete";
-        assert_eq!(words.join(" "), expected);
+        assert_eq!(names.join(" "), expected);
     }
 }

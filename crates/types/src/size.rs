@@ -15,65 +15,65 @@ const GIB: u64 = 1 << 30;
 
 /// A size in bytes.
 ///
-/// Read from a number of bytes or from `64KiB`, `1MiB`, `1GiB`; a decimal `KB` is refused, because
-/// half of its users mean 1000 by it. Its serde form is the number.
+/// Parsed from a number of bytes or from `64KiB`, `1MiB`, `1GiB`. A decimal `KB` is rejected
+/// because it is ambiguous. The serde form is the number.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(u64);
 
-/// Why a value is not a size.
+/// Error for a value that is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SizeTextError {
     /// Not a number with a known unit.
     #[error("`{0}` is not a size: write a number of bytes, or `64KiB`, `1MiB`, `1GiB`")]
     Shape(String),
-    /// More than 64 bits.
+    /// The size exceeds 64 bits.
     #[error("`{0}` is too large a size")]
     TooLarge(String),
-    /// A bool, a list, a map or nothing.
+    /// A bool, a list, a map or null.
     #[error("a size is a text or a number of bytes, not a {0}")]
     Type(&'static str),
 }
 
 impl ByteSize {
-    /// So many bytes.
+    /// Creates a size from bytes.
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// So many times 1024 bytes.
+    /// Creates a size from KiB.
     pub const fn from_kib(kib: u64) -> Self {
         Self(kib.saturating_mul(KIB))
     }
 
-    /// So many times 1024 KiB.
+    /// Creates a size from MiB.
     pub const fn from_mib(mib: u64) -> Self {
         Self(mib.saturating_mul(MIB))
     }
 
-    /// So many times 1024 MiB.
+    /// Creates a size from GiB.
     pub const fn from_gib(gib: u64) -> Self {
         Self(gib.saturating_mul(GIB))
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub const fn as_bytes(self) -> u64 {
         self.0
     }
 
-    /// Whether some content is larger than this.
+    /// True if content of this many bytes is larger than this size.
     pub const fn is_exceeded_by(self, bytes: usize) -> bool {
         bytes as u64 > self.0
     }
 
-    /// Reads the text form; only a number with a unit may have a point.
+    /// Parses the text form. Only a number with a unit may have a decimal point.
     pub fn parse(text: &str) -> Result<Self, SizeTextError> {
-        read(text).map(Self).map_err(|error| match error {
+        parse_bytes(text).map(Self).map_err(|error| match error {
             QuantityError::Shape | QuantityError::Unit => SizeTextError::Shape(excerpt(text)),
             QuantityError::TooBig => SizeTextError::TooLarge(excerpt(text)),
         })
     }
 
-    /// Reads a text, or a number of bytes.
+    /// Reads a text or a number of bytes.
     pub fn from_json(value: &Json) -> Result<Self, SizeTextError> {
         match value {
             Json::Str(text) => Self::parse(text),
@@ -85,9 +85,9 @@ impl ByteSize {
     }
 }
 
-fn read(text: &str) -> Result<u64, QuantityError> {
-    let quantity = Quantity::split(text)?;
-    quantity.times(match quantity.unit {
+fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
+    let quantity = Quantity::parse(text)?;
+    quantity.scale_to_base_units(match quantity.unit {
         "" if quantity.is_decimal() => return Err(QuantityError::Shape),
         "" => 1,
         "KiB" => KIB,
@@ -97,7 +97,7 @@ fn read(text: &str) -> Result<u64, QuantityError> {
     })
 }
 
-/// The largest unit that divides the size, so that the text is short and reads back exactly.
+/// Formats with the largest unit that divides the size, so that the text is short and exact.
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_forms_of_the_language() {
+    fn parses_sizes() {
         for (text, bytes) in [
             ("0", 0),
             ("65536", 65_536),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else() {
+    fn rejects_invalid_sizes() {
         for text in [
             "", "KiB", "64KB", "64kib", "64K", "64 KiB", "1.5", "-1", "1e3", "64B",
         ] {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn content_over_the_size() {
+    fn detects_exceeded_size() {
         let size = ByteSize::from_kib(1);
         assert!(!size.is_exceeded_by(1024));
         assert!(size.is_exceeded_by(1025));
@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(bytes: u64, unit in prop::sample::select(vec![1, KIB, MIB, GIB])) {
+        fn size_round_trips(bytes: u64, unit in prop::sample::select(vec![1, KIB, MIB, GIB])) {
             let size = ByteSize::from_bytes(bytes - bytes % unit);
             prop_assert_eq!(ByteSize::parse(&size.to_string()), Ok(size));
             let json = serde_json::to_string(&size).unwrap();

@@ -1,16 +1,16 @@
-//! Statuses: of an event, of an execution, of a command.
+//! Statuses of events, executions and commands.
 //!
-//! Owns their spelling and which of them end something. How an execution gets its status is the
-//! engine's business.
+//! Owns their spelling and which of them are terminal. The engine defines how an execution gets its
+//! status.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::text::{HoldsNul, Text};
-use crate::words::words;
+use crate::string_enum::string_enum;
+use crate::text::{ContainsNul, Text};
 
-words! {
+string_enum! {
     /// Status that an event records.
     pub enum EventStatus("an event status") {
         Started = "STARTED",
@@ -34,26 +34,26 @@ words! {
         Draining = "DRAINING",
         Deactivated = "DEACTIVATED",
         Deduplicated = "DEDUPLICATED",
-        /// Of a stage whose event carries no status.
+        /// Default of a stage event.
         Open = "OPEN",
-        /// Of a stage whose event carries no status.
+        /// Default of a stage event.
         Closed = "CLOSED",
-        /// Of a frame whose event carries no status.
+        /// Default of a frame event.
         Abandoned = "ABANDONED",
-        /// Of a business object whose event carries no status.
+        /// Default of a business object event.
         Deleted = "DELETED",
-        /// Of an entry of a replay before any event has given it one.
+        /// Status of a replay entry before its first event with a status.
         Unknown = "UNKNOWN",
     }
 }
 
-words! {
-    /// Status of an execution, as every list and page shows it.
+string_enum! {
+    /// Status of an execution.
     pub enum ExecutionStatus("an execution status") {
-        /// Started, and no step entered yet.
+        /// Started, with no step entered yet.
         Pending = "PENDING",
         Running = "RUNNING",
-        /// Nothing is entered, issued or fired until somebody resumes it.
+        /// No step is entered, no command issued and no timer fired until the execution is resumed.
         Paused = "PAUSED",
         Completed = "COMPLETED",
         Failed = "FAILED",
@@ -62,7 +62,7 @@ words! {
 }
 
 impl ExecutionStatus {
-    /// Whether nothing can follow but audit events.
+    /// True if only audit events can follow.
     pub const fn is_terminal(self) -> bool {
         match self {
             Self::Completed | Self::Failed | Self::Cancelled => true,
@@ -71,12 +71,12 @@ impl ExecutionStatus {
     }
 }
 
-words! {
+string_enum! {
     /// Status of a command in the queue.
     pub enum CommandStatus("a command status") {
-        /// Waits for a worker.
+        /// Waiting for a worker.
         Pending = "PENDING",
-        /// Leased, not yet known to run.
+        /// Leased, not yet reported as running.
         Claimed = "CLAIMED",
         /// Leased and running.
         Running = "RUNNING",
@@ -87,7 +87,7 @@ words! {
 }
 
 impl CommandStatus {
-    /// Whether the command is done with, whatever its outcome.
+    /// True if the command has ended, with any outcome.
     pub const fn is_terminal(self) -> bool {
         match self {
             Self::Completed | Self::Failed | Self::Cancelled => true,
@@ -95,7 +95,7 @@ impl CommandStatus {
         }
     }
 
-    /// Whether a worker holds it.
+    /// True if a worker holds a lease on the command.
     pub const fn is_leased(self) -> bool {
         match self {
             Self::Claimed | Self::Running => true,
@@ -104,58 +104,58 @@ impl CommandStatus {
     }
 }
 
-/// The status of a stored event: none, one of ours, or whatever a copied event said.
+/// Status of a stored event: none, a known status, or the text of a projected event.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StatusName {
     /// No status: the empty text.
     #[default]
     None,
-    /// One of the vocabulary.
+    /// A known status.
     Known(EventStatus),
     /// Any other text.
-    Other(OtherStatus),
+    Other(CustomStatus),
 }
 
-/// A status outside of the vocabulary; made by [`StatusName::read`] alone, so that no known status
-/// can hide in it.
+/// A status that is not a known one. Only [`StatusName::parse`] creates it, so it never holds a
+/// known status.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OtherStatus(Text);
+pub struct CustomStatus(Text);
 
 impl StatusName {
-    /// Reads any text; only NUL is refused.
-    pub fn read(text: &str) -> Result<Self, HoldsNul> {
+    /// Parses any text. Only NUL is rejected.
+    pub fn parse(text: &str) -> Result<Self, ContainsNul> {
         if text.is_empty() {
             return Ok(Self::None);
         }
         match EventStatus::parse(text) {
-            Ok(known) => Ok(Self::Known(known)),
-            Err(_) => Ok(Self::Other(OtherStatus(Text::new(text)?))),
+            Ok(status) => Ok(Self::Known(status)),
+            Err(_) => Ok(Self::Other(CustomStatus(Text::new(text)?))),
         }
     }
 
-    /// The text; empty when there is no status.
+    /// Returns the text; empty if there is no status.
     pub fn as_str(&self) -> &str {
         match self {
             Self::None => "",
-            Self::Known(known) => known.as_str(),
-            Self::Other(OtherStatus(text)) => text,
+            Self::Known(status) => status.as_str(),
+            Self::Other(CustomStatus(text)) => text,
         }
     }
 
-    /// The status, if it is one of the vocabulary.
-    pub fn known(&self) -> Option<EventStatus> {
+    /// Returns the status, if it is a known one.
+    pub fn known_status(&self) -> Option<EventStatus> {
         match self {
-            Self::Known(known) => Some(*known),
+            Self::Known(status) => Some(*status),
             Self::None | Self::Other(_) => None,
         }
     }
 
-    /// Whether there is none.
+    /// True if there is no status.
     pub fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// This status, or another one where there is none.
+    /// Returns this status, or `other` if there is no status.
     #[must_use]
     pub fn or(self, other: EventStatus) -> Self {
         if self.is_none() {
@@ -197,7 +197,7 @@ impl fmt::Debug for StatusName {
     }
 }
 
-impl fmt::Debug for OtherStatus {
+impl fmt::Debug for CustomStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
     }
@@ -211,16 +211,16 @@ impl Serialize for StatusName {
 
 impl<'de> Deserialize<'de> for StatusName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::text::deserialize(deserializer, "a status", Self::read)
+        crate::text::deserialize(deserializer, "a status", Self::parse)
     }
 }
 
-/// The status of an event that was sent without one, by what its name says.
-pub fn default_status_of(event_name: &str) -> EventStatus {
-    let says = |words: &[&str]| words.iter().any(|word| event_name.contains(word));
-    if says(&["done", "exit", "completed"]) {
+/// Infers the status of an event that was sent without one from its name.
+pub fn infer_event_status(event_name: &str) -> EventStatus {
+    let contains_any = |parts: &[&str]| parts.iter().any(|part| event_name.contains(part));
+    if contains_any(&["done", "exit", "completed"]) {
         EventStatus::Completed
-    } else if says(&["error", "failed"]) {
+    } else if contains_any(&["error", "failed"]) {
         EventStatus::Failed
     } else {
         EventStatus::Running
@@ -231,27 +231,30 @@ pub fn default_status_of(event_name: &str) -> EventStatus {
 mod tests {
     use super::*;
 
-    /// The spelling is on disk and on the wire: a change here is a change of both.
+    /// The names are stored and sent, so a changed snapshot is a change of the format.
     #[test]
-    fn spellings() {
-        let events: Vec<&str> = EventStatus::ALL.iter().map(|word| word.as_str()).collect();
+    fn status_names_are_stable() {
+        let events: Vec<&str> = EventStatus::ALL
+            .iter()
+            .map(|status| status.as_str())
+            .collect();
         let executions: Vec<&str> = ExecutionStatus::ALL
             .iter()
-            .map(|word| word.as_str())
+            .map(|status| status.as_str())
             .collect();
         let commands: Vec<&str> = CommandStatus::ALL
             .iter()
-            .map(|word| word.as_str())
+            .map(|status| status.as_str())
             .collect();
         insta::assert_snapshot!(
             [events, executions, commands]
-                .map(|words| words.join(" "))
+                .map(|names| names.join(" "))
                 .join("\n")
         );
     }
 
     #[test]
-    fn words_read_back() {
+    fn statuses_round_trip() {
         for status in EventStatus::ALL {
             assert_eq!(EventStatus::parse(status.as_str()), Ok(*status));
         }
@@ -270,21 +273,21 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_one_form() {
-        assert_eq!(StatusName::read(""), Ok(StatusName::None));
+    fn status_name_has_one_form() {
+        assert_eq!(StatusName::parse(""), Ok(StatusName::None));
         assert_eq!(
-            StatusName::read("FAILED"),
+            StatusName::parse("FAILED"),
             Ok(StatusName::Known(EventStatus::Failed))
         );
-        let odd = StatusName::read("almost").unwrap();
-        assert_eq!((odd.as_str(), odd.known()), ("almost", None));
-        assert_eq!(odd.clone().or(EventStatus::Open), odd);
+        let custom = StatusName::parse("almost").unwrap();
+        assert_eq!((custom.as_str(), custom.known_status()), ("almost", None));
+        assert_eq!(custom.clone().or(EventStatus::Open), custom);
         assert_eq!(StatusName::None.or(EventStatus::Open).as_str(), "OPEN");
-        assert_eq!(StatusName::read("a\0"), Err(HoldsNul));
+        assert_eq!(StatusName::parse("a\0"), Err(ContainsNul));
     }
 
     #[test]
-    fn defaults_by_name() {
+    fn default_status_by_event_name() {
         for (name, status) in [
             ("call.done", EventStatus::Completed),
             ("step.exit", EventStatus::Completed),
@@ -295,7 +298,7 @@ mod tests {
             ("order.created", EventStatus::Running),
             ("", EventStatus::Running),
         ] {
-            assert_eq!(default_status_of(name), status, "{name}");
+            assert_eq!(infer_event_status(name), status, "{name}");
         }
     }
 }

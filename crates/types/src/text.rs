@@ -1,7 +1,8 @@
-//! Text that the log can hold, and the small helpers that every textual type shares.
+//! Text that the log can store, and shared helpers of textual types.
 //!
-//! Owns [`Text`]. A `Text` never holds NUL, which not every database can store: one such character
-//! in one event must not fail a whole group of appends, so it is stopped where the text is made.
+//! Owns [`Text`]. A `Text` never contains NUL, which not every database can store. One such
+//! character in one event must not fail a whole group of appends, so it is rejected when the text
+//! is created.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -14,29 +15,29 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::json::{CanonicalWriter, Json, WriteCanonical};
 
-/// A shared text without NUL; a clone costs a reference count.
+/// A shared string without NUL. A clone costs a reference count.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(Arc<str>);
 
-/// The text holds NUL.
+/// Error for a text that contains NUL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("text contains a NUL character")]
-pub struct HoldsNul;
+pub struct ContainsNul;
 
 impl Text {
-    /// The text as it is, or a refusal when it holds NUL.
-    pub fn new(value: impl Into<Arc<str>>) -> Result<Self, HoldsNul> {
+    /// Wraps a string; an error if it contains NUL.
+    pub fn new(value: impl Into<Arc<str>>) -> Result<Self, ContainsNul> {
         let value = value.into();
         if value.contains('\0') {
-            return Err(HoldsNul);
+            return Err(ContainsNul);
         }
         Ok(Self(value))
     }
 
-    /// The text with U+FFFD in place of every NUL.
+    /// Wraps a string, with U+FFFD in place of every NUL.
     ///
-    /// For messages that must be recorded whatever they hold, such as what a failed tool printed.
-    pub fn lossy(value: &str) -> Self {
+    /// For messages that must be recorded in any case, such as the output of a failed tool.
+    pub fn from_lossy(value: &str) -> Self {
         if value.contains('\0') {
             Self(value.replace('\0', "\u{FFFD}").into())
         } else {
@@ -44,34 +45,34 @@ impl Text {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The shared text itself.
+    /// Returns the shared string.
     pub fn into_shared(self) -> Arc<str> {
         self.0
     }
 
-    /// Wraps a text that is known to be free of NUL.
-    pub(crate) fn trusted(value: Arc<str>) -> Self {
+    /// Wraps a string that is known not to contain NUL.
+    pub(crate) fn from_trusted(value: Arc<str>) -> Self {
         debug_assert!(!value.contains('\0'), "trusted text holds NUL");
         Self(value)
     }
 }
 
-/// NUL becomes U+FFFD; use [`Text::new`] where a refusal is wanted.
+/// Replaces NUL with U+FFFD. Use [`Text::new`] to get an error instead.
 impl From<&str> for Text {
     fn from(value: &str) -> Self {
-        Self::lossy(value)
+        Self::from_lossy(value)
     }
 }
 
-/// NUL becomes U+FFFD; use [`Text::new`] where a refusal is wanted.
+/// Replaces NUL with U+FFFD. Use [`Text::new`] to get an error instead.
 impl From<String> for Text {
     fn from(value: String) -> Self {
-        Self::lossy(&value)
+        Self::from_lossy(&value)
     }
 }
 
@@ -133,7 +134,7 @@ impl fmt::Display for Text {
 
 impl WriteCanonical for Text {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.text(self);
+        writer.write_text(self);
     }
 }
 
@@ -149,16 +150,16 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// At most 64 characters of a text, for messages about it.
+/// Returns at most 64 characters of a text, for error messages.
 pub(crate) fn excerpt(text: &str) -> String {
-    const LONGEST: usize = 64;
-    match text.char_indices().nth(LONGEST) {
-        Some((cut, _)) => format!("{}…", &text[..cut]),
+    const MAX_CHARS: usize = 64;
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
-/// Reads a value from its text form without allocating the text.
+/// Deserializes a value from its text form without allocating the text.
 pub(crate) fn deserialize<'de, D, T, E>(
     deserializer: D,
     expected: &'static str,
@@ -202,23 +203,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nul_is_refused_or_replaced() {
-        assert_eq!(Text::new("a\0b"), Err(HoldsNul));
-        assert_eq!(Text::lossy("a\0b"), "a\u{FFFD}b");
+    fn nul_is_rejected_or_replaced() {
+        assert_eq!(Text::new("a\0b"), Err(ContainsNul));
+        assert_eq!(Text::from_lossy("a\0b"), "a\u{FFFD}b");
         assert!(serde_json::from_str::<Text>(r#""a\u0000b""#).is_err());
     }
 
     #[test]
-    fn json_form_is_the_text() {
+    fn json_is_the_plain_text() {
         let text: Text = serde_json::from_str(r#""söm€""#).unwrap();
         assert_eq!(text, "söm€");
         assert_eq!(serde_json::to_string(&text).unwrap(), r#""söm€""#);
     }
 
     #[test]
-    fn excerpts_cut_characters_not_bytes() {
+    fn excerpt_is_cut_at_character_boundary() {
         assert_eq!(excerpt("short"), "short");
-        let cut = excerpt(&"ü".repeat(100));
-        assert_eq!(cut, format!("{}…", "ü".repeat(64)));
+        let shortened = excerpt(&"ü".repeat(100));
+        assert_eq!(shortened, format!("{}…", "ü".repeat(64)));
     }
 }

@@ -1,14 +1,14 @@
-//! Where in a trace something happens, as W3C writes it.
+//! W3C trace context.
 //!
-//! Ids are not drawn but derived, from what is in the log: so that a server that sends a span later,
-//! a worker that names it to others, and a replay all mean the same one.
+//! Ids are not random but derived from the log. A server that exports a span later, a worker that
+//! propagates it, and a replay therefore all use the same id.
 
 use std::fmt;
 
 use crate::digest::sha256_of_parts;
 use crate::{CommandId, ExecutionId};
 
-/// A span of a trace: what a `traceparent` names.
+/// A span of a trace, as identified by a `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
     trace: [u8; 16],
@@ -16,99 +16,102 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Reads a `traceparent`; nothing where it is none.
+    /// Parses a `traceparent`; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let (version, trace, span, flags) =
             (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        // Versions to come may add parts behind these.
-        let [number] = bytes(version)?;
+        // Future versions may append further parts.
+        let [number] = parse_hex(version)?;
         if number == 0xff || (number == 0 && parts.next().is_some()) {
             return None;
         }
-        let [_] = bytes(flags)?;
+        let [_] = parse_hex(flags)?;
         let context = Self {
-            trace: bytes(trace)?,
-            span: bytes(span)?,
+            trace: parse_hex(trace)?,
+            span: parse_hex(span)?,
         };
         (context.trace != [0; 16] && context.span != [0; 8]).then_some(context)
     }
 
-    /// The span of a run: within the trace that it was started in, or in one of its own.
-    pub fn of_run(execution_id: ExecutionId, started_in: Option<Self>) -> Self {
+    /// Returns the span of an execution, in the trace that it was started in or in a new trace.
+    pub fn for_execution(execution_id: ExecutionId, started_in: Option<Self>) -> Self {
         let id = execution_id.to_string();
         let digest = sha256_of_parts(&[b"noetl run ", id.as_bytes()]);
-        let trace = started_in.map_or_else(|| first(digest.as_bytes(), 0), |given| given.trace);
+        let trace = started_in.map_or_else(
+            || nonzero_prefix(digest.as_bytes(), 0),
+            |parent| parent.trace,
+        );
         Self {
             trace,
-            span: first(digest.as_bytes(), 16),
+            span: nonzero_prefix(digest.as_bytes(), 16),
         }
     }
 
-    /// The span of one run of a step.
+    /// Returns the span of one pass through a step.
     #[must_use]
-    pub fn of_step(self, step: &str, run: u32) -> Self {
-        self.within(&format!("step {step} {run}"))
+    pub fn for_step(self, step: &str, run: u32) -> Self {
+        self.child_span(&format!("step {step} {run}"))
     }
 
-    /// The span of one attempt at a command.
+    /// Returns the span of one attempt of a command.
     #[must_use]
-    pub fn of_attempt(self, command: CommandId, attempt: u32) -> Self {
-        self.within(&format!("command {command} {attempt}"))
+    pub fn for_attempt(self, command: CommandId, attempt: u32) -> Self {
+        self.child_span(&format!("command {command} {attempt}"))
     }
 
-    fn within(self, what: &str) -> Self {
+    fn child_span(self, what: &str) -> Self {
         let digest = sha256_of_parts(&[&self.trace, &self.span, what.as_bytes()]);
         Self {
-            span: first(digest.as_bytes(), 0),
+            span: nonzero_prefix(digest.as_bytes(), 0),
             ..self
         }
     }
 
-    /// The trace, in hexadecimal digits.
+    /// Returns the trace id in hexadecimal.
     pub fn trace_id(&self) -> String {
-        hex(&self.trace)
+        to_hex(&self.trace)
     }
 
-    /// The span, in hexadecimal digits.
+    /// Returns the span id in hexadecimal.
     pub fn span_id(&self) -> String {
-        hex(&self.span)
+        to_hex(&self.span)
     }
 }
 
-/// As a `traceparent`.
+/// Formats as a `traceparent`.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{}-{}-01", self.trace_id(), self.span_id())
     }
 }
 
-/// Some bytes of a digest, never all zero.
-fn first<const N: usize>(digest: &[u8; 32], from: usize) -> [u8; N] {
-    let mut found = [0; N];
-    for (to, byte) in found.iter_mut().zip(digest.iter().skip(from)) {
-        *to = *byte;
+/// Returns some bytes of a digest, never all zero.
+fn nonzero_prefix<const N: usize>(digest: &[u8; 32], from: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (target, source) in bytes.iter_mut().zip(digest.iter().skip(from)) {
+        *target = *source;
     }
-    if found == [0; N] {
-        found = [1; N];
+    if bytes == [0; N] {
+        bytes = [1; N];
     }
-    found
+    bytes
 }
 
-/// Bytes in lower-case hexadecimal digits.
-fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+/// Parses lower-case hexadecimal digits.
+fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if text.len() != 2 * N || !text.bytes().all(is_digit) {
         return None;
     }
-    let mut found = [0; N];
-    for (index, to) in found.iter_mut().enumerate() {
-        *to = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
+    let mut bytes = [0; N];
+    for (index, target) in bytes.iter_mut().enumerate() {
+        *target = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
     }
-    Some(found)
+    Some(bytes)
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -116,44 +119,44 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn what_w3c_writes_is_read() {
-        let given = TraceContext::parse(GIVEN).unwrap();
-        assert_eq!(given.to_string(), GIVEN);
-        let later = format!("cc{}-what-comes", &GIVEN[2..]);
-        assert_eq!(TraceContext::parse(&later), Some(given));
+    fn parses_w3c_traceparent() {
+        let parent = TraceContext::parse(TRACEPARENT).unwrap();
+        assert_eq!(parent.to_string(), TRACEPARENT);
+        let future_version = format!("cc{}-what-comes", &TRACEPARENT[2..]);
+        assert_eq!(TraceContext::parse(&future_version), Some(parent));
         for wrong in [
             "",
             "00",
-            &GIVEN[1..],
-            &GIVEN.replace("4bf9", "4BF9"),
-            &GIVEN.replace("00-4b", "ff-4b"),
-            &format!("{GIVEN}-more"),
-            &GIVEN.replace("00f067aa0ba902b7", "0000000000000000"),
-            &GIVEN.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
+            &TRACEPARENT[1..],
+            &TRACEPARENT.replace("4bf9", "4BF9"),
+            &TRACEPARENT.replace("00-4b", "ff-4b"),
+            &format!("{TRACEPARENT}-more"),
+            &TRACEPARENT.replace("00f067aa0ba902b7", "0000000000000000"),
+            &TRACEPARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
         ] {
             assert_eq!(TraceContext::parse(wrong), None, "{wrong}");
         }
     }
 
     #[test]
-    fn ids_follow_from_what_they_are_of() {
-        let run = ExecutionId::new(7001).unwrap();
-        let given = TraceContext::parse(GIVEN).unwrap();
-        let own = TraceContext::of_run(run, None);
-        assert_eq!(own, TraceContext::of_run(run, None));
-        let inside = TraceContext::of_run(run, Some(given));
-        assert_eq!(inside.trace_id(), given.trace_id());
-        assert_ne!(inside.span_id(), given.span_id());
+    fn span_ids_are_deterministic_and_distinct() {
+        let execution_id = ExecutionId::new(7001).unwrap();
+        let parent = TraceContext::parse(TRACEPARENT).unwrap();
+        let own = TraceContext::for_execution(execution_id, None);
+        assert_eq!(own, TraceContext::for_execution(execution_id, None));
+        let inside = TraceContext::for_execution(execution_id, Some(parent));
+        assert_eq!(inside.trace_id(), parent.trace_id());
+        assert_ne!(inside.span_id(), parent.span_id());
         let command = CommandId::new(7002).unwrap();
         let spans = [
             own.span_id(),
-            own.of_step("a", 1).span_id(),
-            own.of_step("a", 2).span_id(),
-            own.of_attempt(command, 1).span_id(),
-            own.of_attempt(command, 2).span_id(),
+            own.for_step("a", 1).span_id(),
+            own.for_step("a", 2).span_id(),
+            own.for_attempt(command, 1).span_id(),
+            own.for_attempt(command, 2).span_id(),
         ];
         let distinct: std::collections::BTreeSet<_> = spans.iter().collect();
         assert_eq!(distinct.len(), spans.len());

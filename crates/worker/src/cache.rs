@@ -1,4 +1,4 @@
-//! A bounded cache in which every value is fetched once, however many ask for it together.
+//! A bounded cache that fetches every value once, even for concurrent requests.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,105 +6,105 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
 
-/// A bounded cache. What was not asked for the longest goes first.
+/// A bounded cache that evicts the least recently used values.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
     max_weight: usize,
-    inner: Mutex<Inner<K, V>>,
+    inner: Mutex<CacheState<K, V>>,
 }
 
 #[derive(Debug)]
-struct Inner<K, V> {
-    entries: HashMap<K, Entry<V>>,
-    /// Counts the questions.
-    time: u64,
+struct CacheState<K, V> {
+    entries: HashMap<K, CacheEntry<V>>,
+    /// Number of requests so far, used as a clock.
+    use_counter: u64,
     weight: usize,
 }
 
-/// A question under way.
-struct Asking<'c, K: Clone + Eq + Hash, V: Clone> {
+/// A request in progress.
+struct FetchGuard<'c, K: Clone + Eq + Hash, V: Clone> {
     cache: &'c Cache<K, V>,
     key: &'c K,
     cell: Arc<OnceCell<V>>,
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Drop for Asking<'_, K, V> {
+impl<K: Clone + Eq + Hash, V: Clone> Drop for FetchGuard<'_, K, V> {
     fn drop(&mut self) {
         if !self.cell.initialized() {
-            self.cache.forget(self.key, &self.cell);
+            self.cache.remove_empty_entry(self.key, &self.cell);
         }
     }
 }
 
 #[derive(Debug)]
-struct Entry<V> {
+struct CacheEntry<V> {
     cell: Arc<OnceCell<V>>,
-    /// 0 until it is fetched, then at least 1.
+    /// 0 until the value is fetched, then at least 1.
     weight: usize,
-    asked: u64,
+    last_used: u64,
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
-    /// A cache of values that together weigh at most this much.
+    /// Creates a cache with a maximum total weight.
     pub(crate) fn new(max_weight: usize) -> Self {
         Self {
             max_weight,
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(CacheState {
                 entries: HashMap::new(),
-                time: 0,
+                use_counter: 0,
                 weight: 0,
             }),
         }
     }
 
-    /// A value; where it is not there, it is fetched with its weight. A failure is not kept.
+    /// Returns a value. If it is missing, fetches it with its weight. Errors are not cached.
     pub(crate) async fn get<E>(
         &self,
         key: &K,
         fetch: impl Future<Output = Result<(V, usize), E>>,
     ) -> Result<V, E> {
-        let cell = self.cell(key);
+        let cell = self.entry_cell(key);
         if let Some(value) = cell.get() {
             return Ok(value.clone());
         }
-        // Whoever gives up asking, or fails, leaves no empty place behind.
-        let asking = Asking {
+        // A request that is dropped or fails removes its empty entry.
+        let guard = FetchGuard {
             cache: self,
             key,
             cell,
         };
-        let fetched = asking.cell.get_or_try_init(|| async {
+        let fetched = guard.cell.get_or_try_init(|| async {
             let (value, weight) = fetch.await?;
-            self.weigh(key, &asking.cell, weight);
+            self.set_weight(key, &guard.cell, weight);
             Ok(value)
         });
         fetched.await.cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<K, V>> {
+    fn lock_state(&self) -> MutexGuard<'_, CacheState<K, V>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cell(&self, key: &K) -> Arc<OnceCell<V>> {
-        let mut inner = self.lock();
-        inner.time += 1;
-        let time = inner.time;
-        let new = || Entry {
+    fn entry_cell(&self, key: &K) -> Arc<OnceCell<V>> {
+        let mut inner = self.lock_state();
+        inner.use_counter += 1;
+        let time = inner.use_counter;
+        let new = || CacheEntry {
             cell: Arc::default(),
             weight: 0,
-            asked: time,
+            last_used: time,
         };
         let entry = inner.entries.entry(key.clone()).or_insert_with(new);
-        entry.asked = time;
+        entry.last_used = time;
         Arc::clone(&entry.cell)
     }
 
-    /// Notes the weight of a value that was fetched, and makes room for it. A value that is too
-    /// heavy by itself is not kept.
-    fn weigh(&self, key: &K, cell: &Arc<OnceCell<V>>, weight: usize) {
+    /// Sets the weight of a fetched value and evicts others. A value that alone exceeds the maximum
+    /// is not kept.
+    fn set_weight(&self, key: &K, cell: &Arc<OnceCell<V>>, weight: usize) {
         let weight = weight.max(1);
-        let mut inner = self.lock();
-        let Inner {
+        let mut inner = self.lock_state();
+        let CacheState {
             entries,
             weight: sum,
             ..
@@ -116,7 +116,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         *sum += weight;
         while *sum > self.max_weight {
             let fetched = entries.iter().filter(|(_, entry)| entry.weight > 0);
-            let oldest = fetched.min_by_key(|(_, entry)| entry.asked);
+            let oldest = fetched.min_by_key(|(_, entry)| entry.last_used);
             let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
                 return;
             };
@@ -126,9 +126,9 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         }
     }
 
-    fn forget(&self, key: &K, cell: &Arc<OnceCell<V>>) {
-        let mut inner = self.lock();
-        let is_same = |entry: &Entry<V>| Arc::ptr_eq(&entry.cell, cell);
+    fn remove_empty_entry(&self, key: &K, cell: &Arc<OnceCell<V>>) {
+        let mut inner = self.lock_state();
+        let is_same = |entry: &CacheEntry<V>| Arc::ptr_eq(&entry.cell, cell);
         if inner.entries.get(key).is_some_and(is_same) {
             inner.entries.remove(key);
         }
@@ -141,7 +141,12 @@ mod tests {
 
     use super::*;
 
-    async fn ask(cache: &Cache<u32, u32>, key: u32, weight: usize, fetched: &AtomicU32) -> u32 {
+    async fn get_counted(
+        cache: &Cache<u32, u32>,
+        key: u32,
+        weight: usize,
+        fetched: &AtomicU32,
+    ) -> u32 {
         let value = cache.get(&key, async {
             fetched.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
@@ -151,40 +156,40 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_ask_together_share_one_fetch() {
+    async fn concurrent_gets_share_one_fetch() {
         let (cache, fetched) = (Arc::new(Cache::new(100)), Arc::new(AtomicU32::new(0)));
-        let asking = (0..50).map(|_| {
+        let requests = (0..50).map(|_| {
             let (cache, fetched) = (Arc::clone(&cache), Arc::clone(&fetched));
-            tokio::spawn(async move { ask(&cache, 4, 1, &fetched).await })
+            tokio::spawn(async move { get_counted(&cache, 4, 1, &fetched).await })
         });
-        for answer in asking.collect::<Vec<_>>() {
-            assert_eq!(answer.await.unwrap(), 40);
+        for value in requests.collect::<Vec<_>>() {
+            assert_eq!(value.await.unwrap(), 40);
         }
         assert_eq!(fetched.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]
-    async fn what_was_not_asked_for_the_longest_goes_first() {
+    async fn least_recently_used_is_evicted_first() {
         let (cache, fetched) = (Cache::new(10), AtomicU32::new(0));
         for key in [1, 2, 1, 3] {
-            ask(&cache, key, 4, &fetched).await;
+            get_counted(&cache, key, 4, &fetched).await;
         }
         assert_eq!(fetched.load(Ordering::Relaxed), 3);
-        ask(&cache, 1, 4, &fetched).await;
+        get_counted(&cache, 1, 4, &fetched).await;
         assert_eq!(fetched.load(Ordering::Relaxed), 3);
-        ask(&cache, 2, 4, &fetched).await;
+        get_counted(&cache, 2, 4, &fetched).await;
         assert_eq!(fetched.load(Ordering::Relaxed), 4);
-        // One that is too heavy drives out the others and is not kept itself.
-        ask(&cache, 9, 11, &fetched).await;
-        assert!(cache.lock().entries.is_empty());
-        assert_eq!(cache.lock().weight, 0);
+        // A value above the capacity evicts the others and is not cached itself.
+        get_counted(&cache, 9, 11, &fetched).await;
+        assert!(cache.lock_state().entries.is_empty());
+        assert_eq!(cache.lock_state().weight, 0);
     }
 
     #[tokio::test]
-    async fn a_failure_is_not_kept() {
+    async fn failed_fetch_is_not_cached() {
         let cache: Cache<u32, u32> = Cache::new(10);
         assert_eq!(cache.get(&1, async { Err("no") }).await, Err("no"));
-        assert!(cache.lock().entries.is_empty());
+        assert!(cache.lock_state().entries.is_empty());
         assert_eq!(cache.get(&1, async { Ok::<_, &str>((5, 1)) }).await, Ok(5));
     }
 }

@@ -1,4 +1,4 @@
-//! The work of one command, from its lease to its report.
+//! Runs one command, from its lease to its report.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,256 +6,284 @@ use std::time::Duration;
 use noetl_api::command::{
     CommandReport, FrameReport, LeasedCommand, ReportStatus, RowError, TaskReport, TaskStatus,
 };
-use noetl_playbook::carried::Carried;
-use noetl_playbook::shift::{
-    self, Ahead, Answer, CallSpec, Do, Finished, Job, MAX_TASK_RUNS, Moment, Shift, Wanted,
+use noetl_playbook::command_context::CommandContext;
+use noetl_playbook::command_machine::{
+    self, CallSpec, CommandMachine, CommandSpec, MAX_TASK_RUNS, MachineAction, MachineInput,
+    MachineOutcome, NextStage, PayloadRequest, ToolResult,
 };
 use noetl_playbook::template::TemplateLimits;
-use noetl_tools::{Call, Outcome, ToolKind};
+use noetl_tools::{ToolCall, ToolKind, ToolOutcome};
 use noetl_types::{Digest, Json, Millis, TaskError, TaskErrorKind, Text, Timestamp};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-use crate::held::Held;
-use crate::panics::caught;
-use crate::progress::{Progress, Untold};
-use crate::report::Outgoing;
-use crate::secrets::Locker;
-use crate::shop::Shop;
+use crate::context::WorkerContext;
+use crate::leases::ActiveLease;
+use crate::panics::catch_panic;
+use crate::progress::{ProgressReporter, UnacknowledgedRetries};
+use crate::report::OutgoingReport;
+use crate::secrets::SecretResolver;
 use crate::trace;
 
-/// Time for a call that may wait for ever, in a command without a deadline.
-const FOR_EVER: Duration = Duration::from_hours(365 * 24);
-/// Calls after which a command lets others have their turn.
-const TURN: u32 = 64;
+/// Timeout of a call without a time limit, in a command without a deadline.
+const NO_TIMEOUT: Duration = Duration::from_hours(365 * 24);
+/// Number of calls after which a command yields to other tasks.
+const CALLS_PER_YIELD: u32 = 64;
 
-/// Does the work of a command and hands over what is to be reported; nothing where nobody wants it.
-pub(crate) async fn work(shop: Arc<Shop>, command: LeasedCommand, slot: OwnedSemaphorePermit) {
-    let held = shop.holdings.hold(&command, shop.ending.child_token());
-    let (started_at, began) = (shop.now(), Instant::now());
-    let in_flight = shop.metrics.begins(&command);
-    let locker = Locker::new(Arc::clone(&shop), command.execution_id);
-    let work = Work {
-        shop: &shop,
-        held: &held,
+/// Runs a command and queues its report. Nothing is reported if the lease was cancelled.
+pub(crate) async fn run_command(
+    context: Arc<WorkerContext>,
+    command: LeasedCommand,
+    permit: OwnedSemaphorePermit,
+) {
+    let lease = context
+        .leases
+        .add_lease(&command, context.shutdown.child_token());
+    let (started_at, started) = (context.now(), Instant::now());
+    let in_flight = context.metrics.start_command(&command);
+    let secrets = SecretResolver::new(Arc::clone(&context), command.execution_id);
+    let work = CommandRun {
+        context: &context,
+        lease: &lease,
         command: &command,
-        locker: &locker,
+        secrets: &secrets,
     };
-    let progress = Progress::new(&shop, &held, &command, started_at);
-    let finished = tokio::select! {
+    let progress = ProgressReporter::new(&context, &lease, &command, started_at);
+    let outcome = tokio::select! {
         biased;
-        finished = caught(work.run(&progress)) => finished,
-        never = progress.tell(&locker) => match never {},
+        outcome = catch_panic(work.run(&progress)) => outcome,
+        never = progress.progress_loop(&secrets) => match never {},
     };
-    let finished = match finished {
-        Ok(finished) => finished,
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
         Err(panicked) => {
             tracing::error!(
                 execution_id = %command.execution_id,
                 command_id = %command.command_id,
-                "the worker failed over a command: {}",
-                locker.shown(panicked.0)
+                "the worker panicked while running a command: {}",
+                secrets.redact_text(panicked.0)
             );
-            let error = TaskError::new(TaskErrorKind::Unknown, "the worker failed over it");
-            Some(failed(error))
+            let error = TaskError::new(
+                TaskErrorKind::Unknown,
+                "the worker panicked while running the command",
+            );
+            Some(failed_outcome(error))
         }
     };
-    shop.tools.forget(&name(&command));
-    let Some(finished) = finished.filter(|_| !held.cancel.is_cancelled()) else {
+    context.tools.release_command(&attempt_key(&command));
+    let Some(outcome) = outcome.filter(|_| !lease.cancel.is_cancelled()) else {
         tracing::info!(
             execution_id = %command.execution_id,
             command_id = %command.command_id,
             attempt = command.attempt,
-            "stopped: nobody wants the result any more"
+            "command stopped: its result is no longer needed"
         );
-        shop.holdings.release(&held);
+        context.leases.release_lease(&lease);
         return;
     };
-    let report = report(
+    let report = build_report(
         &command,
-        finished,
-        progress.left(),
-        (started_at, shop.now()),
+        outcome,
+        progress.take_unacknowledged(),
+        started_at,
+        context.now(),
     );
-    let report = report.hiding(&locker.hidden.known());
-    in_flight.ends(&report, began.elapsed());
-    // The receiver lives as long as there are slots to run commands in.
-    let _ = shop.outbox.send(Outgoing::new(report, held, slot));
+    let report = report.redact_secrets(&secrets.secret_set.current_secrets());
+    in_flight.finish_command(&report, started.elapsed());
+    // The receiver lives as long as there are permits to run commands.
+    let _ = context
+        .report_queue
+        .send(OutgoingReport::new(report, lease, permit));
 }
 
-struct Work<'w> {
-    shop: &'w Shop,
-    held: &'w Held,
+struct CommandRun<'w> {
+    context: &'w WorkerContext,
+    lease: &'w ActiveLease,
     command: &'w LeasedCommand,
-    locker: &'w Locker,
+    secrets: &'w SecretResolver,
 }
 
-impl Work<'_> {
-    /// What came of it; nothing where it was cancelled.
-    async fn run(&self, progress: &Progress<'_>) -> Option<Finished> {
-        let prepared = self.held.cancel.run_until_cancelled(self.prepare()).await?;
+impl CommandRun<'_> {
+    /// Runs the command. Returns `None` if it was cancelled.
+    async fn run(&self, progress: &ProgressReporter<'_>) -> Option<MachineOutcome> {
+        let prepared = self
+            .lease
+            .cancel
+            .run_until_cancelled(self.prepare_machine())
+            .await?;
         match prepared {
-            Ok(shift) => self.drive(shift, progress).await,
-            Err(error) => Some(failed(error)),
+            Ok(machine) => self.drive_machine(machine, progress).await,
+            Err(error) => Some(failed_outcome(error)),
         }
     }
 
-    async fn prepare(&self) -> Result<Shift, TaskError> {
+    async fn prepare_machine(&self) -> Result<CommandMachine, TaskError> {
         let prepare = async {
-            let library = &self.shop.library;
-            let playbook = library.definition(self.command.meta.catalog_id).await?;
-            self.locker.opens_for(&playbook);
-            let job = self.job(playbook, self.carried().await?);
-            Shift::new(job)
-                .map(|shift| shift.hiding(self.locker.hidden.clone()))
+            let definitions = &self.context.definitions;
+            let playbook = definitions
+                .get_definition(self.command.meta.catalog_id)
+                .await?;
+            self.secrets.set_playbook(&playbook);
+            let spec = self.command_spec(playbook, self.load_context().await?);
+            CommandMachine::new(spec)
+                .map(|machine| machine.with_secret_set(self.secrets.secret_set.clone()))
                 .map_err(|error| TaskError::new(TaskErrorKind::Schema, error.to_string()))
         };
-        self.in_time(prepare)
+        self.before_deadline(prepare)
             .await
-            .unwrap_or_else(|| Err(overdue()))
+            .unwrap_or_else(|| Err(deadline_error()))
     }
 
-    /// What the templates of the command read: in it, or kept for it.
-    async fn carried(&self) -> Result<Carried, TaskError> {
+    /// Loads the context of the command: inline, or from the result store.
+    async fn load_context(&self) -> Result<CommandContext, TaskError> {
         let unreadable = || {
             let message = "the context of the command cannot be read";
             TaskError::new(TaskErrorKind::Schema, message)
         };
         let Some(reference) = self.command.context.get("context_ref") else {
-            return Carried::from_json(Some(&self.command.context)).ok_or_else(unreadable);
+            return CommandContext::from_json(Some(&self.command.context)).ok_or_else(unreadable);
         };
         let text = |key: &str| reference.get(key).and_then(Json::as_str);
-        let wanted = Wanted {
+        let request = PayloadRequest {
             uri: text("ref").ok_or_else(unreadable)?.into(),
             sha256: text("sha256").and_then(|digest| Digest::parse(digest).ok()),
         };
-        let content = self.shop.library.payload(wanted).await?;
-        Carried::from_json(content.as_map()).ok_or_else(unreadable)
+        let content = self.context.definitions.get_payload(request).await?;
+        CommandContext::from_json(content.as_map()).ok_or_else(unreadable)
     }
 
-    fn job(&self, playbook: Arc<noetl_playbook::model::Playbook>, carried: Carried) -> Job {
-        let (command, settings) = (self.command, &self.shop.settings);
-        Job {
+    fn command_spec(
+        &self,
+        playbook: Arc<noetl_playbook::model::Playbook>,
+        context: CommandContext,
+    ) -> CommandSpec {
+        let (command, settings) = (self.command, &self.context.settings);
+        CommandSpec {
             playbook,
             step: Text::from(&command.node_name),
             execution_id: command.execution_id,
             command_id: Some(command.command_id),
             worker_id: Some(settings.worker_id.clone()),
             idempotency_key: command.idempotency_key.clone(),
-            carried,
+            context,
             iteration: command.meta.index.zip(command.meta.collection_size),
-            frame: command.meta.frame_max_rows,
+            frame_max_rows: command.meta.frame_max_rows,
             issued_at: command.meta.issued_at,
             limits: TemplateLimits::default(),
-            max_data: settings.result_max,
+            max_data: settings.max_result_size,
             max_task_runs: MAX_TASK_RUNS,
         }
     }
 
-    /// Does what the shift says until it is done, cancelled or out of time.
-    async fn drive(&self, mut shift: Shift, progress: &Progress<'_>) -> Option<Finished> {
-        let cancel = &self.held.cancel;
+    /// Performs the actions of the machine until it is done, cancelled or out of time.
+    async fn drive_machine(
+        &self,
+        mut machine: CommandMachine,
+        progress: &ProgressReporter<'_>,
+    ) -> Option<MachineOutcome> {
+        let cancel = &self.lease.cancel;
         let mut calls = 0_u32;
         loop {
             if cancel.is_cancelled() {
                 return None;
             }
-            let moment = Moment {
-                now: Some(self.shop.now()),
-                dice: self.shop.chance.dice(),
+            let input = MachineInput {
+                now: Some(self.context.now()),
+                random_fraction: self.context.rng.next_f64(),
             };
-            progress.note(shift.take_retries());
-            shift = match shift.next(moment) {
-                Do::Done(finished) => return Some(*finished),
-                Do::Call(_, calling) if self.held.is_overdue() => {
-                    return Some(calling.stop(overdue()));
+            progress.record_retries(machine.take_retries());
+            machine = match machine.next(input) {
+                MachineAction::Done(outcome) => return Some(*outcome),
+                MachineAction::Call(_, pending) if self.lease.is_overdue() => {
+                    return Some(pending.stop_with_error(deadline_error()));
                 }
-                Do::Call(spec, calling) => {
+                MachineAction::Call(spec, pending) => {
                     calls = calls.wrapping_add(1);
-                    if calls.is_multiple_of(TURN) {
+                    if calls.is_multiple_of(CALLS_PER_YIELD) {
                         tokio::task::yield_now().await;
                     }
-                    match self.in_time(self.call(*spec)).await {
-                        Some(answer) => calling.called(answer),
-                        None => return Some(calling.stop(overdue())),
+                    match self.before_deadline(self.call_tool(*spec)).await {
+                        Some(result) => pending.complete_call(result),
+                        None => return Some(pending.stop_with_error(deadline_error())),
                     }
                 }
-                Do::Wait(delay, mut shift) => {
-                    progress.waits(shift.take_retries(), delay);
-                    let wait = self.in_time(tokio::time::sleep(delay.into()));
+                MachineAction::Wait(delay, mut machine) => {
+                    progress.record_wait(machine.take_retries(), delay);
+                    let wait = self.before_deadline(tokio::time::sleep(delay.into()));
                     match cancel.run_until_cancelled(wait).await? {
-                        Some(()) => shift,
-                        None => return Some(shift.stop(overdue())),
+                        Some(()) => machine,
+                        None => return Some(machine.stop_with_error(deadline_error())),
                     }
                 }
-                Do::Unlock(spec, unlocking) => {
-                    let unlock = self.in_time(self.locker.entry(*spec, cancel));
-                    match cancel.run_until_cancelled(unlock).await? {
-                        Some(secret) => unlocking.unlocked(secret),
-                        None => return Some(unlocking.stop(overdue())),
+                MachineAction::ResolveSecret(spec, pending) => {
+                    let resolve = self.before_deadline(self.secrets.resolve_entry(*spec, cancel));
+                    match cancel.run_until_cancelled(resolve).await? {
+                        Some(secret) => pending.complete_secret(secret),
+                        None => return Some(pending.stop_with_error(deadline_error())),
                     }
                 }
-                Do::Fetch(wanted, fetching) => {
-                    let fetch = self.in_time(self.shop.library.payload(wanted));
+                MachineAction::Fetch(request, pending) => {
+                    let fetch = self.before_deadline(self.context.definitions.get_payload(request));
                     match cancel.run_until_cancelled(fetch).await? {
-                        Some(payload) => fetching.fetched(payload),
-                        None => return Some(fetching.stop(overdue())),
+                        Some(payload) => pending.complete_fetch(payload),
+                        None => return Some(pending.stop_with_error(deadline_error())),
                     }
                 }
             };
         }
     }
 
-    /// What a future gives before the deadline of the command; a dropped call stops its tool.
-    async fn in_time<T>(&self, future: impl Future<Output = T>) -> Option<T> {
-        match self.held.deadline {
+    /// Runs a future until the deadline of the command. Dropping a call stops its tool.
+    async fn before_deadline<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        match self.lease.deadline {
             Some(deadline) => timeout_at(deadline, future).await.ok(),
             None => Some(future.await),
         }
     }
 
-    async fn call(&self, mut spec: CallSpec) -> Answer {
+    async fn call_tool(&self, mut spec: CallSpec) -> ToolResult {
         let label = Arc::clone(&spec.label);
-        if let Err(error) = self.unlock(&mut spec).await {
-            return Answer::failed(error);
+        if let Err(error) = self.resolve_call_auth(&mut spec).await {
+            return ToolResult::failed(error);
         }
         let call = self.tool_call(spec);
-        let began = Instant::now();
-        let platform = self.shop.errands.hiding(self.locker.hidden.clone());
+        let started = Instant::now();
+        let platform = self
+            .context
+            .platform_client
+            .with_secret_set(self.secrets.secret_set.clone());
         let platform = Arc::new(platform) as _;
-        let calling = self
-            .shop
+        let call = self
+            .context
             .tools
-            .call(Some(platform), call, self.held.cancel.clone());
-        let outcome = caught(calling).await;
+            .call(Some(platform), call, self.lease.cancel.clone());
+        let outcome = catch_panic(call).await;
         let outcome = outcome.unwrap_or_else(|panicked| {
             tracing::error!(
-                execution_id = %self.held.execution_id,
-                command_id = %self.held.command_id,
+                execution_id = %self.lease.execution_id,
+                command_id = %self.lease.command_id,
                 label = %label,
                 "a tool panicked: {}",
-                self.locker.shown(panicked.0)
+                self.secrets.redact_text(panicked.0)
             );
-            Outcome::error(
-                TaskErrorKind::Unknown,
-                "the tool failed in a way of its own",
-            )
+            ToolOutcome::error(TaskErrorKind::Unknown, "the tool panicked")
         });
-        // Of a long message only the beginning is kept, which may end in the middle of a secret.
-        let secrets = self.locker.hidden.known();
-        Answer {
+        // Long messages are truncated, which could cut a secret in half, so they are redacted
+        // first.
+        let known_secrets = self.secrets.secret_set.current_secrets();
+        ToolResult {
             data: outcome.data,
-            error: outcome.error.map(|error| secrets.hide_error(error)),
+            error: outcome.error.map(|error| known_secrets.redact_error(error)),
             extras: outcome.extras,
             retry_after: outcome.retry_after,
-            duration: Some(Millis::from(began.elapsed())),
+            duration: Some(Millis::from(started.elapsed())),
         }
     }
 
-    /// Puts credentials where a call names them: a transfer has one for each side.
-    async fn unlock(&self, spec: &mut CallSpec) -> Result<(), TaskError> {
+    /// Replaces credential names by credentials. A transfer has one for each side.
+    async fn resolve_call_auth(&self, spec: &mut CallSpec) -> Result<(), TaskError> {
         if let Some(auth) = spec.auth.take() {
-            spec.auth = Some(self.locker.auth(auth).await?);
+            spec.auth = Some(self.secrets.resolve_auth(auth).await?);
         }
         if spec.kind != ToolKind::Transfer {
             return Ok(());
@@ -267,53 +295,56 @@ impl Work<'_> {
             let Some(auth) = fields.get("auth").filter(|auth| !auth.is_null()) else {
                 continue;
             };
-            let auth = self.locker.auth(auth.clone()).await?;
+            let auth = self.secrets.resolve_auth(auth.clone()).await?;
             Arc::make_mut(fields).insert("auth".into(), auth);
         }
         Ok(())
     }
 
-    fn tool_call(&self, spec: CallSpec) -> Call {
+    fn tool_call(&self, spec: CallSpec) -> ToolCall {
         let mut config = spec.config;
         for (key, value) in [("auth", spec.auth), ("libs", spec.libs)] {
             if let Some(value) = value {
                 config.insert(key.into(), value);
             }
         }
-        trace::tell(self.command, spec.kind, &mut config);
-        let (context, variables) = match spec.surroundings {
-            Some(around) => (Json::from(around.context), Json::from(around.variables)),
+        trace::add_traceparent(self.command, spec.kind, &mut config);
+        let (context, variables) = match spec.code_context {
+            Some(code_context) => (
+                Json::from(code_context.context),
+                Json::from(code_context.variables),
+            ),
             None => (Json::empty_map(), Json::empty_map()),
         };
-        Call {
+        ToolCall {
             kind: spec.kind,
             config,
             input: spec.input,
-            execution_id: self.held.execution_id.to_string(),
-            command: name(self.command),
+            execution_id: self.lease.execution_id.to_string(),
+            command: attempt_key(self.command),
             step: self.command.node_name.to_string(),
             label: spec.label.to_string(),
             idempotency_key: spec.idempotency_key.to_string(),
             attempt: spec.attempt,
-            timeout: spec.timeout.map_or(FOR_EVER, Duration::from),
+            timeout: spec.timeout.map_or(NO_TIMEOUT, Duration::from),
             context,
             variables,
         }
     }
 }
 
-/// What the tools know a command by: two attempts have nothing in common.
-fn name(command: &LeasedCommand) -> String {
+/// The identifier of a command for the tools. Each attempt has its own.
+fn attempt_key(command: &LeasedCommand) -> String {
     format!("{}:{}", command.command_id, command.attempt)
 }
 
-fn overdue() -> TaskError {
-    TaskError::new(TaskErrorKind::Timeout, "the time of the command is up")
+fn deadline_error() -> TaskError {
+    TaskError::new(TaskErrorKind::Timeout, "the command exceeded its deadline")
 }
 
-/// A command that failed before its first task.
-fn failed(error: TaskError) -> Finished {
-    Finished {
+/// The outcome of a command that failed before its first task.
+fn failed_outcome(error: TaskError) -> MachineOutcome {
+    MachineOutcome {
         error: Some(error),
         retries: Vec::new(),
         data: Json::Null,
@@ -322,14 +353,14 @@ fn failed(error: TaskError) -> Finished {
         attempt: 1,
         tasks: Vec::new(),
         frame: None,
-        ahead: Ahead::Nothing,
+        next_stage: NextStage::End,
     }
 }
 
-fn frame_report(frame: shift::FrameReport) -> FrameReport {
-    let errors = frame.errors.into_iter().map(|failed| RowError {
-        row: failed.row,
-        error: failed.error,
+fn to_frame_report(frame: command_machine::FrameReport) -> FrameReport {
+    let errors = frame.errors.into_iter().map(|row_error| RowError {
+        row: row_error.row,
+        error: row_error.error,
     });
     FrameReport {
         rows: frame.rows,
@@ -340,45 +371,46 @@ fn frame_report(frame: shift::FrameReport) -> FrameReport {
     }
 }
 
-fn report(
+fn build_report(
     command: &LeasedCommand,
-    finished: Finished,
-    left: Untold,
-    (started_at, finished_at): (Timestamp, Timestamp),
+    outcome: MachineOutcome,
+    unacknowledged: UnacknowledgedRetries,
+    started_at: Timestamp,
+    finished_at: Timestamp,
 ) -> CommandReport {
-    let (status, onward) = match (&finished.error, finished.ahead) {
+    let (status, continuation) = match (&outcome.error, outcome.next_stage) {
         (Some(_), _) => (ReportStatus::Failed, None),
-        (None, Ahead::Nothing) => (ReportStatus::Completed, None),
-        (None, Ahead::Segment(onward)) => (ReportStatus::Completed, Some(onward.to_json())),
-        (None, Ahead::Callback) => (ReportStatus::Parked, None),
+        (None, NextStage::End) => (ReportStatus::Completed, None),
+        (None, NextStage::Segment(next)) => (ReportStatus::Completed, Some(next.to_json())),
+        (None, NextStage::Callback) => (ReportStatus::Suspended, None),
     };
-    let has_data = status != ReportStatus::Failed || !finished.data.is_null();
-    let tasks = finished.tasks.into_iter().map(|task| TaskReport {
+    let has_data = status != ReportStatus::Failed || !outcome.data.is_null();
+    let tasks = outcome.tasks.into_iter().map(|task| TaskReport {
         label: task.label,
         status: match task.status {
-            shift::TaskStatus::Ok => TaskStatus::Ok,
-            shift::TaskStatus::Error => TaskStatus::Error,
+            command_machine::TaskStatus::Ok => TaskStatus::Ok,
+            command_machine::TaskStatus::Error => TaskStatus::Error,
         },
         attempts: task.attempts,
         duration_ms: task.duration.map(Millis::as_ms),
         stdout: task.stdout,
         stderr: task.stderr,
     });
-    let (retries, retries_before) = left.with(finished.retries);
+    let (retries, retries_before) = unacknowledged.into_final_retries(outcome.retries);
     CommandReport {
         execution_id: command.execution_id,
         command_id: command.command_id,
         attempt: command.attempt,
         lease_token: command.lease_token,
         status,
-        result: has_data.then_some(finished.data),
-        labels: finished.labels,
-        onward: onward.map(Json::from),
-        set: finished.set,
-        error: finished.error,
+        result: has_data.then_some(outcome.data),
+        labels: outcome.labels,
+        onward: continuation.map(Json::from),
+        set: outcome.set,
+        error: outcome.error,
         tasks: tasks.collect(),
-        frame: finished.frame.map(frame_report),
-        task_attempt: finished.attempt,
+        frame: outcome.frame.map(to_frame_report),
+        task_attempt: outcome.attempt,
         retries,
         retries_before,
         claimed_at: Some(command.claimed_at),

@@ -1,151 +1,168 @@
-//! Keeping: the leases of commands, and the place of the worker among the others.
+//! Renewal of leases, and the registration of the worker.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::ApiError;
-use noetl_api::command::{HeartbeatRequest, KeptLease};
-use noetl_api::runtime::{RegisterWorker, WorkerName};
+use noetl_api::command::{HeartbeatRequest, LeaseRenewal};
+use noetl_api::runtime::{RegisterWorkerRequest, WorkerName};
 use noetl_types::{ErrorCode, Json, Text};
 use tokio::time::sleep;
 
-use crate::chance::{Backoff, retry_after};
-use crate::held::Held;
-use crate::metrics::Renewal;
+use crate::context::{WorkerContext, call_with_timeout};
+use crate::leases::ActiveLease;
+use crate::metrics::RenewalOutcome;
+use crate::rng::{Backoff, retry_after};
 use crate::settings::WorkerError;
-use crate::shop::{Shop, answered};
 
-/// Leases in one call.
-const MOST: usize = 500;
-/// Time for the answer to a sign of life.
-const ANSWER: Duration = Duration::from_secs(30);
-/// Least time for the answer to a renewal. Leases may be short; a server under load still answers
-/// when it can, and what it says counts.
-const RENEWAL: Duration = Duration::from_secs(5);
-/// What a worker is called in the list of processes.
-const KIND: &str = "worker_pool";
+/// Maximum number of leases per heartbeat.
+const MAX_LEASES_PER_HEARTBEAT: usize = 500;
+/// Timeout of registration and pool heartbeat requests.
+const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(30);
+/// Minimum timeout of a renewal. Leases may be short, but the response of a server under load still
+/// counts when it arrives.
+const MIN_RENEWAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Kind of a worker in the list of processes.
+const WORKER_KIND: &str = "worker_pool";
 
 /// Renews the leases of all commands until the worker ends.
-pub(crate) async fn keep_leases(shop: Arc<Shop>) {
-    let ending = shop.ending.clone();
-    let keep = async {
-        let mut wait = shop.pace();
+pub(crate) async fn lease_renewal_loop(context: Arc<WorkerContext>) {
+    let shutdown = context.shutdown.clone();
+    let renew = async {
+        let mut wait = context.renew_interval();
         loop {
             tokio::select! {
                 () = sleep(wait) => {}
-                // A shorter lease than any before: count anew.
-                () = shop.pace_changed.notified() => {
-                    wait = shop.pace();
+                // A lease is shorter than any before, so the interval is computed again.
+                () = context.renew_interval_changed.notified() => {
+                    wait = context.renew_interval();
                     continue;
                 }
             }
-            let is_kept = renew(&shop).await;
-            // One that failed is made again well before the next would be due.
-            let pace = shop.pace();
-            wait = if is_kept {
-                pace
+            let is_renewed = renew_leases(&context).await;
+            // A failed renewal is repeated well before the next one would be due.
+            let interval = context.renew_interval();
+            wait = if is_renewed {
+                interval
             } else {
-                shop.chance.spread(pace / 4)
+                context.rng.with_jitter(interval / 4)
             };
         }
     };
-    let _ = ending.run_until_cancelled(keep).await;
+    let _ = shutdown.run_until_cancelled(renew).await;
 }
 
-/// Renews all leases; whether the server took note.
-async fn renew(shop: &Shop) -> bool {
-    let mut is_kept = true;
-    for some in shop.holdings.all().chunks(MOST) {
+/// Renews all leases. Returns false if any request failed.
+async fn renew_leases(context: &WorkerContext) -> bool {
+    let mut is_renewed = true;
+    for batch in context.leases.all_leases().chunks(MAX_LEASES_PER_HEARTBEAT) {
         let request = HeartbeatRequest {
-            worker_id: shop.settings.worker_id.clone(),
-            leases: some.iter().map(|held| held.lease()).collect(),
-            extend_ms: Some(shop.settings.lease.as_ms()),
+            worker_id: context.settings.worker_id.clone(),
+            leases: batch.iter().map(|lease| lease.to_held_lease()).collect(),
+            extend_ms: Some(context.settings.lease_duration.as_ms()),
         };
-        match answered(shop.pace().max(RENEWAL), shop.api.heartbeat(request)).await {
-            Ok(answer) => {
-                for kept in &answer.leases {
-                    shop.metrics.renewed(heed(some, kept), 1);
+        match call_with_timeout(
+            context.renew_interval().max(MIN_RENEWAL_TIMEOUT),
+            context.api.renew_leases(request),
+        )
+        .await
+        {
+            Ok(response) => {
+                for renewal in &response.leases {
+                    context
+                        .metrics
+                        .count_renewals(apply_renewal(batch, renewal), 1);
                 }
             }
             Err(error) => {
-                tracing::warn!(worker_id = %shop.settings.worker_id, "leases not renewed: {error}");
-                is_kept = false;
-                let count = u64::try_from(some.len()).unwrap_or(u64::MAX);
-                shop.metrics.renewed(Renewal::Unanswered, count);
+                tracing::warn!(worker_id = %context.settings.worker_id, "lease renewal failed: {error}");
+                is_renewed = false;
+                let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+                context
+                    .metrics
+                    .count_renewals(RenewalOutcome::Unanswered, count);
             }
         }
     }
-    is_kept
+    is_renewed
 }
 
-/// Stops a command that is not the worker's any more, or that nobody wants.
-fn heed(held: &[Arc<Held>], kept: &KeptLease) -> Renewal {
-    let is_cancelled = kept.cancel == Some(true);
-    if kept.ok && !is_cancelled {
-        return Renewal::Kept;
+/// Stops a command whose lease is lost or that is cancelled.
+fn apply_renewal(leases: &[Arc<ActiveLease>], renewal: &LeaseRenewal) -> RenewalOutcome {
+    let is_cancelled = renewal.cancel == Some(true);
+    if renewal.ok && !is_cancelled {
+        return RenewalOutcome::Kept;
     }
-    if let Some(held) = held.iter().find(|held| held.command_id == kept.command_id) {
+    if let Some(lease) = leases
+        .iter()
+        .find(|lease| lease.command_id == renewal.command_id)
+    {
         tracing::info!(
-            execution_id = %held.execution_id,
-            command_id = %held.command_id,
-            attempt = held.attempt,
+            execution_id = %lease.execution_id,
+            command_id = %lease.command_id,
+            attempt = lease.attempt,
             is_cancelled,
-            "the lease is gone"
+            "lease lost"
         );
-        held.cancel.cancel();
+        lease.cancel.cancel();
     }
-    Renewal::Lost
+    RenewalOutcome::Lost
 }
 
-/// Tells that the worker lives, until it ends. One that the server does not know drops its work and
-/// makes itself known again.
-pub(crate) async fn keep_place(shop: Arc<Shop>) {
-    let ending = shop.ending.clone();
-    let keep = async {
+/// Sends pool heartbeats until the worker ends. If the server does not know the worker, the worker
+/// drops its commands and registers again.
+pub(crate) async fn pool_heartbeat_loop(context: Arc<WorkerContext>) {
+    let shutdown = context.shutdown.clone();
+    let heartbeat = async {
         loop {
             tokio::select! {
-                () = sleep(shop.settings.pool_heartbeat.into()) => {}
-                () = shop.fenced.notified() => {}
+                () = sleep(context.settings.pool_heartbeat_interval.into()) => {}
+                () = context.unregistered.notified() => {}
             }
-            match answered(ANSWER, shop.api.pool_heartbeat(name(&shop))).await {
-                Ok(answer) => {
-                    for command in answer.cancel {
-                        shop.holdings.cancel(command);
+            match call_with_timeout(
+                REGISTRATION_TIMEOUT,
+                context.api.pool_heartbeat(worker_name(&context)),
+            )
+            .await
+            {
+                Ok(response) => {
+                    for command in response.cancel {
+                        context.leases.cancel_command(command);
                     }
-                    if answer.drain && !shop.leaving.is_cancelled() {
-                        tracing::info!(worker_id = %shop.settings.worker_id, "asked to leave");
-                        shop.leaving.cancel();
+                    if response.drain && !context.draining.is_cancelled() {
+                        tracing::info!(worker_id = %context.settings.worker_id, "draining: requested by the server");
+                        context.draining.cancel();
                     }
                 }
                 Err(error) if error.code() == Some(ErrorCode::NotFound) => {
                     tracing::warn!(
-                        worker_id = %shop.settings.worker_id,
-                        "the server does not know this worker; its work is dropped"
+                        worker_id = %context.settings.worker_id,
+                        "the server does not know this worker; dropping its commands and registering again"
                     );
-                    shop.holdings.cancel_all();
-                    if let Err(error) = register(&shop).await {
-                        tracing::error!(worker_id = %shop.settings.worker_id, "{error}");
+                    context.leases.cancel_all();
+                    if let Err(error) = register_worker(&context).await {
+                        tracing::error!(worker_id = %context.settings.worker_id, "{error}");
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(worker_id = %shop.settings.worker_id, "no sign of life: {error}");
+                    tracing::warn!(worker_id = %context.settings.worker_id, "pool heartbeat failed: {error}");
                 }
             }
         }
     };
-    let _ = ending.run_until_cancelled(keep).await;
+    let _ = shutdown.run_until_cancelled(heartbeat).await;
 }
 
-/// Makes the worker known, however long it takes to reach the server.
-pub(crate) async fn register(shop: &Shop) -> Result<(), WorkerError> {
-    let settings = &shop.settings;
-    let kinds = shop.tools.kinds().iter();
+/// Registers the worker. Retries until the server is reachable.
+pub(crate) async fn register_worker(context: &WorkerContext) -> Result<(), WorkerError> {
+    let settings = &context.settings;
+    let kinds = context.tools.kinds().iter();
     let kinds = Json::list(kinds.map(|kind| Json::from(kind.as_str())));
-    let sandbox = settings.sandbox.clone().map(|told| ("sandbox", told));
+    let sandbox = settings.sandbox.clone().map(|status| ("sandbox", status));
     let capabilities = [("kinds", kinds)].into_iter().chain(sandbox);
-    let worker = RegisterWorker {
+    let worker = RegisterWorkerRequest {
         name: Text::from(&settings.worker_id),
-        kind: Some(KIND.into()),
+        kind: Some(WORKER_KIND.into()),
         uri: None,
         status: None,
         labels: [("pool_name".into(), Json::from(&settings.pool))].into(),
@@ -156,39 +173,44 @@ pub(crate) async fn register(shop: &Shop) -> Result<(), WorkerError> {
     };
     let mut backoff = Backoff::new();
     loop {
-        match answered(ANSWER, shop.api.register(worker.clone())).await {
+        match call_with_timeout(
+            REGISTRATION_TIMEOUT,
+            context.api.register_worker(worker.clone()),
+        )
+        .await
+        {
             Ok(_) => {
                 tracing::info!(worker_id = %settings.worker_id, pool = %settings.pool, "registered");
                 return Ok(());
             }
-            Err(error) if may_pass(&error) => {
-                tracing::warn!(worker_id = %settings.worker_id, "not registered: {error}");
-                sleep(backoff.delay(&shop.chance, retry_after(&error))).await;
+            Err(error) if is_temporary_error(&error) => {
+                tracing::warn!(worker_id = %settings.worker_id, "registration failed, retrying: {error}");
+                sleep(backoff.next_delay(&context.rng, retry_after(&error))).await;
             }
             Err(error) => return Err(WorkerError::Refused(error)),
         }
     }
 }
 
-/// Whether a refusal may pass by itself. An answer that cannot be read is one of a server that is
-/// being replaced, or of something in between.
-fn may_pass(error: &ApiError) -> bool {
+/// Returns true if the error may be temporary. An unreadable response may come from a server that
+/// is being replaced, or from a proxy.
+fn is_temporary_error(error: &ApiError) -> bool {
     error.is_retryable() || matches!(error, ApiError::Unreadable(_))
 }
 
-/// Tells that the worker leaves; its leases end at once.
-pub(crate) async fn deregister(shop: &Shop, within: Duration) {
-    match answered(within, shop.api.deregister(name(shop))).await {
-        Ok(()) => tracing::info!(worker_id = %shop.settings.worker_id, "left"),
+/// Deregisters the worker. Its leases end at once.
+pub(crate) async fn deregister_worker(context: &WorkerContext, limit: Duration) {
+    match call_with_timeout(limit, context.api.deregister_worker(worker_name(context))).await {
+        Ok(()) => tracing::info!(worker_id = %context.settings.worker_id, "deregistered"),
         Err(error) => {
-            tracing::warn!(worker_id = %shop.settings.worker_id, "left unheard: {error}");
+            tracing::warn!(worker_id = %context.settings.worker_id, "deregistration failed: {error}");
         }
     }
 }
 
-fn name(shop: &Shop) -> WorkerName {
+fn worker_name(context: &WorkerContext) -> WorkerName {
     WorkerName {
-        name: Text::from(&shop.settings.worker_id),
-        kind: Some(KIND.into()),
+        name: Text::from(&context.settings.worker_id),
+        kind: Some(WORKER_KIND.into()),
     }
 }

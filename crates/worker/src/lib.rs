@@ -1,40 +1,42 @@
-//! The worker: leases commands, runs them, keeps them, and reports what became of them.
+//! The worker: leases commands, runs them, renews their leases, and reports their outcomes.
 //!
-//! Owns slots, leases and the way of results back to the server. What a task means is said by
-//! [`noetl_playbook::shift`], what a tool does by [`noetl_tools`], and what the control plane is by
-//! [`noetl_api::WorkerApi`]: over a network, or in the same process.
+//! Owns concurrency permits, leases and the delivery of results to the server.
+//! [`noetl_playbook::command_machine`] defines the meaning of tasks, [`noetl_tools`] runs the
+//! tools, and [`noetl_api::WorkerApi`] is the control plane, over a network or in the same process.
 //!
 //! ```text
-//! lease (long poll) ──► commands ──► shift + tools ──► report ──┐
-//!        ▲                  ▲                                   │ the answer brings the next work
-//!        └── free slots     └───────────────────────────────────┘
+//! lease (long poll) ──► commands ──► machine + tools ──► report ──┐
+//!        ▲                  ▲                                     │ returns the next commands
+//!        └── free permits   └─────────────────────────────────────┘
 //! ```
 //!
-//! - A slot is a permit that is never counted twice: a command has it, or a report that asks for the
-//!   next command, or a poll that waits for one.
-//! - What is lost is not reported: once the server says that a lease is gone, or a command cancelled,
-//!   its tool is stopped and nothing more is told.
-//! - What takes a while is told meanwhile: that a command is at work, and which attempts failed that are
-//!   made again. It decides nothing, and what nobody heard is in the report.
-//! - A worker outlives its server: reports are kept and sent again, and tasks go on meanwhile.
+//! - A permit is held by exactly one owner: a command, a report that requests the next command, or
+//!   a poll that waits for one.
+//! - Lost work is not reported. Once the server reports that a lease is lost, or that a command is
+//!   cancelled, its tool is stopped and nothing more is sent.
+//! - Long commands report progress: that they are running, and which failed attempts are retried.
+//!   Progress decides nothing, and the final report contains everything that the server has not
+//!   acknowledged.
+//! - A worker survives a server outage: reports are kept and sent again, and tasks continue
+//!   meanwhile.
 //!
-//! Must not: open the platform's database, or decide what follows from a result.
+//! Must not open the platform's database, or decide what follows from a result.
 
 mod cache;
-mod chance;
 mod command;
-mod errands;
+mod context;
+mod definitions;
 mod heartbeat;
-mod held;
-mod library;
+mod leases;
 mod metrics;
 mod panics;
+mod platform_client;
 mod poll;
 mod progress;
 mod report;
+mod rng;
 mod secrets;
 mod settings;
-mod shop;
 mod tools;
 mod trace;
 mod worker;
@@ -42,7 +44,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use metrics::Metrics;
-pub use settings::{Clock, OwnSecrets, Settings, WorkerError, system_clock};
-pub use tools::Tools;
+pub use metrics::WorkerMetrics;
+pub use settings::{Clock, WorkerError, WorkerSecrets, WorkerSettings, system_clock};
+pub use tools::ToolRunner;
 pub use worker::Worker;

@@ -1,6 +1,6 @@
-//! What a worker counts, for Prometheus.
+//! Prometheus metrics of a worker.
 //!
-//! Labels are bounded: kinds of tools and words of our own, never ids or what playbooks say.
+//! Labels are bounded: kinds of tools and fixed strings, never ids or values from playbooks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-/// What stands for every kind that this build does not know.
-const OTHER: &str = "other";
+/// Label of all tool kinds that this build does not know.
+const OTHER_KIND: &str = "other";
 
-/// The kind of a command's first tool.
+/// Label: the kind of a command's first tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabels {
     kind: &'static str,
 }
 
-/// The same, and what became of it.
+/// Labels: the kind of a command's first tool, and the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CommandLabels {
     kind: &'static str,
@@ -38,18 +38,18 @@ struct RenewalLabels {
     outcome: &'static str,
 }
 
-/// What became of the wish to keep a lease.
+/// Outcome of a lease renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Renewal {
-    /// It is the worker's for longer.
+pub(crate) enum RenewalOutcome {
+    /// The lease was extended.
     Kept,
-    /// It is somebody else's, or nobody wants the command any more.
+    /// The lease belongs to another worker, or the command was cancelled.
     Lost,
-    /// The server did not answer.
+    /// The server did not respond.
     Unanswered,
 }
 
-impl Renewal {
+impl RenewalOutcome {
     const ALL: [Self; 3] = [Self::Kept, Self::Lost, Self::Unanswered];
 
     const fn as_str(self) -> &'static str {
@@ -61,8 +61,8 @@ impl Renewal {
     }
 }
 
-/// Everything that a worker counts.
-pub struct Metrics {
+/// All metrics of a worker.
+pub struct WorkerMetrics {
     registry: Registry,
     commands: Family<CommandLabels, Counter>,
     seconds: Family<KindLabels, Histogram>,
@@ -72,68 +72,70 @@ pub struct Metrics {
     dropped: Counter,
 }
 
-impl fmt::Debug for Metrics {
+impl fmt::Debug for WorkerMetrics {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Metrics").finish_non_exhaustive()
+        formatter
+            .debug_struct("WorkerMetrics")
+            .finish_non_exhaustive()
     }
 }
 
-/// From a millisecond to about an hour.
-fn seconds() -> Histogram {
+/// Buckets from a millisecond to about an hour.
+fn duration_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 3.0, 15))
 }
 
-impl Metrics {
-    /// Of a worker that runs so many commands at once.
-    pub(crate) fn of(max_concurrent: u32) -> Self {
+impl WorkerMetrics {
+    /// Creates the metrics of a worker with this concurrency.
+    pub(crate) fn for_concurrency(max_concurrent: u32) -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("noetl"),
             commands: Family::default(),
-            seconds: Family::new_with_constructor(seconds),
+            seconds: Family::new_with_constructor(duration_histogram),
             in_flight: Gauge::default(),
             slots: Gauge::default(),
             renewals: Family::default(),
             dropped: Counter::default(),
         };
-        metrics.register();
+        metrics.register_all();
         metrics.slots.set(max_concurrent.into());
-        for renewal in Renewal::ALL {
-            // There from the beginning, so that the first of them is seen as a rise.
-            metrics.renewed(renewal, 0);
+        for renewal in RenewalOutcome::ALL {
+            // Initialized to zero, so that the first renewal is visible as an increase.
+            metrics.count_renewals(renewal, 0);
         }
         metrics
     }
 
-    fn register(&mut self) {
+    fn register_all(&mut self) {
         macro_rules! register {
             ($($name:literal $help:literal $field:ident)*) => {
                 $( self.registry.register($name, $help, self.$field.clone()); )*
             };
         }
         register! {
-            "worker_commands" "Commands that ended here, by what became of them" commands
-            "worker_command_seconds" "From the start of a command to its end" seconds
-            "worker_in_flight" "Commands that are run right now" in_flight
-            "worker_slots" "Commands that may be run at once" slots
-            "worker_lease_renewals" "Leases that were asked to be kept" renewals
-            "worker_results_dropped" "Results that the server did not take" dropped
+            "worker_commands" "Commands that ended on this worker, by outcome" commands
+            "worker_command_seconds" "Duration of commands" seconds
+            "worker_in_flight" "Commands that are running" in_flight
+            "worker_slots" "Maximum number of concurrent commands" slots
+            "worker_lease_renewals" "Lease renewals, by outcome" renewals
+            "worker_results_dropped" "Results that were dropped because the server did not accept them" dropped
         }
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         self.registry
-            .register("build", "Which build this is", build);
+            .register("build", "Version of this build", build);
     }
 
-    /// Everything, as a scrape gets it.
-    pub fn text(&self) -> Result<String, fmt::Error> {
+    /// Encodes all metrics in the Prometheus text format.
+    pub fn to_text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
     }
 
-    /// A command begins.
-    pub(crate) fn begins(self: &Arc<Self>, command: &LeasedCommand) -> InFlight {
+    /// Counts the start of a command.
+    pub(crate) fn start_command(self: &Arc<Self>, command: &LeasedCommand) -> InFlight {
         self.in_flight.inc();
-        let kind = ToolKind::find(&command.action).map_or(OTHER, ToolKind::as_str);
+        let kind = ToolKind::find_by_name(&command.action).map_or(OTHER_KIND, ToolKind::as_str);
         InFlight {
             metrics: Arc::clone(self),
             kind,
@@ -141,39 +143,39 @@ impl Metrics {
         }
     }
 
-    /// Leases were to be kept.
-    pub(crate) fn renewed(&self, renewal: Renewal, leases: u64) {
+    /// Counts lease renewals.
+    pub(crate) fn count_renewals(&self, renewal: RenewalOutcome, leases: u64) {
         let labels = RenewalLabels {
             outcome: renewal.as_str(),
         };
         self.renewals.get_or_create_owned(&labels).inc_by(leases);
     }
 
-    /// A result is told to nobody.
-    pub(crate) fn dropped(&self) {
+    /// Counts a dropped result.
+    pub(crate) fn count_dropped(&self) {
         self.dropped.inc();
     }
 }
 
-/// A command that is run. However it ends, it is counted once.
+/// A running command. It is counted exactly once when it is dropped.
 pub(crate) struct InFlight {
-    metrics: Arc<Metrics>,
+    metrics: Arc<WorkerMetrics>,
     kind: &'static str,
     outcome: &'static str,
 }
 
 impl InFlight {
-    /// It ended by itself, so long after it began.
-    pub(crate) fn ends(mut self, report: &CommandReport, took: Duration) {
+    /// Records the outcome and the duration of the command.
+    pub(crate) fn finish_command(mut self, report: &CommandReport, duration: Duration) {
         self.outcome = match report.status {
             ReportStatus::Completed => "completed",
             ReportStatus::Failed => "failed",
-            // What goes on without the worker.
-            ReportStatus::Parked | ReportStatus::Progress => "parked",
+            // The command continues without the worker.
+            ReportStatus::Suspended | ReportStatus::Progress => "suspended",
         };
         let labels = KindLabels { kind: self.kind };
         let seconds = self.metrics.seconds.get_or_create_owned(&labels);
-        seconds.observe(took.as_secs_f64());
+        seconds.observe(duration.as_secs_f64());
     }
 }
 

@@ -1,36 +1,36 @@
-//! Catching panics of a future, so that one command cannot take the others down.
+//! Catches panics of a future, so that one command cannot bring down the others.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future that panicked, with what it said.
+/// The message of a caught panic.
 #[derive(Debug)]
-pub(crate) struct Panicked(pub(crate) String);
+pub(crate) struct CaughtPanic(pub(crate) String);
 
-/// A future whose panics come out as errors.
-pub(crate) struct Caught<F>(Pin<Box<F>>);
+/// A future whose panics become errors.
+pub(crate) struct CatchPanic<F>(Pin<Box<F>>);
 
-/// Catches the panics of a future. What it works on must not be used after one.
-pub(crate) fn caught<F: Future>(future: F) -> Caught<F> {
-    Caught(Box::pin(future))
+/// Catches the panics of a future. Its state must not be used after a panic.
+pub(crate) fn catch_panic<F: Future>(future: F) -> CatchPanic<F> {
+    CatchPanic(Box::pin(future))
 }
 
-impl<F: Future> Future for Caught<F> {
-    type Output = Result<F::Output, Panicked>;
+impl<F: Future> Future for CatchPanic<F> {
+    type Output = Result<F::Output, CaughtPanic>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let future = &mut self.0;
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Err(panic) => Poll::Ready(Err(Panicked(said(&*panic)))),
+            Err(panic) => Poll::Ready(Err(CaughtPanic(panic_message(&*panic)))),
         }
     }
 }
 
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no reason given").to_owned()
@@ -41,10 +41,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_comes_out_as_an_error() {
-        let fine = caught(async { 7 }).await;
-        assert_eq!(fine.unwrap(), 7);
-        let broken = caught(async { panic!("no {}", "luck") }).await;
-        assert_eq!(broken.unwrap_err().0, "no luck");
+    async fn panic_becomes_error() {
+        let completed = catch_panic(async { 7 }).await;
+        assert_eq!(completed.unwrap(), 7);
+        let panicked = catch_panic(async { panic!("no {}", "luck") }).await;
+        assert_eq!(panicked.unwrap_err().0, "no luck");
     }
 }

@@ -1,4 +1,4 @@
-//! Getting work: one long poll with all the slots that are free.
+//! Leases commands: one long poll with all free permits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,73 +8,78 @@ use noetl_types::{ErrorCode, Millis};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
-use crate::chance::{Backoff, retry_after};
-use crate::shop::{Shop, answered};
+use crate::context::{WorkerContext, call_with_timeout};
+use crate::rng::{Backoff, retry_after};
 
-/// Commands in one answer.
-const MOST: usize = 100;
-/// A poll without work that returns faster than this did not wait, whatever it was asked.
-const TOO_FAST: Duration = Duration::from_millis(20);
+/// Maximum number of commands per response.
+const MAX_COMMANDS_PER_POLL: usize = 100;
+/// An empty poll that returns faster than this did not wait as requested.
+const MIN_EMPTY_POLL: Duration = Duration::from_millis(20);
 
-/// Time for the answer to a poll, besides the time that it waits.
-const ANSWER: Duration = Duration::from_secs(30);
-/// The longest pause that a server may ask for.
-const LONGEST_PAUSE: Millis = Millis::from_secs(30);
+/// Timeout of a poll, in addition to its wait time.
+const POLL_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum pause that the server may request.
+const MAX_POLL_PAUSE: Millis = Millis::from_secs(30);
 
-/// Gets work until no more is wanted.
-pub(crate) async fn poll(shop: &Arc<Shop>) {
-    let leaving = shop.leaving.clone();
-    let _ = leaving.run_until_cancelled(poll_for_ever(shop)).await;
+/// Polls for commands until the worker drains.
+pub(crate) async fn poll_until_draining(context: &Arc<WorkerContext>) {
+    let draining = context.draining.clone();
+    let _ = draining.run_until_cancelled(poll_loop(context)).await;
 }
 
-async fn poll_for_ever(shop: &Arc<Shop>) {
-    let mut trouble: Option<Backoff> = None;
-    while let Some(slots) = free_slots(shop).await {
-        let asked = Instant::now();
-        let within = Duration::from(shop.settings.poll_wait) + ANSWER;
-        let request = shop.lease_request(slots.num_permits());
-        let (went_well, pause) = match answered(within, shop.api.lease(request)).await {
-            Ok(answer) => {
-                let is_hasty = answer.commands.is_empty() && asked.elapsed() < TOO_FAST;
-                shop.begin(answer.commands, Some(slots));
-                (
-                    !is_hasty,
-                    Millis::from_ms(answer.poll_after_ms).min(LONGEST_PAUSE),
-                )
-            }
-            Err(error) => {
-                drop(slots);
-                complain(shop, &error);
-                (false, retry_after(&error).unwrap_or_default())
-            }
-        };
-        if went_well {
-            trouble = None;
+async fn poll_loop(context: &Arc<WorkerContext>) {
+    let mut backoff: Option<Backoff> = None;
+    while let Some(permits) = acquire_free_permits(context).await {
+        let polled_at = Instant::now();
+        let limit = Duration::from(context.settings.poll_wait) + POLL_RESPONSE_TIMEOUT;
+        let request = context.lease_request(permits.num_permits());
+        let (is_ok, pause) =
+            match call_with_timeout(limit, context.api.lease_commands(request)).await {
+                Ok(response) => {
+                    let did_not_wait =
+                        response.commands.is_empty() && polled_at.elapsed() < MIN_EMPTY_POLL;
+                    context.start_commands(response.commands, Some(permits));
+                    (
+                        !did_not_wait,
+                        Millis::from_ms(response.poll_after_ms).min(MAX_POLL_PAUSE),
+                    )
+                }
+                Err(error) => {
+                    drop(permits);
+                    log_poll_error(context, &error);
+                    (false, retry_after(&error).unwrap_or_default())
+                }
+            };
+        if is_ok {
+            backoff = None;
             if !pause.is_zero() {
                 sleep(pause.into()).await;
             }
         } else {
-            let backoff = trouble.get_or_insert_with(Backoff::new);
-            sleep(backoff.delay(&shop.chance, Some(pause))).await;
+            let backoff = backoff.get_or_insert_with(Backoff::new);
+            sleep(backoff.next_delay(&context.rng, Some(pause))).await;
         }
     }
 }
 
-/// Every slot that is free, at least one; nothing where the worker ends.
-async fn free_slots(shop: &Shop) -> Option<OwnedSemaphorePermit> {
-    let mut slots = Arc::clone(&shop.slots).acquire_owned().await.ok()?;
-    let more = shop.slots.available_permits().min(MOST - 1);
-    if let Ok(more) = u32::try_from(more)
-        && let Ok(more) = Arc::clone(&shop.slots).try_acquire_many_owned(more)
+/// Acquires all free permits, at least one. Returns `None` if the worker ends.
+async fn acquire_free_permits(context: &WorkerContext) -> Option<OwnedSemaphorePermit> {
+    let mut permits = Arc::clone(&context.permits).acquire_owned().await.ok()?;
+    let extra = context
+        .permits
+        .available_permits()
+        .min(MAX_COMMANDS_PER_POLL - 1);
+    if let Ok(extra) = u32::try_from(extra)
+        && let Ok(extra) = Arc::clone(&context.permits).try_acquire_many_owned(extra)
     {
-        slots.merge(more);
+        permits.merge(extra);
     }
-    Some(slots)
+    Some(permits)
 }
 
-fn complain(shop: &Shop, error: &ApiError) {
+fn log_poll_error(context: &WorkerContext, error: &ApiError) {
     if error.code() == Some(ErrorCode::NotFound) {
-        shop.fenced.notify_one();
+        context.unregistered.notify_one();
     }
-    tracing::warn!(worker_id = %shop.settings.worker_id, "no work could be asked for: {error}");
+    tracing::warn!(worker_id = %context.settings.worker_id, "polling for commands failed: {error}");
 }

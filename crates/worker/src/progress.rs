@@ -1,9 +1,9 @@
-//! What the server is told of a command while it is at work.
+//! Progress reports of running commands.
 //!
-//! A command that is soon over tells its end and nothing else. One that has been at work for a while,
-//! or that waits for its next attempt, says so once, so that whoever looks at the run sees it. None of
-//! this decides anything: a word that does not get through is said again, and in the end the report has
-//! whatever the server is not known to have heard.
+//! A short command sends only its final report. A command that has been running for a while, or
+//! that waits for its next attempt, reports it once, so that it is visible in the execution.
+//! Progress decides nothing: a report that fails is sent again, and the final report contains
+//! everything that the server has not acknowledged.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -13,148 +13,154 @@ use std::time::Duration;
 
 use noetl_api::ApiError;
 use noetl_api::command::{
-    CommandReport, LeasedCommand, ReportAnswer, ReportRequest, ReportStatus, ReportVerdict,
+    CommandReport, LeasedCommand, ReportDisposition, ReportRequest, ReportResponse, ReportStatus,
     RetriedTask,
 };
-use noetl_playbook::shift::RetriedCall;
+use noetl_playbook::command_machine::RetriedCall;
 use noetl_types::{ErrorCode, JsonMap, Millis, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::chance::{Backoff, retry_after};
-use crate::held::Held;
-use crate::secrets::Locker;
-use crate::shop::{Shop, answered};
+use crate::context::{WorkerContext, call_with_timeout};
+use crate::leases::ActiveLease;
+use crate::rng::{Backoff, retry_after};
+use crate::secrets::SecretResolver;
 
-/// How long something lasts that people notice. What is shorter is not told before it is over.
-const NOTICEABLE: Duration = Duration::from_secs(1);
-/// Time for an answer.
-const ANSWER: Duration = Duration::from_secs(30);
-/// Attempts that are kept until the server is known to have heard of them; of more the latest.
-const MAX_UNTOLD: usize = 1000;
+/// Minimum duration of a command or a wait before it is reported. Shorter ones are only in the
+/// final report.
+const PROGRESS_DELAY: Duration = Duration::from_secs(1);
+/// Timeout of a progress report.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum number of unacknowledged attempts. If there are more, only the latest are kept.
+const MAX_UNACKNOWLEDGED_RETRIES: usize = 1000;
 
-/// What a command tells while it is at work.
-pub(crate) struct Progress<'w> {
-    shop: &'w Shop,
-    held: &'w Held,
+/// Sends the progress of a command.
+pub(crate) struct ProgressReporter<'w> {
+    context: &'w WorkerContext,
+    lease: &'w ActiveLease,
     command: &'w LeasedCommand,
     started_at: Timestamp,
-    untold: Mutex<Untold>,
-    /// Told when there is something to say.
-    news: Notify,
+    unacknowledged: Mutex<UnacknowledgedRetries>,
+    /// Notified when there is something to report.
+    wakeup: Notify,
 }
 
-/// Attempts that were made again and that the server is not known to have heard of.
+/// Retried attempts that the server has not acknowledged.
 #[derive(Debug, Default)]
-pub(crate) struct Untold {
+pub(crate) struct UnacknowledgedRetries {
     retries: VecDeque<RetriedCall>,
-    /// How many there were before them.
-    before: u32,
+    /// Number of attempts before them.
+    acknowledged: u32,
 }
 
-/// What becomes of something that was said.
-enum Fate {
-    /// It was heard.
-    Heard,
-    /// It is said again, after what the server asks for.
-    Again(Option<Millis>),
-    /// Nobody wants to hear it.
-    Unwanted,
+/// Result of sending a progress report.
+enum ProgressDelivery {
+    /// The server accepted it.
+    Accepted,
+    /// It is sent again, after the delay that the server requests.
+    Retry(Option<Millis>),
+    /// The server does not accept it.
+    Rejected,
 }
 
-impl<'w> Progress<'w> {
+impl<'w> ProgressReporter<'w> {
     pub(crate) fn new(
-        shop: &'w Shop,
-        held: &'w Held,
+        context: &'w WorkerContext,
+        lease: &'w ActiveLease,
         command: &'w LeasedCommand,
         started_at: Timestamp,
     ) -> Self {
         Self {
-            shop,
-            held,
+            context,
+            lease,
             command,
             started_at,
-            untold: Mutex::default(),
-            news: Notify::new(),
+            unacknowledged: Mutex::default(),
+            wakeup: Notify::new(),
         }
     }
 
-    /// Notes attempts that are made again.
-    pub(crate) fn note(&self, retries: Vec<RetriedCall>) {
+    /// Records retried attempts.
+    pub(crate) fn record_retries(&self, retries: Vec<RetriedCall>) {
         if !retries.is_empty() {
-            self.untold().extend(retries);
+            self.lock_unacknowledged().add_retries(retries);
         }
     }
 
-    /// Notes attempts that are made again after a delay; one that people notice is told at once.
-    pub(crate) fn waits(&self, retries: Vec<RetriedCall>, delay: Millis) {
-        self.note(retries);
-        if Duration::from(delay) >= NOTICEABLE {
-            self.news.notify_one();
+    /// Records attempts that are retried after a delay. A long delay is reported at once.
+    pub(crate) fn record_wait(&self, retries: Vec<RetriedCall>, delay: Millis) {
+        self.record_retries(retries);
+        if Duration::from(delay) >= PROGRESS_DELAY {
+            self.wakeup.notify_one();
         }
     }
 
-    /// What is left for the report.
-    pub(crate) fn left(&self) -> Untold {
-        std::mem::take(&mut *self.untold())
+    /// Takes the unacknowledged attempts for the final report.
+    pub(crate) fn take_unacknowledged(&self) -> UnacknowledgedRetries {
+        std::mem::take(&mut *self.lock_unacknowledged())
     }
 
-    fn untold(&self) -> MutexGuard<'_, Untold> {
-        // Attempts are only ever added and counted, so what a panic leaves behind is whole.
-        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_unacknowledged(&self) -> MutexGuard<'_, UnacknowledgedRetries> {
+        // Attempts are only added and counted, so the state is consistent even after a panic.
+        self.unacknowledged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells what people notice, until it is dropped with the end of the work. What was on its way
-    /// then may have been heard or not: the report says it again.
-    pub(crate) async fn tell(&self, locker: &Locker) -> Infallible {
+    /// Sends progress reports until it is dropped at the end of the command. A report that was in
+    /// flight then may have been received or not, so the final report repeats it.
+    pub(crate) async fn progress_loop(&self, secrets: &SecretResolver) -> Infallible {
         tokio::select! {
-            () = sleep(NOTICEABLE) => {}
-            () = self.news.notified() => {}
+            () = sleep(PROGRESS_DELAY) => {}
+            () = self.wakeup.notified() => {}
         }
-        let mut trouble: Option<Backoff> = None;
+        let mut backoff: Option<Backoff> = None;
         loop {
-            match self.say(locker).await {
-                Fate::Heard => {
-                    trouble = None;
-                    self.news.notified().await;
+            match self.send_progress(secrets).await {
+                ProgressDelivery::Accepted => {
+                    backoff = None;
+                    self.wakeup.notified().await;
                 }
-                Fate::Again(wait) => {
-                    let backoff = trouble.get_or_insert_with(Backoff::new);
-                    sleep(backoff.delay(&self.shop.chance, wait)).await;
+                ProgressDelivery::Retry(delay) => {
+                    let backoff = backoff.get_or_insert_with(Backoff::new);
+                    sleep(backoff.next_delay(&self.context.rng, delay)).await;
                 }
-                Fate::Unwanted => return pending().await,
+                ProgressDelivery::Rejected => return pending().await,
             }
         }
     }
 
-    async fn say(&self, locker: &Locker) -> Fate {
-        // The semaphore is never closed; without a permit it is said all the same.
-        let _turn = self.shop.saying.acquire().await.ok();
-        let (retries, before) = self.untold().told();
-        let heard = before.saturating_add(u32::try_from(retries.len()).unwrap_or(u32::MAX));
-        let report = self.report(retries, before);
+    async fn send_progress(&self, secrets: &SecretResolver) -> ProgressDelivery {
+        // The semaphore is never closed. Without a permit the report is sent anyway.
+        let _permit = self.context.progress_permits.acquire().await.ok();
+        let (retries, before) = self.lock_unacknowledged().to_retried_tasks();
+        let total = before.saturating_add(u32::try_from(retries.len()).unwrap_or(u32::MAX));
+        let report = self.progress_report(retries, before);
         let request = ReportRequest {
-            worker_id: self.shop.settings.worker_id.clone(),
-            reports: vec![report.hiding(&locker.hidden.known())],
+            worker_id: self.context.settings.worker_id.clone(),
+            reports: vec![report.redact_secrets(&secrets.secret_set.current_secrets())],
             lease: None,
         };
-        let fate = match answered(ANSWER, self.shop.api.report(request)).await {
-            Ok(answer) => after_answer(&answer),
-            Err(error) => after_error(&error),
-        };
-        match fate {
-            Fate::Heard => self.untold().heard(heard),
-            Fate::Again(_) | Fate::Unwanted => tracing::debug!(
-                execution_id = %self.held.execution_id,
-                command_id = %self.held.command_id,
-                attempt = self.held.attempt,
-                "the server did not hear how far a command is"
+        let delivery =
+            match call_with_timeout(PROGRESS_TIMEOUT, self.context.api.report_commands(request))
+                .await
+            {
+                Ok(response) => classify_response(&response),
+                Err(error) => classify_error(&error),
+            };
+        match delivery {
+            ProgressDelivery::Accepted => self.lock_unacknowledged().acknowledge(total),
+            ProgressDelivery::Retry(_) | ProgressDelivery::Rejected => tracing::debug!(
+                execution_id = %self.lease.execution_id,
+                command_id = %self.lease.command_id,
+                attempt = self.lease.attempt,
+                "progress report was not accepted"
             ),
         }
-        fate
+        delivery
     }
 
-    fn report(&self, retries: Vec<RetriedTask>, retries_before: u32) -> CommandReport {
+    fn progress_report(&self, retries: Vec<RetriedTask>, retries_before: u32) -> CommandReport {
         let command = self.command;
         CommandReport {
             execution_id: command.execution_id,
@@ -180,40 +186,47 @@ impl<'w> Progress<'w> {
     }
 }
 
-impl Untold {
-    fn extend(&mut self, retries: Vec<RetriedCall>) {
+impl UnacknowledgedRetries {
+    fn add_retries(&mut self, retries: Vec<RetriedCall>) {
         self.retries.extend(retries);
-        let over = self.retries.len().saturating_sub(MAX_UNTOLD);
-        self.forget(over);
+        let excess = self
+            .retries
+            .len()
+            .saturating_sub(MAX_UNACKNOWLEDGED_RETRIES);
+        self.drop_oldest(excess);
     }
 
-    /// Those of them that are told, and how many there were before.
-    fn told(&self) -> (Vec<RetriedTask>, u32) {
-        let retries = self.retries.iter().cloned().map(retried).collect();
-        (retries, self.before)
+    /// The attempts to report, and the number of attempts before them.
+    fn to_retried_tasks(&self) -> (Vec<RetriedTask>, u32) {
+        let retries = self.retries.iter().cloned().map(to_retried_task).collect();
+        (retries, self.acknowledged)
     }
 
-    /// So many were heard of in all. Some of them may be forgotten already.
-    fn heard(&mut self, all: u32) {
-        let heard = all.saturating_sub(self.before);
-        self.forget(usize::try_from(heard).unwrap_or(usize::MAX));
+    /// Removes acknowledged attempts, given their total number. Some of them may already be
+    /// dropped.
+    fn acknowledge(&mut self, total: u32) {
+        let acknowledged = total.saturating_sub(self.acknowledged);
+        self.drop_oldest(usize::try_from(acknowledged).unwrap_or(usize::MAX));
     }
 
-    fn forget(&mut self, count: usize) {
+    fn drop_oldest(&mut self, count: usize) {
         let count = count.min(self.retries.len());
         self.retries.drain(..count);
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        self.before = self.before.saturating_add(count);
+        self.acknowledged = self.acknowledged.saturating_add(count);
     }
 
-    /// With those of the end, for the report.
-    pub(crate) fn with(mut self, last: Vec<RetriedCall>) -> (Vec<RetriedTask>, u32) {
-        self.extend(last);
-        (self.retries.into_iter().map(retried).collect(), self.before)
+    /// Adds the last attempts and converts all for the final report.
+    pub(crate) fn into_final_retries(mut self, last: Vec<RetriedCall>) -> (Vec<RetriedTask>, u32) {
+        self.add_retries(last);
+        (
+            self.retries.into_iter().map(to_retried_task).collect(),
+            self.acknowledged,
+        )
     }
 }
 
-fn retried(retry: RetriedCall) -> RetriedTask {
+fn to_retried_task(retry: RetriedCall) -> RetriedTask {
     RetriedTask {
         error: retry.error,
         attempt: retry.attempt,
@@ -222,31 +235,36 @@ fn retried(retry: RetriedCall) -> RetriedTask {
     }
 }
 
-fn after_answer(answer: &ReportAnswer) -> Fate {
-    let Some(result) = answer.results.first() else {
-        return Fate::Unwanted;
+fn classify_response(response: &ReportResponse) -> ProgressDelivery {
+    let Some(result) = response.results.first() else {
+        return ProgressDelivery::Rejected;
     };
     match (result.status, result.code) {
-        (ReportVerdict::Accepted, _) => Fate::Heard,
-        (ReportVerdict::Rejected, Some(code)) if may_pass(code) => Fate::Again(None),
-        // Its command is closed or somebody else's.
-        (ReportVerdict::Duplicate | ReportVerdict::Ignored | ReportVerdict::Rejected, _) => {
-            Fate::Unwanted
+        (ReportDisposition::Accepted, _) => ProgressDelivery::Accepted,
+        (ReportDisposition::Rejected, Some(code)) if is_temporary_code(code) => {
+            ProgressDelivery::Retry(None)
         }
+        // The command is finished, or leased by another worker.
+        (
+            ReportDisposition::Duplicate | ReportDisposition::Ignored | ReportDisposition::Rejected,
+            _,
+        ) => ProgressDelivery::Rejected,
     }
 }
 
-fn after_error(error: &ApiError) -> Fate {
+fn classify_error(error: &ApiError) -> ProgressDelivery {
     match error {
-        ApiError::Unreachable(_) | ApiError::Unreadable(_) => Fate::Again(None),
-        ApiError::Refused { .. } if error.is_retryable() || error.code().is_some_and(may_pass) => {
-            Fate::Again(retry_after(error))
+        ApiError::Unreachable(_) | ApiError::Unreadable(_) => ProgressDelivery::Retry(None),
+        ApiError::Refused { .. }
+            if error.is_retryable() || error.code().is_some_and(is_temporary_code) =>
+        {
+            ProgressDelivery::Retry(retry_after(error))
         }
-        ApiError::Refused { .. } => Fate::Unwanted,
+        ApiError::Refused { .. } => ProgressDelivery::Rejected,
     }
 }
 
-/// Whether a refusal may pass by itself. Tokens are renewed while the worker runs.
-fn may_pass(code: ErrorCode) -> bool {
+/// Returns true if the error may be temporary. Tokens are renewed while the worker runs.
+fn is_temporary_code(code: ErrorCode) -> bool {
     code.is_retryable() || matches!(code, ErrorCode::Unauthenticated | ErrorCode::TokenExpired)
 }

@@ -1,15 +1,15 @@
-//! The way of results back to the server.
+//! Delivery of results to the server.
 //!
-//! What is finished goes out at once, or together with what has piled up while calls were under way:
-//! nothing waits for a batch to fill. The answer to a report brings the next work for the slots that
-//! it freed.
+//! A finished report is sent at once, or together with others that arrived while all calls were in
+//! progress. Nothing waits for a batch to fill. The response to a report contains the next commands
+//! for the permits that it freed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::ApiError;
 use noetl_api::command::{
-    CommandReport, ReportAnswer, ReportRequest, ReportResult, ReportStatus, ReportVerdict,
+    CommandReport, ReportDisposition, ReportRequest, ReportResponse, ReportResult, ReportStatus,
 };
 use noetl_playbook::bounds::size_within;
 use noetl_types::limits::MAX_REPORT_BATCH;
@@ -17,50 +17,53 @@ use noetl_types::{ErrorCode, JsonMap, TaskError, TaskErrorKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::sleep;
 
-use crate::chance::{Backoff, retry_after};
-use crate::held::Held;
-use crate::shop::{Shop, answered};
+use crate::context::{WorkerContext, call_with_timeout};
+use crate::leases::ActiveLease;
+use crate::rng::{Backoff, retry_after};
 
-/// Calls under way at once, so that a slow one does not hold up the others.
-const CALLS: usize = 4;
-/// Bytes of data in one call. What is larger by itself goes alone.
-const MAX_BYTES: usize = 4 << 20;
-/// Time for the answer to a report, whatever its size: more than the way over HTTP gives the largest.
-const ANSWER: Duration = Duration::from_mins(5);
-/// How often a report is sent whose answers cannot be understood.
-const MAX_RIDDLES: u32 = 3;
+/// Maximum number of concurrent calls, so that a slow one does not delay the others.
+const MAX_REPORT_CALLS: usize = 4;
+/// Maximum bytes of data per call. A larger report is sent alone.
+const MAX_BATCH_BYTES: usize = 4 << 20;
+/// Timeout of a report of any size. Longer than the HTTP limit for the largest report.
+const REPORT_TIMEOUT: Duration = Duration::from_mins(5);
+/// Retries of a report whose response cannot be parsed.
+const MAX_UNPARSEABLE_RESPONSES: u32 = 3;
 
-/// A report on its way, with the slot of its command.
-pub(crate) struct Outgoing {
+/// A report to deliver, with the permit of its command.
+pub(crate) struct OutgoingReport {
     report: CommandReport,
-    held: Arc<Held>,
-    slot: OwnedSemaphorePermit,
+    lease: Arc<ActiveLease>,
+    permit: OwnedSemaphorePermit,
     bytes: usize,
-    /// How often the answer could not be understood.
-    riddles: u32,
-    /// Whether it stands in for a report that the server refused.
-    is_substitute: bool,
+    /// Number of responses that could not be parsed.
+    unparseable_responses: u32,
+    /// True if it replaces a report that the server rejected.
+    is_replacement: bool,
 }
 
-impl Outgoing {
-    pub(crate) fn new(report: CommandReport, held: Arc<Held>, slot: OwnedSemaphorePermit) -> Self {
-        let bytes = report
-            .result
-            .as_ref()
-            .map_or(0, |data| size_within(data, MAX_BYTES).unwrap_or(MAX_BYTES));
+impl OutgoingReport {
+    pub(crate) fn new(
+        report: CommandReport,
+        lease: Arc<ActiveLease>,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        let bytes = report.result.as_ref().map_or(0, |data| {
+            size_within(data, MAX_BATCH_BYTES).unwrap_or(MAX_BATCH_BYTES)
+        });
         Self {
             report,
-            held,
-            slot,
+            lease,
+            permit,
             bytes,
-            riddles: 0,
-            is_substitute: false,
+            unparseable_responses: 0,
+            is_replacement: false,
         }
     }
 
-    /// Tells the server, in place of the result, why there is none.
-    fn substitute(&mut self, kind: TaskErrorKind, why: &str) {
-        let message = format!("the server did not take the result: {why}");
+    /// Replaces the result by an error that explains why there is no result.
+    fn replace_with_error(&mut self, kind: TaskErrorKind, reason: &str) {
+        let message = format!("the server rejected the result: {reason}");
         self.report = CommandReport {
             status: ReportStatus::Failed,
             result: None,
@@ -72,27 +75,30 @@ impl Outgoing {
             ..self.report.clone()
         };
         self.bytes = 0;
-        self.is_substitute = true;
+        self.is_replacement = true;
     }
 }
 
-/// What becomes of a report after an answer.
-enum Fate {
-    /// It is settled, one way or the other.
-    Settled,
-    /// It is sent again.
-    Again,
+/// Result of a delivery attempt.
+enum ReportDelivery {
+    /// The report is done, accepted or not.
+    Done,
+    /// The report is sent again.
+    Retry,
 }
 
-/// Sends what is finished until the worker ends.
-pub(crate) async fn send_reports(shop: Arc<Shop>, mut reports: mpsc::UnboundedReceiver<Outgoing>) {
-    let ending = shop.ending.clone();
-    let calls = Arc::new(Semaphore::new(CALLS));
+/// Sends reports until the worker ends.
+pub(crate) async fn report_loop(
+    context: Arc<WorkerContext>,
+    mut reports: mpsc::UnboundedReceiver<OutgoingReport>,
+) {
+    let shutdown = context.shutdown.clone();
+    let calls = Arc::new(Semaphore::new(MAX_REPORT_CALLS));
     let send = async {
-        let mut over: Option<Outgoing> = None;
+        let mut deferred: Option<OutgoingReport> = None;
         loop {
-            let first = match over.take() {
-                Some(over) => over,
+            let first = match deferred.take() {
+                Some(first) => first,
                 None => match reports.recv().await {
                     Some(first) => first,
                     None => return,
@@ -107,187 +113,203 @@ pub(crate) async fn send_reports(shop: Arc<Shop>, mut reports: mpsc::UnboundedRe
                 && let Ok(next) = reports.try_recv()
             {
                 bytes = bytes.saturating_add(next.bytes);
-                if bytes > MAX_BYTES {
-                    over = Some(next);
+                if bytes > MAX_BATCH_BYTES {
+                    deferred = Some(next);
                     break;
                 }
                 batch.push(next);
             }
-            let shop = Arc::clone(&shop);
+            let context = Arc::clone(&context);
             tokio::spawn(async move {
-                deliver(&shop, batch).await;
+                deliver_batch(&context, batch).await;
                 drop(call);
             });
         }
     };
-    let _ = ending.run_until_cancelled(send).await;
+    let _ = shutdown.run_until_cancelled(send).await;
 }
 
-/// Sends a batch until all of it is settled, given up or not wanted any more.
-async fn deliver(shop: &Arc<Shop>, mut batch: Vec<Outgoing>) {
+/// Sends a batch until every report is done, given up or no longer needed.
+async fn deliver_batch(context: &Arc<WorkerContext>, mut batch: Vec<OutgoingReport>) {
     let mut backoff = Backoff::new();
     loop {
-        batch.retain(|outgoing| is_wanted(shop, outgoing));
+        batch.retain(|outgoing| is_still_needed(context, outgoing));
         if batch.is_empty() {
             return;
         }
-        let mut wait = None;
-        match answered(ANSWER, shop.api.report(request(shop, &batch))).await {
-            Ok(answer) => batch = settle(shop, batch, answer),
-            Err(error) if batch.len() > 1 && is_about_content(&error) => {
-                // One of them is to blame, so each goes by itself.
-                for one in batch {
-                    Box::pin(deliver(shop, vec![one])).await;
+        let mut retry_delay = None;
+        match call_with_timeout(
+            REPORT_TIMEOUT,
+            context.api.report_commands(report_request(context, &batch)),
+        )
+        .await
+        {
+            Ok(response) => batch = process_response(context, batch, response),
+            Err(error) if batch.len() > 1 && is_content_error(&error) => {
+                // One of the reports is the cause, so each is sent alone.
+                for outgoing in batch {
+                    Box::pin(deliver_batch(context, vec![outgoing])).await;
                 }
                 return;
             }
             Err(error) => {
-                wait = retry_after(&error);
-                let refused = batch.into_iter().filter_map(|mut outgoing| {
-                    match after_error(&mut outgoing, &error) {
-                        Fate::Again => Some(outgoing),
-                        Fate::Settled => give_up(shop, &outgoing, &error.to_string()),
+                retry_delay = retry_after(&error);
+                let retried = batch.into_iter().filter_map(|mut outgoing| {
+                    match handle_error(&mut outgoing, &error) {
+                        ReportDelivery::Retry => Some(outgoing),
+                        ReportDelivery::Done => drop_report(context, &outgoing, &error.to_string()),
                     }
                 });
-                batch = refused.collect();
+                batch = retried.collect();
             }
         }
         if batch.is_empty() {
             return;
         }
-        if backoff.lasted() >= Duration::from(shop.settings.report_patience) {
+        if backoff.elapsed() >= Duration::from(context.settings.report_retry_duration) {
             for outgoing in &batch {
-                give_up(shop, outgoing, "the server was away for too long");
+                drop_report(context, outgoing, "the server was unreachable for too long");
             }
             return;
         }
-        let delay = sleep(backoff.delay(&shop.chance, wait));
-        let _ = shop.ending.run_until_cancelled(delay).await;
+        let delay = sleep(backoff.next_delay(&context.rng, retry_delay));
+        let _ = context.shutdown.run_until_cancelled(delay).await;
     }
 }
 
-fn request(shop: &Shop, batch: &[Outgoing]) -> ReportRequest {
+fn report_request(context: &WorkerContext, batch: &[OutgoingReport]) -> ReportRequest {
     ReportRequest {
-        worker_id: shop.settings.worker_id.clone(),
+        worker_id: context.settings.worker_id.clone(),
         reports: batch
             .iter()
             .map(|outgoing| outgoing.report.clone())
             .collect(),
-        lease: (!shop.leaving.is_cancelled()).then(|| shop.next_lease(batch.len())),
+        lease: (!context.draining.is_cancelled()).then(|| context.next_lease(batch.len())),
     }
 }
 
-/// Whether anybody waits for the report. What is lost is not reported.
-fn is_wanted(shop: &Shop, outgoing: &Outgoing) -> bool {
-    let is_wanted = !outgoing.held.cancel.is_cancelled();
-    if !is_wanted {
-        shop.holdings.release(&outgoing.held);
+/// Returns true if the report is still needed. Lost work is not reported.
+fn is_still_needed(context: &WorkerContext, outgoing: &OutgoingReport) -> bool {
+    let is_needed = !outgoing.lease.cancel.is_cancelled();
+    if !is_needed {
+        context.leases.release_lease(&outgoing.lease);
     }
-    is_wanted
+    is_needed
 }
 
-/// Drops a report: the command is offered again when its lease ends.
-fn give_up(shop: &Shop, outgoing: &Outgoing, why: &str) -> Option<Outgoing> {
+/// Drops a report. The command is offered again when its lease ends.
+fn drop_report(
+    context: &WorkerContext,
+    outgoing: &OutgoingReport,
+    reason: &str,
+) -> Option<OutgoingReport> {
     tracing::error!(
-        execution_id = %outgoing.held.execution_id,
-        command_id = %outgoing.held.command_id,
-        attempt = outgoing.held.attempt,
-        "a result is dropped: {why}"
+        execution_id = %outgoing.lease.execution_id,
+        command_id = %outgoing.lease.command_id,
+        attempt = outgoing.lease.attempt,
+        "result dropped: {reason}"
     );
-    shop.metrics.dropped();
-    shop.holdings.release(&outgoing.held);
+    context.metrics.count_dropped();
+    context.leases.release_lease(&outgoing.lease);
     None
 }
 
-/// Takes an answer: releases what is settled, begins the next work in the slots of that, and gives
-/// back what is to be sent again.
-fn settle(shop: &Arc<Shop>, batch: Vec<Outgoing>, answer: ReportAnswer) -> Vec<Outgoing> {
-    let ReportAnswer { results, commands } = answer;
-    let mut again = Vec::new();
-    let mut slots: Option<OwnedSemaphorePermit> = None;
-    for (at, mut outgoing) in batch.into_iter().enumerate() {
+/// Processes a response: releases finished leases, starts the next commands with their permits, and
+/// returns the reports to send again.
+fn process_response(
+    context: &Arc<WorkerContext>,
+    batch: Vec<OutgoingReport>,
+    response: ReportResponse,
+) -> Vec<OutgoingReport> {
+    let ReportResponse { results, commands } = response;
+    let mut retried = Vec::new();
+    let mut permits: Option<OwnedSemaphorePermit> = None;
+    for (index, mut outgoing) in batch.into_iter().enumerate() {
         let command = outgoing.report.command_id;
-        // Answers come in the order of the reports; one that does not is looked for.
+        // Results normally have the order of the reports. Otherwise they are searched for.
         let in_order = results
-            .get(at)
+            .get(index)
             .filter(|result| result.command_id == command);
         let result =
             in_order.or_else(|| results.iter().find(|result| result.command_id == command));
-        match after_answer(&mut outgoing, result) {
-            Fate::Again => again.push(outgoing),
-            Fate::Settled => {
-                shop.holdings.release(&outgoing.held);
-                match &mut slots {
-                    Some(slots) => slots.merge(outgoing.slot),
-                    None => slots = Some(outgoing.slot),
+        match handle_result(&mut outgoing, result) {
+            ReportDelivery::Retry => retried.push(outgoing),
+            ReportDelivery::Done => {
+                context.leases.release_lease(&outgoing.lease);
+                match &mut permits {
+                    Some(permits) => permits.merge(outgoing.permit),
+                    None => permits = Some(outgoing.permit),
                 }
             }
         }
     }
-    shop.begin(commands, slots);
-    again
+    context.start_commands(commands, permits);
+    retried
 }
 
-fn after_answer(outgoing: &mut Outgoing, result: Option<&ReportResult>) -> Fate {
+fn handle_result(outgoing: &mut OutgoingReport, result: Option<&ReportResult>) -> ReportDelivery {
     let Some(result) = result else {
-        return riddle(outgoing);
+        return count_unparseable(outgoing);
     };
-    let held = &outgoing.held;
+    let lease = &outgoing.lease;
     match result.status {
-        ReportVerdict::Accepted => {
+        ReportDisposition::Accepted => {
             tracing::debug!(
-                execution_id = %held.execution_id,
-                command_id = %held.command_id,
-                attempt = held.attempt,
+                execution_id = %lease.execution_id,
+                command_id = %lease.command_id,
+                attempt = lease.attempt,
                 "reported"
             );
-            Fate::Settled
+            ReportDelivery::Done
         }
-        ReportVerdict::Duplicate | ReportVerdict::Ignored => {
+        ReportDisposition::Duplicate | ReportDisposition::Ignored => {
             tracing::info!(
-                execution_id = %held.execution_id,
-                command_id = %held.command_id,
-                attempt = held.attempt,
+                execution_id = %lease.execution_id,
+                command_id = %lease.command_id,
+                attempt = lease.attempt,
                 code = result.code.map(ErrorCode::as_str),
-                "the server has an answer already, or somebody else has the command"
+                "report ignored: the command is already finished or leased by another worker"
             );
-            Fate::Settled
+            ReportDelivery::Done
         }
-        ReportVerdict::Rejected => {
-            let why = result.detail.as_deref().unwrap_or("no reason given");
-            rejected(outgoing, result.code, why)
+        ReportDisposition::Rejected => {
+            let reason = result.detail.as_deref().unwrap_or("no reason given");
+            handle_rejection(outgoing, result.code, reason)
         }
     }
 }
 
-fn after_error(outgoing: &mut Outgoing, error: &ApiError) -> Fate {
+fn handle_error(outgoing: &mut OutgoingReport, error: &ApiError) -> ReportDelivery {
     match error {
-        ApiError::Unreachable(_) => Fate::Again,
-        ApiError::Unreadable(_) => riddle(outgoing),
-        ApiError::Refused { .. } if error.is_retryable() => Fate::Again,
-        ApiError::Refused { problem, .. } => rejected(outgoing, error.code(), &problem.detail),
+        ApiError::Unreachable(_) => ReportDelivery::Retry,
+        ApiError::Unreadable(_) => count_unparseable(outgoing),
+        ApiError::Refused { .. } if error.is_retryable() => ReportDelivery::Retry,
+        ApiError::Refused { problem, .. } => {
+            handle_rejection(outgoing, error.code(), &problem.detail)
+        }
     }
 }
 
-/// An answer that says nothing of the report: it may have taken effect, so it is sent again.
-fn riddle(outgoing: &mut Outgoing) -> Fate {
-    outgoing.riddles += 1;
-    if outgoing.riddles < MAX_RIDDLES {
-        Fate::Again
+/// Handles a response without a result for the report. The report may have taken effect, so it is
+/// sent again.
+fn count_unparseable(outgoing: &mut OutgoingReport) -> ReportDelivery {
+    outgoing.unparseable_responses += 1;
+    if outgoing.unparseable_responses < MAX_UNPARSEABLE_RESPONSES {
+        ReportDelivery::Retry
     } else {
-        Fate::Settled
+        ReportDelivery::Done
     }
 }
 
-/// Whether it is the content of the reports that the server does not take.
-fn is_about_content(error: &ApiError) -> bool {
+/// Returns true if the server rejects the content of the reports.
+fn is_content_error(error: &ApiError) -> bool {
     match error {
         ApiError::Unreachable(_) | ApiError::Unreadable(_) => false,
-        ApiError::Refused { .. } => !error.is_retryable() && is_content(error.code()),
+        ApiError::Refused { .. } => !error.is_retryable() && is_content_code(error.code()),
     }
 }
 
-fn is_content(code: Option<ErrorCode>) -> bool {
+fn is_content_code(code: Option<ErrorCode>) -> bool {
     !matches!(
         code,
         Some(
@@ -302,29 +324,33 @@ fn is_content(code: Option<ErrorCode>) -> bool {
     )
 }
 
-/// What becomes of a report that the server does not take: where its content is to blame, the run
-/// learns at least that, instead of trying the command again to the same end.
-fn rejected(outgoing: &mut Outgoing, code: Option<ErrorCode>, why: &str) -> Fate {
-    let held = &outgoing.held;
+/// Handles a rejected report. If its content is the cause, an error is reported instead, so that
+/// the command is not retried with the same outcome.
+fn handle_rejection(
+    outgoing: &mut OutgoingReport,
+    code: Option<ErrorCode>,
+    reason: &str,
+) -> ReportDelivery {
+    let lease = &outgoing.lease;
     tracing::warn!(
-        execution_id = %held.execution_id,
-        command_id = %held.command_id,
-        attempt = held.attempt,
+        execution_id = %lease.execution_id,
+        command_id = %lease.command_id,
+        attempt = lease.attempt,
         code = code.map(ErrorCode::as_str),
-        "the server did not take a result: {why}"
+        "the server rejected a result: {reason}"
     );
     match code {
-        Some(code) if code.is_retryable() => Fate::Again,
+        Some(code) if code.is_retryable() => ReportDelivery::Retry,
         // Tokens are renewed while the worker runs.
-        Some(ErrorCode::Unauthenticated | ErrorCode::TokenExpired) => Fate::Again,
-        code if !is_content(code) || outgoing.is_substitute => Fate::Settled,
+        Some(ErrorCode::Unauthenticated | ErrorCode::TokenExpired) => ReportDelivery::Retry,
+        code if !is_content_code(code) || outgoing.is_replacement => ReportDelivery::Done,
         Some(ErrorCode::TooLarge) => {
-            outgoing.substitute(TaskErrorKind::Limit, why);
-            Fate::Again
+            outgoing.replace_with_error(TaskErrorKind::Limit, reason);
+            ReportDelivery::Retry
         }
         Some(_) | None => {
-            outgoing.substitute(TaskErrorKind::Unknown, why);
-            Fate::Again
+            outgoing.replace_with_error(TaskErrorKind::Unknown, reason);
+            ReportDelivery::Retry
         }
     }
 }

@@ -1,78 +1,82 @@
-//! Secrets of one command: resolved when they are read, and hidden in all that leaves.
+//! Secrets of one command: resolved when they are read, and redacted from everything that is sent.
 //!
-//! A credential comes from the server, for as long as the command runs; nothing of it is written
-//! down. Whatever was resolved is looked for in everything that is reported.
+//! Credentials come from the server and are kept while the command runs. They are never written to
+//! disk. All resolved secrets are searched for in everything that is reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use noetl_api::credential::{CredentialView, CredentialWish};
+use noetl_api::credential::{CredentialRequest, CredentialView};
+use noetl_playbook::command_machine::KeychainEntrySpec;
 use noetl_playbook::model::{KeychainKind, Playbook, ToolKind};
-use noetl_playbook::shift::EntrySpec;
-use noetl_tools::Call;
-use noetl_types::redact::Hidden;
+use noetl_tools::ToolCall;
+use noetl_types::redact::SharedSecretSet;
 use noetl_types::{ErrorCode, Json, JsonMap, PlaybookPath, TaskError, TaskErrorKind, Text};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::library::unavailable;
-use crate::shop::Shop;
+use crate::context::WorkerContext;
+use crate::definitions::unavailable_error;
 
-/// How long a token endpoint may take.
-const TOKEN_PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a token endpoint.
+const TOKEN_ENDPOINT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The secrets of one command.
-pub(crate) struct Locker {
-    shop: Arc<Shop>,
+/// Resolves the secrets of one command.
+pub(crate) struct SecretResolver {
+    context: Arc<WorkerContext>,
     execution_id: noetl_types::ExecutionId,
-    /// What must not be seen.
-    pub(crate) hidden: Hidden,
-    /// Credentials that were read.
-    read: Mutex<BTreeMap<Text, CredentialView>>,
-    /// Whether the playbook is the platform's own, which may read what the worker itself was given.
-    is_of_platform: AtomicBool,
+    /// Secrets that are redacted from everything that is sent.
+    pub(crate) secret_set: SharedSecretSet,
+    /// Credentials that were fetched.
+    credentials: Mutex<BTreeMap<Text, CredentialView>>,
+    /// True if the playbook belongs to the platform and may read the secrets of the worker itself.
+    is_platform_playbook: AtomicBool,
 }
 
-impl Locker {
-    pub(crate) fn new(shop: Arc<Shop>, execution_id: noetl_types::ExecutionId) -> Self {
-        let hidden = shop.secrets.of(execution_id);
+impl SecretResolver {
+    pub(crate) fn new(context: Arc<WorkerContext>, execution_id: noetl_types::ExecutionId) -> Self {
+        let secret_set = context.secrets.get_or_create(execution_id);
         Self {
-            shop,
+            context,
             execution_id,
-            hidden,
-            read: Mutex::default(),
-            is_of_platform: AtomicBool::new(false),
+            secret_set,
+            credentials: Mutex::default(),
+            is_platform_playbook: AtomicBool::new(false),
         }
     }
 
-    /// Says which playbook is run. Only an admin registers playbooks of the platform.
-    pub(crate) fn opens_for(&self, playbook: &Playbook) {
+    /// Sets the playbook of the command. Only an admin can register playbooks of the platform.
+    pub(crate) fn set_playbook(&self, playbook: &Playbook) {
         let path = playbook.metadata.path.as_ref();
-        let is_of_platform = path.is_some_and(|path| path.starts_with(PlaybookPath::PLATFORM));
-        self.is_of_platform.store(is_of_platform, Ordering::Relaxed);
+        let is_platform = path.is_some_and(|path| path.starts_with(PlaybookPath::SYSTEM_PREFIX));
+        self.is_platform_playbook
+            .store(is_platform, Ordering::Relaxed);
     }
 
-    /// A text as others may see it.
-    pub(crate) fn shown(&self, text: String) -> String {
-        self.hidden.known().hidden_in(&text).unwrap_or(text)
+    /// Redacts a text.
+    pub(crate) fn redact_text(&self, text: String) -> String {
+        self.secret_set
+            .current_secrets()
+            .redact_text(&text)
+            .unwrap_or(text)
     }
 
-    /// Resolves an entry of the keychain.
-    pub(crate) async fn entry(
+    /// Resolves a keychain entry.
+    pub(crate) async fn resolve_entry(
         &self,
-        spec: EntrySpec,
+        spec: KeychainEntrySpec,
         cancel: &CancellationToken,
     ) -> Result<Json, TaskError> {
-        if self.is_of_platform.load(Ordering::Relaxed)
-            && let Some(own) = self.shop.settings.secrets.get(&spec.name)
+        if self.is_platform_playbook.load(Ordering::Relaxed)
+            && let Some(secret) = self.context.settings.secrets.get(&spec.name)
         {
-            return Ok(own.clone());
+            return Ok(secret.clone());
         }
         let is_lenient = spec.is_lenient;
         let fields: Vec<Arc<str>> = spec.map.keys().cloned().collect();
-        let resolved = self.resolved(spec, cancel).await;
+        let resolved = self.resolve_entry_data(spec, cancel).await;
         match resolved {
             Err(_) if is_lenient => {
                 let fields = fields.into_iter().chain(["token".into()]);
@@ -82,52 +86,54 @@ impl Locker {
         }
     }
 
-    async fn resolved(
+    async fn resolve_entry_data(
         &self,
-        spec: EntrySpec,
+        spec: KeychainEntrySpec,
         cancel: &CancellationToken,
     ) -> Result<Json, TaskError> {
         let name = Arc::clone(&spec.name);
         if let Some(provider) = &spec.provider {
             let text = format!(
                 "keychain entry '{name}': the secret service '{provider}' is not supported by this \
-                 build; keep the secret as a credential"
+                 build; store the secret as a credential"
             );
             return Err(TaskError::new(TaskErrorKind::Unsupported, text));
         }
         let credential = match &spec.auth {
-            Some(auth) => Some(self.auth(auth.clone()).await?),
+            Some(auth) => Some(self.resolve_auth(auth.clone()).await?),
             None => None,
         };
         let data = match spec.kind {
             KeychainKind::Static => Json::from(spec.data.clone()),
             KeychainKind::Bearer => match &spec.token {
                 Some(token) => Json::object([("token", token.clone())]),
-                None => with_token(needed(credential, &name)?),
+                None => add_token_field(require_credential(credential, &name)?),
             },
             KeychainKind::Credential
             | KeychainKind::PostgresCredential
-            | KeychainKind::SecretManager => needed(credential, &name)?,
-            KeychainKind::Oauth2 => self.token(&spec, credential, cancel).await?,
+            | KeychainKind::SecretManager => require_credential(credential, &name)?,
+            KeychainKind::Oauth2 => self.request_token(&spec, credential, cancel).await?,
             KeychainKind::GoogleIdToken => {
-                let text = format!("keychain entry '{name}': this build asks no Google service");
+                let text = format!(
+                    "keychain entry '{name}': this build does not support Google ID tokens"
+                );
                 return Err(TaskError::new(TaskErrorKind::Unsupported, text));
             }
         };
-        self.hidden.add_for_run(None, &data);
-        mapped(&name, data, &spec.map)
+        self.secret_set.add_credential(None, &data);
+        map_entry_fields(&name, data, &spec.map)
     }
 
-    /// Asks a token endpoint.
-    async fn token(
+    /// Requests a token from its endpoint.
+    async fn request_token(
         &self,
-        spec: &EntrySpec,
+        spec: &KeychainEntrySpec,
         credential: Option<Json>,
         cancel: &CancellationToken,
     ) -> Result<Json, TaskError> {
         let name = &spec.name;
         let Some(endpoint) = spec.endpoint.clone() else {
-            let text = format!("keychain entry '{name}' names no endpoint");
+            let text = format!("keychain entry '{name}' has no endpoint");
             return Err(TaskError::new(TaskErrorKind::Auth, text));
         };
         let mut form = spec.data.clone();
@@ -143,7 +149,7 @@ impl Locker {
             ("headers".into(), Json::from(spec.headers.clone())),
             ("form".into(), Json::from(form)),
         ]);
-        let call = Call {
+        let call = ToolCall {
             kind: ToolKind::Http,
             config,
             input: JsonMap::new(),
@@ -153,31 +159,31 @@ impl Locker {
             label: name.to_string(),
             idempotency_key: String::new(),
             attempt: 1,
-            timeout: TOKEN_PATIENCE,
+            timeout: TOKEN_ENDPOINT_TIMEOUT,
             context: Json::empty_map(),
             variables: Json::empty_map(),
         };
-        let answer = self.shop.tools.call(None, call, cancel.clone()).await;
-        if let Some(error) = answer.error {
+        let outcome = self.context.tools.call(None, call, cancel.clone()).await;
+        if let Some(error) = outcome.error {
             let text = format!("keychain entry '{name}': {}", error.message);
             return Err(TaskError::new(TaskErrorKind::Auth, text));
         }
-        let data = answer.data.get("data").cloned().unwrap_or(answer.data);
+        let data = outcome.data.get("data").cloned().unwrap_or(outcome.data);
         if data.get("access_token").and_then(Json::as_str).is_none() {
-            let text = format!("keychain entry '{name}': the endpoint gave no access_token");
+            let text = format!("keychain entry '{name}': the endpoint returned no access_token");
             return Err(TaskError::new(TaskErrorKind::Auth, text));
         }
-        Ok(with_token(data))
+        Ok(add_token_field(data))
     }
 
-    /// What a task asks with: an alias and a map that names one become the credential itself.
-    pub(crate) async fn auth(&self, auth: Json) -> Result<Json, TaskError> {
+    /// Resolves `auth`: an alias, or a map that names one, is replaced by the credential.
+    pub(crate) async fn resolve_auth(&self, auth: Json) -> Result<Json, TaskError> {
         if let Some(alias) = auth.as_str() {
-            return self.credential(alias).await;
+            return self.resolve_credential(alias).await;
         }
         let source = auth.get("source").and_then(Json::as_str);
         match (source, auth.get("key").and_then(Json::as_str)) {
-            (Some("credential"), Some(alias)) => self.credential(alias).await,
+            (Some("credential"), Some(alias)) => self.resolve_credential(alias).await,
             (Some("credential"), None) => Err(TaskError::new(
                 TaskErrorKind::Auth,
                 "'auth' with source 'credential' needs the alias in 'key'",
@@ -187,62 +193,66 @@ impl Locker {
     }
 
     /// The fields of a credential, with its type.
-    async fn credential(&self, alias: &str) -> Result<Json, TaskError> {
+    async fn resolve_credential(&self, alias: &str) -> Result<Json, TaskError> {
         let alias = Text::from(alias);
-        let mut read = self.read.lock().await;
-        let found = if let Some(found) = read.get(&alias) {
-            found.clone()
+        let mut cached = self.credentials.lock().await;
+        let credential = if let Some(credential) = cached.get(&alias) {
+            credential.clone()
         } else {
-            let found = self.fetched(&alias).await?;
-            if let Some(data) = &found.data {
-                self.hidden.add_for_run(Some(&found.kind), data);
+            let credential = self.fetch_credential(&alias).await?;
+            if let Some(data) = &credential.data {
+                self.secret_set.add_credential(Some(&credential.kind), data);
             }
-            read.insert(alias.clone(), found.clone());
-            found
+            cached.insert(alias.clone(), credential.clone());
+            credential
         };
-        drop(read);
-        let mut fields = match found.data {
+        drop(cached);
+        let mut fields = match credential.data {
             Some(Json::Map(fields)) => Arc::unwrap_or_clone(fields),
             Some(other) => JsonMap::from([("secret".into(), other)]),
             None => JsonMap::new(),
         };
         fields
             .entry("type".into())
-            .or_insert_with(|| Json::from(found.kind.as_str()));
+            .or_insert_with(|| Json::from(credential.kind.as_str()));
         Ok(Json::from(fields))
     }
 
-    async fn fetched(&self, alias: &Text) -> Result<CredentialView, TaskError> {
-        let wish = || CredentialWish {
+    async fn fetch_credential(&self, alias: &Text) -> Result<CredentialView, TaskError> {
+        let request = || CredentialRequest {
             name: alias.clone(),
             execution_id: self.execution_id,
-            worker_id: self.shop.settings.worker_id.clone(),
+            worker_id: self.context.settings.worker_id.clone(),
         };
-        let library = &self.shop.library;
-        let found = library.patiently(|| self.shop.api.credential(wish())).await;
-        found.map_err(|error| match error.code() {
+        let definitions = &self.context.definitions;
+        let credential = definitions
+            .with_retries(|| self.context.api.fetch_credential(request()))
+            .await;
+        credential.map_err(|error| match error.code() {
             Some(ErrorCode::NotFound) => TaskError::new(
                 TaskErrorKind::Auth,
-                format!("there is no credential '{alias}': `noetl secret set {alias}` makes one"),
+                format!(
+                    "there is no credential '{alias}'; create it with `noetl secret set {alias}`"
+                ),
             ),
             Some(ErrorCode::Forbidden | ErrorCode::Unauthenticated) => TaskError::new(
                 TaskErrorKind::Auth,
-                format!("the credential '{alias}' is not for this worker: {error}"),
+                format!("this worker may not use the credential '{alias}': {error}"),
             ),
-            Some(_) | None => unavailable(&format!("the credential '{alias}'"), &error),
+            Some(_) | None => unavailable_error(&format!("the credential '{alias}'"), &error),
         })
     }
 }
 
-fn needed(credential: Option<Json>, name: &str) -> Result<Json, TaskError> {
+fn require_credential(credential: Option<Json>, name: &str) -> Result<Json, TaskError> {
     credential.ok_or_else(|| {
-        let text = format!("keychain entry '{name}' names no credential in 'auth'");
+        let text = format!("keychain entry '{name}' has no credential in 'auth'");
         TaskError::new(TaskErrorKind::Auth, text)
     })
 }
 
-/// A token goes by several names; `token` is one of them in any case.
-fn with_token(data: Json) -> Json {
+/// Adds the field `token`, if the token has another name.
+fn add_token_field(data: Json) -> Json {
     let Json::Map(fields) = data else {
         return data;
     };
@@ -255,22 +265,22 @@ fn with_token(data: Json) -> Json {
     Json::from(fields)
 }
 
-/// The fields that an entry names, each from its place in the data; all of them where it names none.
-fn mapped(name: &str, data: Json, map: &JsonMap) -> Result<Json, TaskError> {
+/// The fields that an entry maps, each from its path in the data. All fields if it maps none.
+fn map_entry_fields(name: &str, data: Json, map: &JsonMap) -> Result<Json, TaskError> {
     if map.is_empty() {
         return Ok(data);
     }
-    let field = |(field, place): (&Arc<str>, &Json)| {
-        let Some(path) = place.as_str() else {
-            return Ok((Arc::clone(field), place.clone()));
+    let field = |(field, source): (&Arc<str>, &Json)| {
+        let Some(path) = source.as_str() else {
+            return Ok((Arc::clone(field), source.clone()));
         };
         let path = path.trim_start_matches("$.");
-        let found = path.split('.').try_fold(&data, |value, key| value.get(key));
-        let found = found.cloned().ok_or_else(|| {
+        let value = path.split('.').try_fold(&data, |value, key| value.get(key));
+        let value = value.cloned().ok_or_else(|| {
             let text = format!("keychain entry '{name}': there is nothing at '{path}'");
             TaskError::new(TaskErrorKind::Auth, text)
         })?;
-        Ok((Arc::clone(field), found))
+        Ok((Arc::clone(field), value))
     };
     let fields = map
         .iter()

@@ -1,4 +1,4 @@
-//! What the operator decides about a worker.
+//! Settings of a worker.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,36 +6,38 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use noetl_api::ApiError;
+use noetl_playbook::command_machine::MAX_TASK_DATA;
 use noetl_playbook::model::ToolKind;
-use noetl_playbook::shift::MAX_DATA;
 use noetl_types::{ByteSize, Json, Millis, PoolName, Text, Timestamp, WorkerId};
 
-/// Secrets that a worker has from its operator, by the names that keychains have for them.
+/// Secrets that the operator gives to the worker, by their keychain names.
 #[derive(Clone, Default)]
-pub struct OwnSecrets(Arc<BTreeMap<Text, Json>>);
+pub struct WorkerSecrets(Arc<BTreeMap<Text, Json>>);
 
-impl OwnSecrets {
-    /// One secret with its fields.
-    pub fn of(name: &str, fields: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+impl WorkerSecrets {
+    /// A single secret with its fields.
+    pub fn single_secret(
+        name: &str,
+        fields: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Self {
         let fields = fields.into_iter();
         let fields = Json::object(fields.map(|(field, value)| (field, Json::from(value))));
         Self(Arc::new(BTreeMap::from([(name.into(), fields)])))
     }
 
-    /// A secret.
     pub(crate) fn get(&self, name: &str) -> Option<&Json> {
         self.0.get(name)
     }
 }
 
-/// Secrets do not print.
-impl fmt::Debug for OwnSecrets {
+/// Secrets are not printed.
+impl fmt::Debug for WorkerSecrets {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_set().entries(self.0.keys()).finish()
     }
 }
 
-/// What time it is.
+/// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The clock of the machine.
@@ -45,53 +47,52 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 )]
 pub fn system_clock() -> Clock {
     Arc::new(|| {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let micros = since.map_or(0, |since| since.as_micros());
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let micros = since_epoch.map_or(0, |since_epoch| since_epoch.as_micros());
         let micros = i64::try_from(micros).unwrap_or(i64::MAX);
         Timestamp::from_micros(micros).unwrap_or(Timestamp::MAX)
     })
 }
 
-/// How a worker works.
+/// Settings of a worker.
 #[derive(Clone)]
-pub struct Settings {
-    /// Its name, different from that of every other worker.
+pub struct WorkerSettings {
+    /// Unique name of the worker.
     pub worker_id: WorkerId,
-    /// The pool that it works for.
+    /// The pool of the worker.
     pub pool: PoolName,
-    /// The machine, where that is to be known.
+    /// Host name, if it is to be reported.
     pub hostname: Option<Text>,
-    /// Commands at once.
+    /// Maximum number of concurrent commands.
     pub max_concurrent: u32,
-    /// The kinds that it asks for; `None` is all. A kind that it does not have then fails as
-    /// unsupported, where else it would wait for a worker that has it.
+    /// The tool kinds to lease. `None` leases all: a kind that the worker does not have then fails
+    /// as unsupported instead of waiting for a worker that has it.
     pub kinds: Option<Vec<ToolKind>>,
-    /// How long a lease lasts unless it is renewed, which happens at a third of it, and every ten
-    /// seconds at least.
-    pub lease: Millis,
-    /// How long a poll waits for work.
+    /// Duration of a lease. It is renewed after a third of it, and at least every ten seconds.
+    pub lease_duration: Millis,
+    /// Wait time of a poll.
     pub poll_wait: Millis,
-    /// How often it tells that it lives.
-    pub pool_heartbeat: Millis,
-    /// How long commands under way may take after the order to stop.
-    pub drain: Millis,
-    /// How long a report that does not get through is sent again. That outlasts the lease: until
-    /// somebody else has the command, the result is still taken.
-    pub report_patience: Millis,
-    /// The largest data of a task.
-    pub result_max: ByteSize,
-    /// Memory for payloads that may be read again.
+    /// Interval of pool heartbeats.
+    pub pool_heartbeat_interval: Millis,
+    /// Time that running commands have to finish after a shutdown request.
+    pub drain_timeout: Millis,
+    /// Maximum duration of report retries. It is longer than a lease: the server accepts the result
+    /// until another worker has the command.
+    pub report_retry_duration: Millis,
+    /// Maximum size of the data of a task.
+    pub max_result_size: ByteSize,
+    /// Maximum size of cached payloads.
     pub payload_cache: ByteSize,
-    /// What it knows for the playbooks of the platform, and for no others.
-    pub secrets: OwnSecrets,
-    /// What it tells of the walls around its tasks, where there is something to tell.
+    /// Secrets for the playbooks of the platform, and for no others.
+    pub secrets: WorkerSecrets,
+    /// Status of the sandbox to report, if any.
     pub sandbox: Option<Json>,
-    /// What time it is.
+    /// Source of the current time.
     pub clock: Clock,
 }
 
-impl Settings {
-    /// The usual settings of a worker.
+impl WorkerSettings {
+    /// Default settings of a worker.
     pub fn new(worker_id: WorkerId, pool: PoolName) -> Self {
         Self {
             worker_id,
@@ -99,35 +100,35 @@ impl Settings {
             hostname: None,
             max_concurrent: 32,
             kinds: None,
-            lease: Millis::from_secs(30),
+            lease_duration: Millis::from_secs(30),
             poll_wait: Millis::from_secs(25),
-            pool_heartbeat: Millis::from_secs(15),
-            drain: Millis::from_secs(30),
-            report_patience: Millis::from_minutes(10),
-            result_max: MAX_DATA,
+            pool_heartbeat_interval: Millis::from_secs(15),
+            drain_timeout: Millis::from_secs(30),
+            report_retry_duration: Millis::from_minutes(10),
+            max_result_size: MAX_TASK_DATA,
             payload_cache: ByteSize::from_mib(64),
-            secrets: OwnSecrets::default(),
+            secrets: WorkerSecrets::default(),
             sandbox: None,
             clock: system_clock(),
         }
     }
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for WorkerSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("WorkerSettings")
             .field("worker_id", &self.worker_id)
             .field("pool", &self.pool)
             .field("max_concurrent", &self.max_concurrent)
-            .field("lease", &self.lease)
+            .field("lease", &self.lease_duration)
             .finish_non_exhaustive()
     }
 }
 
-/// Why a worker ends before it is told to.
+/// Errors that end a worker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerError {
-    /// The server does not want it.
+    /// The server refused the registration.
     #[error("the server refused the worker: {0}")]
     Refused(#[source] ApiError),
 }

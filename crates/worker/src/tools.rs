@@ -1,34 +1,34 @@
-//! What a worker runs tasks with.
+//! The tools that a worker runs tasks with.
 
 use async_trait::async_trait;
 use noetl_playbook::model::ToolKind;
 use noetl_tools::platform::PlatformHandle;
-use noetl_tools::{Call, CancellationToken, Outcome, Toolbox};
+use noetl_tools::{CancellationToken, ToolCall, ToolOutcome, Toolbox};
 
-/// What a worker runs tasks with: the toolbox of the house, or another.
+/// Runs tool calls: the standard [`Toolbox`], or another implementation.
 #[async_trait]
-pub trait Tools: Send + Sync {
-    /// The kinds that it can run.
+pub trait ToolRunner: Send + Sync {
+    /// The tool kinds that it can run.
     fn kinds(&self) -> &[ToolKind];
 
-    /// Runs one call, which may ask the control plane for something. It ends soon after `cancel`,
+    /// Runs one call, which may use the control plane. It ends soon after `cancel` is cancelled,
     /// and when it is dropped.
     async fn call(
         &self,
         platform: PlatformHandle,
-        call: Call,
+        call: ToolCall,
         cancel: CancellationToken,
-    ) -> Outcome;
+    ) -> ToolOutcome;
 
-    /// Frees what is kept for a command that has ended.
-    fn forget(&self, _command: &str) {}
+    /// Frees the resources of a finished command.
+    fn release_command(&self, _command: &str) {}
 
-    /// Frees what is held between calls.
+    /// Frees the resources that are held between calls.
     async fn shutdown(&self);
 }
 
 #[async_trait]
-impl Tools for Toolbox {
+impl ToolRunner for Toolbox {
     fn kinds(&self) -> &[ToolKind] {
         Self::kinds(self)
     }
@@ -36,14 +36,14 @@ impl Tools for Toolbox {
     async fn call(
         &self,
         platform: PlatformHandle,
-        call: Call,
+        call: ToolCall,
         cancel: CancellationToken,
-    ) -> Outcome {
-        self.call_on(platform, call, cancel).await
+    ) -> ToolOutcome {
+        self.call_with_platform(platform, call, cancel).await
     }
 
-    fn forget(&self, command: &str) {
-        Self::forget(self, command);
+    fn release_command(&self, command: &str) {
+        Self::release_command(self, command);
     }
 
     async fn shutdown(&self) {

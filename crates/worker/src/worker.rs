@@ -1,4 +1,4 @@
-//! The worker as a whole.
+//! The main loop of a worker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,25 +9,27 @@ use noetl_tools::Toolbox;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::heartbeat::{deregister, keep_leases, keep_place, register};
-use crate::metrics::Metrics;
-use crate::poll::poll;
-use crate::report::send_reports;
-use crate::settings::{Settings, WorkerError};
-use crate::shop::Shop;
-use crate::tools::Tools;
+use crate::context::WorkerContext;
+use crate::heartbeat::{
+    deregister_worker, lease_renewal_loop, pool_heartbeat_loop, register_worker,
+};
+use crate::metrics::WorkerMetrics;
+use crate::poll::poll_until_draining;
+use crate::report::report_loop;
+use crate::settings::{WorkerError, WorkerSettings};
+use crate::tools::ToolRunner;
 
-/// Time for tools to end after they were told to; a process gets five seconds of grace.
-const GRACE: Duration = Duration::from_secs(7);
-/// Time to say goodbye.
-const GOODBYE: Duration = Duration::from_secs(5);
+/// Time for tools to stop after cancellation. A process has a grace period of five seconds.
+const TOOL_STOP_TIMEOUT: Duration = Duration::from_secs(7);
+/// Timeout of deregistration.
+const DEREGISTER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A worker.
 pub struct Worker {
     api: Arc<dyn WorkerApi>,
-    tools: Arc<dyn Tools>,
-    settings: Settings,
-    metrics: Arc<Metrics>,
+    tools: Arc<dyn ToolRunner>,
+    settings: WorkerSettings,
+    metrics: Arc<WorkerMetrics>,
 }
 
 impl fmt::Debug for Worker {
@@ -39,68 +41,77 @@ impl fmt::Debug for Worker {
 }
 
 impl Worker {
-    /// A worker with the tools of the house.
-    pub fn new(api: Arc<dyn WorkerApi>, toolbox: Arc<Toolbox>, settings: Settings) -> Self {
-        Self::with_tools(api, toolbox, settings)
+    /// A worker with the standard tools.
+    pub fn new(api: Arc<dyn WorkerApi>, toolbox: Arc<Toolbox>, settings: WorkerSettings) -> Self {
+        Self::with_tool_runner(api, toolbox, settings)
     }
 
     /// A worker with other tools.
-    pub fn with_tools(api: Arc<dyn WorkerApi>, tools: Arc<dyn Tools>, settings: Settings) -> Self {
+    pub fn with_tool_runner(
+        api: Arc<dyn WorkerApi>,
+        tools: Arc<dyn ToolRunner>,
+        settings: WorkerSettings,
+    ) -> Self {
         Self {
             api,
             tools,
-            metrics: Arc::new(Metrics::of(settings.max_concurrent)),
+            metrics: Arc::new(WorkerMetrics::for_concurrency(settings.max_concurrent)),
             settings,
         }
     }
 
-    /// What it counts, also while it works.
-    pub fn metrics(&self) -> Arc<Metrics> {
+    /// The metrics of the worker.
+    pub fn metrics(&self) -> Arc<WorkerMetrics> {
         Arc::clone(&self.metrics)
     }
 
-    /// Works until it is told to stop, by the caller or by the server. What is under way then is
-    /// finished, or given back when that takes too long.
+    /// Runs until the caller or the server requests a shutdown. Running commands are then finished,
+    /// or returned if they take too long.
     ///
-    /// A dropped future stops everything at once; leases then run out by themselves.
+    /// Dropping the future stops everything at once. The leases then expire.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), WorkerError> {
-        // The server may ask the worker to leave too; that is not the caller's shutdown.
-        let leaving = shutdown.child_token();
-        let (shop, reports) = Shop::new(self.api, self.tools, self.settings, self.metrics, leaving);
-        let _stop_all = shop.ending.clone().drop_guard();
-        let registered = shop.leaving.run_until_cancelled(register(&shop)).await;
-        match registered {
+        // The server may request draining too, which must not trigger the caller's shutdown.
+        let draining = shutdown.child_token();
+        let (context, reports) =
+            WorkerContext::new(self.api, self.tools, self.settings, self.metrics, draining);
+        let _stop_all = context.shutdown.clone().drop_guard();
+        let result = context
+            .draining
+            .run_until_cancelled(register_worker(&context))
+            .await;
+        match result {
             None => return Ok(()),
-            Some(registered) => registered?,
+            Some(result) => result?,
         }
-        tokio::spawn(send_reports(Arc::clone(&shop), reports));
-        tokio::spawn(keep_leases(Arc::clone(&shop)));
-        tokio::spawn(keep_place(Arc::clone(&shop)));
-        poll(&shop).await;
-        drain(&shop).await;
-        shop.ending.cancel();
-        deregister(&shop, GOODBYE).await;
-        shop.tools.shutdown().await;
+        tokio::spawn(report_loop(Arc::clone(&context), reports));
+        tokio::spawn(lease_renewal_loop(Arc::clone(&context)));
+        tokio::spawn(pool_heartbeat_loop(Arc::clone(&context)));
+        poll_until_draining(&context).await;
+        drain_commands(&context).await;
+        context.shutdown.cancel();
+        deregister_worker(&context, DEREGISTER_TIMEOUT).await;
+        context.tools.shutdown().await;
         Ok(())
     }
 }
 
-/// Lets commands finish and their results go out; what takes too long is stopped and not reported.
-async fn drain(shop: &Shop) {
-    let slots = shop.settings.max_concurrent.max(1);
-    let all_free = || shop.slots.acquire_many(slots);
-    if timeout(shop.settings.drain.into(), all_free())
+/// Waits for commands to finish and for their reports to be delivered. Commands that take too long
+/// are stopped and not reported.
+async fn drain_commands(context: &WorkerContext) {
+    let permits = context.settings.max_concurrent.max(1);
+    let all_free = || context.permits.acquire_many(permits);
+    if timeout(context.settings.drain_timeout.into(), all_free())
         .await
         .is_ok()
     {
         return;
     }
-    let left = shop.holdings.all().len();
+    let left = context.leases.all_leases().len();
     tracing::warn!(
-        worker_id = %shop.settings.worker_id,
+        worker_id = %context.settings.worker_id,
         left,
-        "commands that did not end in time are given back"
+        "commands did not finish in time and are returned"
     );
-    shop.ending.cancel();
-    let _ = timeout(GRACE, all_free()).await;
+    context.shutdown.cancel();
+    let _ = timeout(TOOL_STOP_TIMEOUT, all_free()).await;
 }

@@ -1,4 +1,4 @@
-//! How one call is made and its answer read.
+//! Sending of one request and reading of its response.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use super::Client;
 use crate::error::ApiError;
 use crate::problem::Problem;
 
-/// The header that names the key under which an effect happens once.
+/// Header with the idempotency key of a request.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// How much longer a call may take for each MiB that goes either way: a server gives a slow sender
-/// half of it, and has to write down what it was sent.
-const PER_MIB: Millis = Millis::from_secs(2);
-/// Bytes of a problem that are read at most.
-const MAX_PROBLEM: u64 = 1 << 20;
+/// Additional time per MiB of request or response. The server grants a slow sender half of it, and
+/// needs time to store the data.
+const TIMEOUT_PER_MIB: Millis = Millis::from_secs(2);
+/// Maximum bytes of a problem document.
+const MAX_PROBLEM_BYTES: u64 = 1 << 20;
 
 impl Client {
-    /// The address of a path that has no parameters of its own.
+    /// Returns the URL of a path without parameters.
     pub(super) fn url(&self, path: &str) -> Result<Url, ApiError> {
-        super::url(&self.inner.base, path)
-            .map_err(|refused| ApiError::Unreachable(refused.to_string().into()))
+        super::build_url(&self.inner.base, path)
+            .map_err(|error| ApiError::Unreachable(error.to_string().into()))
     }
 
-    /// Sends a body and reads the answer. The server is asked to wait for `wait_ms` at most.
+    /// Posts a body and reads the response. `wait_ms` is the time that the server may wait.
     pub(super) async fn post<B: Serialize, T: DeserializeOwned>(
         &self,
         url: Url,
@@ -37,25 +37,28 @@ impl Client {
         wait_ms: u64,
     ) -> Result<T, ApiError> {
         let request = self.with_body(Method::POST, url, body)?;
-        let response = self.accepted(request, wait_ms).await?;
-        self.read(response).await
+        let response = self.send_checked(request, wait_ms).await?;
+        self.read_json(response).await
     }
 
-    /// Sends a body whose effect happens once under a key, and reads the answer.
-    pub(super) async fn once<B: Serialize, T: DeserializeOwned>(
+    /// Sends a body with an idempotency key, and reads the response.
+    pub(super) async fn send_idempotent<B: Serialize, T: DeserializeOwned>(
         &self,
         method: Method,
         url: Url,
         body: &B,
         key: &str,
     ) -> Result<T, ApiError> {
-        let key = HeaderValue::try_from(key)
-            .map_err(|_| ApiError::Unreadable("the request: its key cannot be a header".into()))?;
+        let key = HeaderValue::try_from(key).map_err(|_| {
+            ApiError::Unreadable(
+                "the idempotency key contains characters that are not allowed in a header".into(),
+            )
+        })?;
         let request = self.with_body(method, url, body)?;
         let response = self
-            .accepted(request.header(IDEMPOTENCY_KEY, key), 0)
+            .send_checked(request.header(IDEMPOTENCY_KEY, key), 0)
             .await?;
-        self.read(response).await
+        self.read_json(response).await
     }
 
     fn with_body<B: Serialize>(
@@ -64,21 +67,22 @@ impl Client {
         url: Url,
         body: &B,
     ) -> Result<RequestBuilder, ApiError> {
-        let body = serde_json::to_vec(body)
-            .map_err(|error| ApiError::Unreadable(format!("the request: {error}").into()))?;
+        let body = serde_json::to_vec(body).map_err(|error| {
+            ApiError::Unreadable(format!("cannot serialize the request: {error}").into())
+        })?;
         let json = HeaderValue::from_static("application/json");
         let request = self.inner.http.request(method, url);
         Ok(request.header(CONTENT_TYPE, json).body(body))
     }
 
-    /// Reads what is at an address.
+    /// Sends a GET request and reads the response.
     pub(super) async fn get<T: DeserializeOwned>(&self, url: Url) -> Result<T, ApiError> {
-        let response = self.accepted(self.request(url), 0).await?;
-        self.read(response).await
+        let response = self.send_checked(self.get_request(url), 0).await?;
+        self.read_json(response).await
     }
 
-    /// The answer to a request, unless it is a refusal.
-    pub(super) async fn accepted(
+    /// Sends a request. A status other than success is an error.
+    pub(super) async fn send_checked(
         &self,
         request: RequestBuilder,
         wait_ms: u64,
@@ -87,85 +91,95 @@ impl Client {
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(refusal(response, self.inner.timeout).await)
+        Err(read_problem(response, self.inner.timeout).await)
     }
 
-    /// Reads an answer that is JSON.
-    pub(super) async fn read<T: DeserializeOwned>(
+    /// Reads a JSON response.
+    pub(super) async fn read_json<T: DeserializeOwned>(
         &self,
         response: Response,
     ) -> Result<T, ApiError> {
-        let most = self.inner.max_answer.as_bytes();
-        let body = bounded(response, most, self.inner.timeout).await?;
+        let max_bytes = self.inner.max_response_size.as_bytes();
+        let body = read_bounded(response, max_bytes, self.inner.timeout).await?;
         serde_json::from_slice(&body)
             .map_err(|error| ApiError::Unreadable(error.to_string().into()))
     }
 
-    /// Sends a request, whatever the answer says.
+    /// Sends a request and returns the response with any status.
     pub(super) async fn send(
         &self,
         request: RequestBuilder,
         wait_ms: u64,
     ) -> Result<Response, ApiError> {
-        let request = request.build().map_err(unreachable)?;
+        let request = request.build().map_err(to_unreachable)?;
         let body = request.body().and_then(reqwest::Body::as_bytes);
         let bytes = body.map_or(0, <[u8]>::len);
-        let waited = self.inner.timeout.saturating_add(Millis::from_ms(wait_ms));
-        let patience = waited.saturating_add(grace(bytes));
-        // A time limit of the request would be one for its answer too, however large that is.
-        let answered = timeout(patience.into(), self.inner.http.execute(request)).await;
-        answered.map_err(|_| silent())?.map_err(unreachable)
+        let response_timeout = self.inner.timeout.saturating_add(Millis::from_ms(wait_ms));
+        let max_wait = response_timeout.saturating_add(transfer_allowance(bytes));
+        // A timeout of the request would also limit the time for a large response.
+        let result = timeout(max_wait.into(), self.inner.http.execute(request)).await;
+        result.map_err(|_| timeout_error())?.map_err(to_unreachable)
     }
 
-    /// A request without a body.
-    pub(super) fn request_by(&self, method: Method, url: Url) -> RequestBuilder {
+    /// Creates a request without a body.
+    pub(super) fn request_with_method(&self, method: Method, url: Url) -> RequestBuilder {
         self.inner.http.request(method, url)
     }
 
-    /// A request that reads what is at an address.
-    pub(super) fn request(&self, url: Url) -> RequestBuilder {
+    /// Creates a GET request.
+    pub(super) fn get_request(&self, url: Url) -> RequestBuilder {
         self.inner.http.request(Method::GET, url)
     }
 }
 
-/// How much longer so many bytes may take.
-pub(super) fn grace(bytes: usize) -> Millis {
+/// Returns the additional time for this many bytes.
+pub(super) fn transfer_allowance(bytes: usize) -> Millis {
     const MIB: u64 = 1 << 20;
-    PER_MIB.saturating_mul(bytes as u64 / MIB)
+    TIMEOUT_PER_MIB.saturating_mul(bytes as u64 / MIB)
 }
 
-/// The server did not answer in time.
-fn silent() -> ApiError {
-    ApiError::Unreachable("no answer in time".into())
+/// Error for a response that is not received in time.
+fn timeout_error() -> ApiError {
+    ApiError::Unreachable("no response in time".into())
 }
 
-/// The body of an answer, unless it is larger than it may be or takes too long for what has come.
-async fn bounded(mut response: Response, most: u64, patience: Millis) -> Result<Vec<u8>, ApiError> {
-    let too_large = || ApiError::Unreadable(format!("it has more than {most} bytes").into());
-    let told = response.content_length().unwrap_or(0);
-    if told > most {
+/// Reads the body of a response, up to a maximum size and with a timeout that grows with the data
+/// received.
+async fn read_bounded(
+    mut response: Response,
+    max_bytes: u64,
+    max_wait: Millis,
+) -> Result<Vec<u8>, ApiError> {
+    let too_large =
+        || ApiError::Unreadable(format!("the response exceeds {max_bytes} bytes").into());
+    let declared = response.content_length().unwrap_or(0);
+    if declared > max_bytes {
         return Err(too_large());
     }
-    let mut body = Vec::with_capacity(usize::try_from(told).unwrap_or(0));
+    let mut body = Vec::with_capacity(usize::try_from(declared).unwrap_or(0));
     let started = Instant::now();
     loop {
-        let end = started + Duration::from(patience.saturating_add(grace(body.len())));
-        let chunk = timeout_at(end, response.chunk()).await;
-        let Some(chunk) = chunk.map_err(|_| silent())?.map_err(unreachable)? else {
+        let deadline =
+            started + Duration::from(max_wait.saturating_add(transfer_allowance(body.len())));
+        let chunk = timeout_at(deadline, response.chunk()).await;
+        let Some(chunk) = chunk
+            .map_err(|_| timeout_error())?
+            .map_err(to_unreachable)?
+        else {
             return Ok(body);
         };
-        if body.len() as u64 + chunk.len() as u64 > most {
+        if body.len() as u64 + chunk.len() as u64 > max_bytes {
             return Err(too_large());
         }
         body.extend_from_slice(&chunk);
     }
 }
 
-/// What a server that does not do what it is asked says about it.
-pub(super) async fn refusal(response: Response, patience: Millis) -> ApiError {
+/// Reads the problem document of an error response.
+pub(super) async fn read_problem(response: Response, max_wait: Millis) -> ApiError {
     let status = response.status();
-    let retry_after = retry_after(response.headers());
-    let body = match bounded(response, MAX_PROBLEM, patience).await {
+    let retry_after = parse_retry_after(response.headers());
+    let body = match read_bounded(response, MAX_PROBLEM_BYTES, max_wait).await {
         Ok(body) => body,
         Err(error) => return error,
     };
@@ -174,13 +188,13 @@ pub(super) async fn refusal(response: Response, patience: Millis) -> ApiError {
             problem: Box::new(problem),
             retry_after,
         },
-        Err(_) => not_a_problem(status),
+        Err(_) => unexpected_status(status),
     }
 }
 
-/// Something between here and the server answered.
-fn not_a_problem(status: StatusCode) -> ApiError {
-    let text: Text = format!("{status}, and no word of why").into();
+/// Error for a response without a problem document, for example from a proxy.
+fn unexpected_status(status: StatusCode) -> ApiError {
+    let text: Text = format!("{status} without an error description").into();
     match status {
         StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE
@@ -191,19 +205,19 @@ fn not_a_problem(status: StatusCode) -> ApiError {
     }
 }
 
-/// How long the server asks to wait. It says so in seconds.
-fn retry_after(headers: &HeaderMap) -> Option<Millis> {
+/// Parses the `Retry-After` header, in seconds.
+fn parse_retry_after(headers: &HeaderMap) -> Option<Millis> {
     let secs = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse();
     secs.ok().map(Millis::from_secs)
 }
 
-pub(super) fn unreachable(error: reqwest::Error) -> ApiError {
-    // The address may hold a capability, so it is told to nobody.
-    ApiError::Unreachable(causes(&error.without_url()).into())
+pub(super) fn to_unreachable(error: reqwest::Error) -> ApiError {
+    // The URL may contain a capability, so it is removed from the message.
+    ApiError::Unreachable(error_chain(&error.without_url()).into())
 }
 
-/// An error and all that led to it, in one line.
-pub(super) fn causes(error: &dyn Error) -> String {
+/// Joins an error and its sources in one line.
+pub(super) fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -1,13 +1,13 @@
-//! Sending documents to servers that are none of the house.
+//! Requests to servers other than NoETL, such as telemetry collectors.
 
 use super::Client;
-use super::call::causes;
+use super::call::error_chain;
 use crate::error::ApiError;
 
 impl Client {
-    /// Sends JSON to a path; gives the status of the answer, whose body nobody reads.
-    pub async fn deliver(&self, path: &str, body: Vec<u8>) -> Result<u16, ApiError> {
-        let sent = self
+    /// Posts JSON to a path and returns the HTTP status. The response body is ignored.
+    pub async fn post_json(&self, path: &str, body: Vec<u8>) -> Result<u16, ApiError> {
+        let result = self
             .inner
             .http
             .post(format!("{}{path}", self.inner.base))
@@ -16,9 +16,9 @@ impl Client {
             .body(body)
             .send()
             .await;
-        match sent {
-            Ok(answer) => Ok(answer.status().as_u16()),
-            Err(error) => Err(ApiError::Unreachable(causes(&error).into())),
+        match result {
+            Ok(response) => Ok(response.status().as_u16()),
+            Err(error) => Err(ApiError::Unreachable(error_chain(&error).into())),
         }
     }
 }

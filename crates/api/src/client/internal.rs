@@ -1,55 +1,55 @@
-//! What operators and publishers ask of a server. The client's token has to be that of the internal API.
+//! Client calls of operators and publishers. They require a token for the internal API.
 
 use noetl_types::{OutboxId, QuarantineId};
 
 use super::Client;
-use super::user::{pairs, with_query};
+use super::user::{to_query_pairs, with_query};
 use crate::error::ApiError;
 use crate::internal::{
-    MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest, OutboxChanged,
-    OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxList, PendingCount, PurgeAnswer,
-    PurgeRequest, QuarantineList,
+    MarkFailedRequest, MarkFailedResponse, MarkPublishedRequest, MarkPublishedResponse,
+    OutboxChangeResponse, OutboxClaimRequest, OutboxClaimResponse, OutboxIds, OutboxList,
+    PendingCount, PurgeRequest, PurgeResponse, QuarantineList,
 };
 use crate::paths;
-use crate::secret_audit::{SecretAuditQuery, SecretAuditRows};
+use crate::secret_audit::{SecretAuditQuery, SecretAuditResponse};
 
-/// How long a purge may take; it works in small steps.
-const PURGE_MS: u64 = 30 * 60_000;
+/// Maximum duration of a purge, which works in small steps.
+const PURGE_TIMEOUT_MS: u64 = 30 * 60_000;
 
 impl Client {
-    /// Takes rows of the outbox.
+    /// Claims rows of the outbox.
     pub async fn claim_outbox(
         &self,
         request: &OutboxClaimRequest,
-    ) -> Result<OutboxClaimAnswer, ApiError> {
+    ) -> Result<OutboxClaimResponse, ApiError> {
         self.post(self.url(paths::OUTBOX_CLAIM)?, request, 0).await
     }
 
-    /// Rows of the outbox are out.
+    /// Marks outbox rows as published.
     pub async fn mark_published(
         &self,
         request: &MarkPublishedRequest,
-    ) -> Result<MarkPublishedAnswer, ApiError> {
+    ) -> Result<MarkPublishedResponse, ApiError> {
         let url = self.url(paths::OUTBOX_MARK_PUBLISHED)?;
         self.post(url, request, 0).await
     }
 
-    /// A row of the outbox could not be published.
+    /// Marks an outbox row as failed.
     pub async fn mark_failed(
         &self,
         request: &MarkFailedRequest,
-    ) -> Result<MarkFailedAnswer, ApiError> {
+    ) -> Result<MarkFailedResponse, ApiError> {
         let url = self.url(paths::OUTBOX_MARK_FAILED)?;
         self.post(url, request, 0).await
     }
 
-    /// How many rows of the outbox could be taken.
-    pub async fn outbox_pending(&self) -> Result<PendingCount, ApiError> {
+    /// Returns the number of claimable outbox rows.
+    pub async fn count_pending_outbox(&self) -> Result<PendingCount, ApiError> {
         self.get(self.url(paths::OUTBOX_PENDING_COUNT)?).await
     }
 
-    /// A page of the outbox.
-    pub async fn outbox(
+    /// Returns a page of the outbox.
+    pub async fn list_outbox(
         &self,
         status: Option<&str>,
         after: Option<OutboxId>,
@@ -61,18 +61,18 @@ impl Client {
         self.get(with_query(self.url(paths::OUTBOX)?, pairs)).await
     }
 
-    /// Sends dead rows out again.
-    pub async fn replay_outbox(&self, rows: &OutboxIds) -> Result<OutboxChanged, ApiError> {
+    /// Publishes dead outbox rows again.
+    pub async fn replay_outbox(&self, rows: &OutboxIds) -> Result<OutboxChangeResponse, ApiError> {
         self.post(self.url(paths::OUTBOX_REPLAY)?, rows, 0).await
     }
 
-    /// Gives dead rows up.
-    pub async fn discard_outbox(&self, rows: &OutboxIds) -> Result<OutboxChanged, ApiError> {
+    /// Discards dead outbox rows.
+    pub async fn discard_outbox(&self, rows: &OutboxIds) -> Result<OutboxChangeResponse, ApiError> {
         self.post(self.url(paths::OUTBOX_DISCARD)?, rows, 0).await
     }
 
-    /// A page of what was refused while its neighbours went on.
-    pub async fn quarantine(
+    /// Returns a page of the quarantine.
+    pub async fn list_quarantine(
         &self,
         source: Option<&str>,
         after: Option<QuarantineId>,
@@ -85,18 +85,18 @@ impl Client {
         self.get(url).await
     }
 
-    /// What was done to secrets, newest first.
-    pub async fn secret_audit(
+    /// Returns operations on secrets, newest first.
+    pub async fn list_secret_audit(
         &self,
         query: &SecretAuditQuery,
-    ) -> Result<SecretAuditRows, ApiError> {
-        let url = with_query(self.url(paths::SECRET_AUDIT)?, pairs(query)?);
+    ) -> Result<SecretAuditResponse, ApiError> {
+        let url = with_query(self.url(paths::SECRET_AUDIT)?, to_query_pairs(query)?);
         self.get(url).await
     }
 
-    /// Drops what is old, or tells what would go.
-    pub async fn purge(&self, request: &PurgeRequest) -> Result<PurgeAnswer, ApiError> {
-        self.post(self.url(paths::CLEANUP_PURGE)?, request, PURGE_MS)
+    /// Deletes expired data, or reports what would be deleted.
+    pub async fn purge_expired(&self, request: &PurgeRequest) -> Result<PurgeResponse, ApiError> {
+        self.post(self.url(paths::CLEANUP_PURGE)?, request, PURGE_TIMEOUT_MS)
             .await
     }
 }

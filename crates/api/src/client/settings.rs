@@ -1,4 +1,4 @@
-//! What a client is made of.
+//! Settings of the client.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,22 +6,22 @@ use std::net::IpAddr;
 use noetl_types::{ByteSize, Millis, Text};
 use reqwest::Url;
 
-/// What a client may be told.
+/// Settings of a client.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
-    /// Who it acts for; nobody in particular where absent.
+    /// Token of the caller; unauthenticated if absent.
     pub token: Option<BearerToken>,
-    /// Certificates, in PEM, of the authorities that it trusts; those of the machine where absent.
+    /// CA certificates to trust, in PEM; those of the system if absent.
     pub authority: Option<Vec<u8>>,
-    /// What it shows of itself on encrypted connections.
+    /// Client certificate for TLS connections.
     pub certificate: Option<ClientCertificate>,
-    /// How long a connection may take to come about.
+    /// Maximum duration of connecting.
     pub connect_timeout: Millis,
-    /// How long a call may take, besides the time that it asks the server to wait and what large
-    /// bodies take.
+    /// Maximum duration of a call, not counting the requested server wait and the transfer of large
+    /// bodies.
     pub timeout: Millis,
-    /// The largest answer that it reads.
-    pub max_answer: ByteSize,
+    /// Maximum size of a response.
+    pub max_response_size: ByteSize,
 }
 
 impl Default for ClientSettings {
@@ -32,7 +32,7 @@ impl Default for ClientSettings {
             certificate: None,
             connect_timeout: Millis::from_secs(5),
             timeout: Millis::from_secs(30),
-            max_answer: ByteSize::from_mib(128),
+            max_response_size: ByteSize::from_mib(128),
         }
     }
 }
@@ -40,25 +40,25 @@ impl Default for ClientSettings {
 /// The certificate of a client.
 #[derive(Clone)]
 pub struct ClientCertificate {
-    /// Its chain, in PEM.
+    /// Certificate chain, in PEM.
     pub chain: Vec<u8>,
-    /// Its key, in PEM.
+    /// Private key, in PEM.
     pub key: Vec<u8>,
 }
 
-/// It holds a key, so it shows nothing of itself.
+/// Contains a private key, so nothing is printed.
 impl fmt::Debug for ClientCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ClientCertificate(..)")
     }
 }
 
-/// What proves who a caller is.
+/// A bearer token.
 #[derive(Clone)]
 pub struct BearerToken(Text);
 
 impl BearerToken {
-    /// A token.
+    /// Wraps a token.
     pub fn new(token: impl Into<Text>) -> Self {
         Self(token.into())
     }
@@ -68,33 +68,33 @@ impl BearerToken {
     }
 }
 
-/// A token is a secret, so it shows nothing of itself.
+/// A token is a secret, so it is not printed.
 impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("BearerToken(..)")
     }
 }
 
-/// Why there is no client.
+/// Error for settings from which no client can be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ClientRefused {
-    /// The address is none.
-    #[error("`{url}` is not the address of a server: {reason}")]
+pub enum ClientBuildError {
+    /// The URL is invalid.
+    #[error("`{url}` is not a valid server URL: {reason}")]
     BadUrl {
-        /// The address.
+        /// The URL.
         url: Text,
-        /// Why.
+        /// Reason of the error.
         reason: Text,
     },
-    /// The token cannot be sent.
-    #[error("the token has characters that no header can hold")]
-    Token,
-    /// The machine lacks something, such as certificates.
-    #[error("no client can be made: {0}")]
+    /// The token cannot be sent in a header.
+    #[error("the token contains characters that are not allowed in a header")]
+    InvalidToken,
+    /// The client could not be built, for example because certificates are missing.
+    #[error("cannot create the client: {0}")]
     Build(Text),
 }
 
-impl ClientRefused {
+impl ClientBuildError {
     pub(super) fn bad_url(url: &str, reason: impl fmt::Display) -> Self {
         Self::BadUrl {
             url: url.into(),
@@ -103,28 +103,31 @@ impl ClientRefused {
     }
 }
 
-/// The address of a server.
-pub(super) fn base_of(base_url: &str) -> Result<Url, ClientRefused> {
-    let url = Url::parse(base_url).map_err(|error| ClientRefused::bad_url(base_url, error))?;
+/// Parses the base URL of a server.
+pub(super) fn parse_base_url(base_url: &str) -> Result<Url, ClientBuildError> {
+    let url = Url::parse(base_url).map_err(|error| ClientBuildError::bad_url(base_url, error))?;
     if !matches!(url.scheme(), "http" | "https") {
-        let reason = "it begins with neither `http://` nor `https://`";
-        return Err(ClientRefused::bad_url(base_url, reason));
+        let reason = "it must begin with `http://` or `https://`";
+        return Err(ClientBuildError::bad_url(base_url, reason));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        // The address is printed and logged, so it must not hold a secret.
-        let mut shown = url.clone();
-        let _ = shown.set_password(None);
-        let _ = shown.set_username("");
-        let reason = "a token does not belong into the address";
-        return Err(ClientRefused::bad_url(shown.as_str(), reason));
+        // The URL is printed and logged, so it must not contain a secret.
+        let mut redacted = url.clone();
+        let _ = redacted.set_password(None);
+        let _ = redacted.set_username("");
+        let reason = "it must not contain a user name or password; pass a token instead";
+        return Err(ClientBuildError::bad_url(redacted.as_str(), reason));
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(ClientRefused::bad_url(base_url, "it has a `?` or a `#`"));
+        return Err(ClientBuildError::bad_url(
+            base_url,
+            "it must not contain `?` or `#`",
+        ));
     }
     Ok(url)
 }
 
-/// Whether an address is one of this machine.
+/// True if the URL refers to this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let bare = host.trim_start_matches('[').trim_end_matches(']');

@@ -1,4 +1,4 @@
-//! What a worker needs of the control plane, over HTTP.
+//! The control plane interface of a worker, over HTTP.
 
 use async_trait::async_trait;
 use noetl_types::{CatalogId, ExecutionId, Json};
@@ -6,60 +6,65 @@ use reqwest::Method;
 
 use super::Client;
 use super::user::with_query;
-use crate::catalog::{CatalogItem, ResourceRequest};
+use crate::catalog::{CatalogResource, CatalogResourceRequest};
 use crate::command::{
-    HeartbeatAnswer, HeartbeatRequest, LeaseAnswer, LeaseRequest, ReportAnswer, ReportRequest,
+    HeartbeatRequest, HeartbeatResponse, LeaseRequest, LeaseResponse, ReportRequest, ReportResponse,
 };
-use crate::credential::{CredentialView, CredentialWish};
+use crate::credential::{CredentialRequest, CredentialView};
 use crate::error::ApiError;
-use crate::execute::{ExecuteAnswer, ExecuteRequest};
+use crate::execute::{ExecuteRequest, ExecuteResponse};
 use crate::paths;
-use crate::result::{KeptResult, PutResult};
-use crate::runtime::{Done, PoolHeartbeatAnswer, RegisterWorker, RuntimeView, WorkerName};
+use crate::result::{ResultPutRequest, ResultPutResponse};
+use crate::runtime::{
+    OkResponse, PoolHeartbeatResponse, RegisterWorkerRequest, RuntimeView, WorkerName,
+};
 use crate::worker_api::WorkerApi;
 
 #[async_trait]
 impl WorkerApi for Client {
-    async fn register(&self, worker: RegisterWorker) -> Result<RuntimeView, ApiError> {
+    async fn register_worker(
+        &self,
+        worker: RegisterWorkerRequest,
+    ) -> Result<RuntimeView, ApiError> {
         self.post(self.url(paths::POOL_REGISTER)?, &worker, 0).await
     }
 
-    async fn pool_heartbeat(&self, worker: WorkerName) -> Result<PoolHeartbeatAnswer, ApiError> {
+    async fn pool_heartbeat(&self, worker: WorkerName) -> Result<PoolHeartbeatResponse, ApiError> {
         self.post(self.url(paths::POOL_HEARTBEAT)?, &worker, 0)
             .await
     }
 
-    async fn deregister(&self, worker: WorkerName) -> Result<(), ApiError> {
+    async fn deregister_worker(&self, worker: WorkerName) -> Result<(), ApiError> {
         let url = self.url(paths::POOL_DEREGISTER)?;
-        let Done { .. } = self.post(url, &worker, 0).await?;
+        let OkResponse { .. } = self.post(url, &worker, 0).await?;
         Ok(())
     }
 
-    async fn lease(&self, request: LeaseRequest) -> Result<LeaseAnswer, ApiError> {
+    async fn lease_commands(&self, request: LeaseRequest) -> Result<LeaseResponse, ApiError> {
         let url = self.inner.hot.lease.clone();
         self.post(url, &request, request.wait_ms).await
     }
 
-    async fn heartbeat(&self, request: HeartbeatRequest) -> Result<HeartbeatAnswer, ApiError> {
+    async fn renew_leases(&self, request: HeartbeatRequest) -> Result<HeartbeatResponse, ApiError> {
         let url = self.inner.hot.heartbeat.clone();
         self.post(url, &request, 0).await
     }
 
-    async fn report(&self, request: ReportRequest) -> Result<ReportAnswer, ApiError> {
+    async fn report_commands(&self, request: ReportRequest) -> Result<ReportResponse, ApiError> {
         let url = self.inner.hot.report.clone();
         let wait_ms = request.lease.as_ref().map_or(0, |lease| lease.wait_ms);
         self.post(url, &request, wait_ms).await
     }
 
-    async fn definition(&self, catalog_id: CatalogId) -> Result<CatalogItem, ApiError> {
-        let wanted = ResourceRequest {
+    async fn fetch_definition(&self, catalog_id: CatalogId) -> Result<CatalogResource, ApiError> {
+        let request = CatalogResourceRequest {
             catalog_id: Some(catalog_id),
-            ..ResourceRequest::default()
+            ..CatalogResourceRequest::default()
         };
-        self.catalog_resource(&wanted).await
+        self.catalog_resource(&request).await
     }
 
-    async fn resolve(&self, reference: &str) -> Result<Json, ApiError> {
+    async fn resolve_result(&self, reference: &str) -> Result<Json, ApiError> {
         let url = with_query(self.url(paths::RESULT_RESOLVE)?, [("ref", reference)]);
         self.get(url).await
     }
@@ -67,26 +72,33 @@ impl WorkerApi for Client {
     async fn put_result(
         &self,
         execution_id: ExecutionId,
-        result: PutResult,
+        result: ResultPutRequest,
         key: &str,
-    ) -> Result<KeptResult, ApiError> {
-        let url = self.of(paths::RESULT_PUT, execution_id)?;
-        self.once(Method::PUT, url, &result, key).await
+    ) -> Result<ResultPutResponse, ApiError> {
+        let url = self.execution_url(paths::RESULT_PUT, execution_id)?;
+        self.send_idempotent(Method::PUT, url, &result, key).await
     }
 
-    async fn credential(&self, wish: CredentialWish) -> Result<CredentialView, ApiError> {
-        let url = self.credential_url(&wish.name)?;
-        let execution_id = wish.execution_id.to_string();
+    async fn fetch_credential(
+        &self,
+        request: CredentialRequest,
+    ) -> Result<CredentialView, ApiError> {
+        let url = self.credential_url(&request.name)?;
+        let execution_id = request.execution_id.to_string();
         let query = [
             ("include_data", "true"),
             ("execution_id", &*execution_id),
-            ("worker_id", wish.worker_id.as_str()),
+            ("worker_id", request.worker_id.as_str()),
         ];
         self.get(with_query(url, query)).await
     }
 
-    async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError> {
+    async fn start_execution(
+        &self,
+        request: ExecuteRequest,
+        key: &str,
+    ) -> Result<ExecuteResponse, ApiError> {
         let url = self.url(paths::EXECUTE)?;
-        self.once(Method::POST, url, &request, key).await
+        self.send_idempotent(Method::POST, url, &request, key).await
     }
 }

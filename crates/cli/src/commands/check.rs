@@ -1,4 +1,4 @@
-//! `noetl check`: the mistakes in documents.
+//! `noetl check`: reports mistakes in documents.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -7,101 +7,100 @@ use clap::{Args, ValueEnum, ValueHint};
 use noetl_playbook::{CheckOptions, Severity, check};
 
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
 use crate::render::report::{
-    CheckedFile, FileReport, Human, Json, JsonLines, Outcome, Report, Tally, fit,
+    CheckReport, CheckSummary, CheckedFile, FileOutcome, FileReport, HumanReport, JsonLinesReport,
+    JsonReport, drop_excess,
 };
-use crate::source::{self, Found, Origin};
+use crate::source::{self, DocumentOrigin, FoundDocuments};
 
-/// Find the mistakes in playbooks, subscriptions and schedules
+/// Check playbooks, subscriptions and schedules for errors
 ///
-/// Every mistake is reported, with the line that it is in and what to do about it. Directories are
-/// searched for *.yaml and *.yml files; what is hidden or made by a build is passed over. Nothing
-/// is run, and no server is asked.
+/// Reports every mistake with its line and a suggested fix. Directories are searched for *.yaml and
+/// *.yml files, except hidden and build directories. Nothing is run, and no server is contacted.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Diagnostics are what is asked for, so they go to standard output; the summary
-goes to standard error.
+Diagnostics are written to standard output and the summary to standard
+error.
 
 Examples:
   noetl check flow.yaml                     one file
-  noetl check playbooks/ --strict           a directory; warnings fail, too
+  noetl check playbooks/ --strict           a directory; warnings fail too
   git show main:flow.yaml | noetl check -   standard input
   noetl check . --format json | jq '.files[].diagnostics[].code'
 
 Exit codes:
     0  no errors (with --strict: no warnings either)
     1  errors were found, or a file could not be read
-    2  the command line is wrong
-    3  a path was not found, or no path holds a YAML file")]
+    2  the command line is invalid
+    3  a path was not found, or no path contains a YAML file")]
 pub(crate) struct CheckArgs {
     /// Files and directories, or - for standard input
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
-    /// The form of the output
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = Format::Human)]
-    format: Format,
+    /// Output format
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = CheckFormat::Human)]
+    format: CheckFormat,
     /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
-    /// Note what only this runtime understands
+    /// Report features that only this runtime supports
     #[arg(long)]
     portable: bool,
-    /// Print at most N diagnostics, errors first; all are counted
+    /// Print at most N diagnostics, errors first (all are counted)
     #[arg(long, value_name = "N")]
     max_diagnostics: Option<NonZeroUsize>,
 }
 
-/// The form of the output.
+/// Output format of `noetl check`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
+enum CheckFormat {
+    /// Human-readable text
     Human,
-    /// One JSON document.
+    /// One JSON document
     Json,
-    /// One line of JSON for each file, as soon as it is checked.
+    /// One line of JSON per file, printed as it is checked
     Jsonl,
 }
 
-/// Checks documents.
-pub(crate) fn run(args: &CheckArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let Found { origins, problems } = source::find(&args.paths);
+pub(crate) fn run(args: &CheckArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let FoundDocuments { origins, problems } = source::find_documents(&args.paths);
     if origins.is_empty() && problems.is_empty() {
-        return Err(nothing_found(&args.paths));
+        return Err(no_documents_error(&args.paths));
     }
-    let mut report: Box<dyn Report> = match args.format {
-        Format::Human => Box::new(Human::new(quiet)),
-        Format::Json => Box::new(Json::default()),
-        Format::Jsonl => Box::new(JsonLines),
+    let mut report: Box<dyn CheckReport> = match args.format {
+        CheckFormat::Human => Box::new(HumanReport::new(quiet)),
+        CheckFormat::Json => Box::new(JsonReport::default()),
+        CheckFormat::Jsonl => Box::new(JsonLinesReport),
     };
-    let mut tally = Tally::default();
-    let mut room = args.max_diagnostics.map_or(usize::MAX, NonZeroUsize::get);
+    let mut summary = CheckSummary::default();
+    let mut remaining = args.max_diagnostics.map_or(usize::MAX, NonZeroUsize::get);
     let problems = problems.into_iter().map(|(name, problem)| FileReport {
         name,
-        outcome: Outcome::Unreadable(problem),
+        outcome: FileOutcome::Unreadable(problem),
     });
     for file in problems {
-        tally.add(&file);
-        report.file(file, io)?;
+        summary.add_file(&file);
+        report.report_file(file, io)?;
     }
     for origin in origins {
-        let mut file = look_at(&origin, args, io);
-        tally.add(&file);
-        if let Outcome::Checked(checked) = &mut file.outcome {
-            tally.hidden += checked.hidden;
-            tally.hidden += fit(&mut checked.diagnostics, room);
-            room -= checked.diagnostics.len();
+        let mut file = check_origin(&origin, args, io);
+        summary.add_file(&file);
+        if let FileOutcome::Checked(checked) = &mut file.outcome {
+            summary.hidden += checked.hidden;
+            summary.hidden += drop_excess(&mut checked.diagnostics, remaining);
+            remaining -= checked.diagnostics.len();
         }
-        report.file(file, io)?;
+        report.report_file(file, io)?;
     }
-    report.finish(&tally, io)?;
-    Ok(tally.exit())
+    report.finish_report(&summary, io)?;
+    Ok(summary.exit_code())
 }
 
-fn look_at(origin: &Origin, args: &CheckArgs, io: &mut Io<'_>) -> FileReport {
-    let outcome = match origin.read(io) {
-        Err(problem) => Outcome::Unreadable(problem),
+fn check_origin(origin: &DocumentOrigin, args: &CheckArgs, io: &mut Io<'_>) -> FileReport {
+    let outcome = match origin.read_text(io) {
+        Err(problem) => FileOutcome::Unreadable(problem),
         Ok(text) => {
             let options = CheckOptions {
                 portable: args.portable,
@@ -113,30 +112,30 @@ fn look_at(origin: &Origin, args: &CheckArgs, io: &mut Io<'_>) -> FileReport {
                 Severity::Warning => args.strict,
                 Severity::Note => false,
             };
-            Outcome::Checked(Box::new(CheckedFile {
+            FileOutcome::Checked(Box::new(CheckedFile {
                 text,
                 document: checked.document,
                 passes: !checked
                     .diagnostics
                     .iter()
-                    .any(|found| fails(found.severity)),
+                    .any(|diagnostic| fails(diagnostic.severity)),
                 diagnostics: checked.diagnostics,
-                hidden: checked.hidden,
+                hidden: checked.omitted_count,
             }))
         }
     };
     FileReport {
-        name: origin.name(),
+        name: origin.display_name(),
         outcome,
     }
 }
 
-fn nothing_found(paths: &[PathBuf]) -> Error {
+fn no_documents_error(paths: &[PathBuf]) -> Error {
     let paths: Vec<String> = paths
         .iter()
-        .map(|path| format!("'{}'", Origin::new(path).name()))
+        .map(|path| format!("'{}'", DocumentOrigin::new(path).display_name()))
         .collect();
-    Error::NothingFound {
+    Error::NoDocuments {
         paths: paths.join(", "),
     }
 }

@@ -7,25 +7,24 @@ use clap_complete::Shell;
 
 use crate::args::CommandLine;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
 
 /// Print the completion script for a shell
 #[derive(Debug, Clone, Copy, Args)]
 #[command(after_long_help = "\
 Examples:
-  source <(noetl completions bash)          try it in this shell
-  noetl completions zsh > ~/.zfunc/_noetl   keep it, with ~/.zfunc in $fpath
+  source <(noetl completions bash)          load it into this shell
+  noetl completions zsh > ~/.zfunc/_noetl   install it, with ~/.zfunc in $fpath
   noetl completions fish > ~/.config/fish/completions/noetl.fish
   noetl completions powershell >> $PROFILE")]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Shell
     shell: Shell,
 }
 
-/// Prints the completion script for a shell.
-pub(crate) fn run(args: CompletionsArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    // The generator panics where it cannot write, and a vector always can be written to.
+pub(crate) fn run(args: CompletionsArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    // The generator panics if it cannot write. Writing to a vector never fails.
     let mut script = Vec::new();
     clap_complete::generate(
         args.shell,
@@ -34,5 +33,5 @@ pub(crate) fn run(args: CompletionsArgs, io: &mut Io<'_>) -> Result<Exit, Error>
         &mut script,
     );
     io.out.write_all(&script)?;
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }

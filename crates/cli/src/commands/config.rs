@@ -1,4 +1,4 @@
-//! `noetl config`: what the settings are, and where they come from.
+//! `noetl config`: shows the settings and their origins.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -6,66 +6,66 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use serde::Serialize;
 
-use crate::config::table::TABLE;
-use crate::config::{Config, Facts, Given, Origin, SettingDefault};
+use crate::config::table::SETTINGS_TABLE;
+use crate::config::{Config, GivenSettings, SettingDefault, SettingInfo, SettingOrigin};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Output, Table};
+use crate::output::{OutputArgs, TextTable};
 use crate::render::palette;
-use crate::render::words::visible;
+use crate::render::text_layout::escape_control;
 
-/// Look at the settings
+/// Show the settings
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: ConfigCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    Show(ShowArgs),
+enum ConfigCommand {
+    Show(ConfigShowArgs),
 }
 
 /// Print every setting with its value
 ///
-/// A flag goes before the environment, that before the file, that before the default. In a
-/// configuration file the keys are the names in lower case, without the prefix. Secrets are not
-/// shown.
+/// Flags override environment variables, which override the configuration file, which overrides the
+/// defaults. In a configuration file, keys are the variable names in lower case, without the
+/// prefix. Secrets are masked.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Any variable NAME may be given as NAME_FILE, the path of a file that holds its
-value.
+Any variable NAME can be given as NAME_FILE: the path of a file that contains
+the value.
 
 Examples:
-  noetl config show --origin     where each value comes from
-  noetl config show --about      what each setting is for
-  noetl config show -o json      all of it, for a program")]
-struct ShowArgs {
-    /// Say where each value comes from
+  noetl config show --origin     with the origin of each value
+  noetl config show --about      with a description of each setting
+  noetl config show -o json      everything, as JSON")]
+struct ConfigShowArgs {
+    /// Show the origin of each value
     #[arg(long)]
     origin: bool,
-    /// Say what each setting is for
+    /// Show the description of each setting
     #[arg(long)]
     about: bool,
     #[command(flatten)]
-    output: Output,
-    /// File with settings in TOML
-    #[arg(long, help = "File with settings in TOML [env: NOETL_CONFIG]", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: OutputArgs,
+    /// Configuration file in TOML
+    #[arg(long, help = "Configuration file in TOML [env: NOETL_CONFIG]", value_name = "FILE", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
 }
 
-/// What stands for a secret.
-const MASK: &str = "********";
+/// Placeholder for the value of a secret.
+const SECRET_MASK: &str = "********";
 
-/// A setting, for programs.
+/// A setting, for JSON output.
 #[derive(Debug, Serialize)]
-struct Row {
+struct SettingRow {
     name: &'static str,
-    /// Absent where nobody gave one and there is no default; a secret is masked.
+    /// Absent if the setting is not given and has no default. Secrets are masked.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
-    /// What is done where there is no value, in words.
+    /// Description of the behavior without a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     otherwise: Option<&'static str>,
     origin: String,
@@ -73,71 +73,71 @@ struct Row {
     is_secret: bool,
 }
 
-fn row(facts: &'static Facts, config: &Config) -> Row {
-    let (text, origin) = config.shown(facts);
+fn setting_row(info: &'static SettingInfo, config: &Config) -> SettingRow {
+    let (text, origin) = config.text_and_origin(info);
     let value = text.map(|text| {
-        if facts.secret {
-            MASK.to_owned()
+        if info.is_secret {
+            SECRET_MASK.to_owned()
         } else {
             text.to_owned()
         }
     });
-    let otherwise = match (&value, facts.default) {
-        (None, SettingDefault::Told(words)) => Some(words),
+    let otherwise = match (&value, info.default) {
+        (None, SettingDefault::Described(text)) => Some(text),
         (None, SettingDefault::Value(_)) | (Some(_), _) => None,
     };
-    Row {
-        name: facts.name,
+    SettingRow {
+        name: info.name,
         value,
         otherwise,
         origin: origin.to_string(),
-        about: facts.about,
-        is_secret: facts.secret,
+        about: info.description,
+        is_secret: info.is_secret,
     }
 }
 
-/// Prints the settings.
-pub(crate) fn run(args: &ConfigArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let Verb::Show(args) = &args.verb;
-    let given = Given {
+pub(crate) fn run(args: &ConfigArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let ConfigCommand::Show(args) = &args.command;
+    let given = GivenSettings {
         file: args.config.clone(),
-        ..Given::default()
+        ..GivenSettings::default()
     };
     let config = Config::load(&given, &io.env)?;
-    io.warn(&config.warnings)?;
+    io.print_warnings(&config.warnings)?;
     if !args.output.is_table() {
-        let rows: Vec<Row> = TABLE.iter().map(|it| row(it.facts(), &config)).collect();
-        args.output.list(&rows, |_| Table::new([]), io)?;
-        return Ok(Exit::Ok);
+        let rows: Vec<SettingRow> = SETTINGS_TABLE
+            .iter()
+            .map(|setting| setting_row(setting.info(), &config))
+            .collect();
+        args.output.print_list(&rows, |_| TextTable::new([]), io)?;
+        return Ok(CommandExit::Ok);
     }
     let paint = io.out.paint();
-    for setting in TABLE {
-        let facts = setting.facts();
-        let (text, origin) = config.shown(facts);
+    for setting in SETTINGS_TABLE {
+        let info = setting.info();
+        let (text, origin) = config.text_and_origin(info);
         if args.about {
-            let about = format!("# {}", facts.about);
-            writeln!(io.out, "{}", paint.text(palette::QUIET, about))?;
+            let about = format!("# {}", info.description);
+            writeln!(io.out, "{}", paint.text(palette::MUTED, about))?;
         }
-        let value = match (text, facts.default) {
-            (Some(_), _) if facts.secret => MASK.to_owned(),
-            (Some(text), _) => visible(text),
-            (None, SettingDefault::Told(words) | SettingDefault::Value(words)) => {
-                paint.text(palette::QUIET, format!("({words})")).to_string()
-            }
+        let value = match (text, info.default) {
+            (Some(_), _) if info.is_secret => SECRET_MASK.to_owned(),
+            (Some(text), _) => escape_control(text),
+            (None, SettingDefault::Described(default) | SettingDefault::Value(default)) => paint
+                .text(palette::MUTED, format!("({default})"))
+                .to_string(),
         };
-        write!(
-            io.out,
-            "{} = {value}",
-            paint.text(palette::NAME, facts.name)
-        )?;
+        write!(io.out, "{} = {value}", paint.text(palette::NAME, info.name))?;
         if args.origin {
             let style = match origin {
-                Origin::Default => palette::QUIET,
-                Origin::Flag(_) | Origin::Environment(_) | Origin::File(_) => palette::GOOD,
+                SettingOrigin::Default => palette::MUTED,
+                SettingOrigin::Flag(_) | SettingOrigin::Environment(_) | SettingOrigin::File(_) => {
+                    palette::SUCCESS
+                }
             };
             write!(io.out, "  {}", paint.text(style, format!("[{origin}]")))?;
         }
         writeln!(io.out)?;
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }

@@ -1,4 +1,4 @@
-//! `noetl db`: the database itself: how it stands, whether it is whole, a copy of it.
+//! `noetl db`: status, integrity check, migration and backup of the database.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -6,22 +6,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueHint};
-use noetl_store::{LogDamage, Schema, Store, StoreError, verify_logs};
+use noetl_store::{LogDamage, SchemaStatus, Store, StoreError, verify_logs};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ByteSize, Millis};
 use serde::Serialize;
 
-use crate::config::{Config, Database, Flags};
+use crate::config::{Config, Database, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Column, Output, Table};
-use crate::render::words::visible;
-use crate::roles::{self, Opened, Place, StartError};
+use crate::output::{OutputArgs, TableColumn, TextTable};
+use crate::render::text_layout::escape_control;
+use crate::roles::{self, OpenResult, StartError, StoreLocation};
 
-/// Look at the database, check it, copy it
+/// Inspect, check and back up the database
 ///
-/// A server may have a database file meanwhile; only to migrate it, stop its server first.
+/// These commands can run while a server uses the database. The exception is 'migrate' on a
+/// database file: stop its server first.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -30,251 +31,282 @@ Examples:
   noetl db backup noetl-copy.db")]
 pub(crate) struct DbArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: DbCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    Status(StatusArgs),
-    Migrate(MigrateArgs),
-    Check(CheckArgs),
-    Backup(BackupArgs),
+enum DbCommand {
+    Status(DbStatusArgs),
+    Migrate(DbMigrateArgs),
+    Check(DbCheckArgs),
+    Backup(DbBackupArgs),
 }
 
-/// Show the version, the size and the tables
+/// Show the schema version, the size and the tables
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl db status
   noetl db status --store sqlite:other.db -o json")]
-struct StatusArgs {
+struct DbStatusArgs {
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    settings: Flags<Database>,
+    settings: SettingFlags<Database>,
 }
 
-/// Bring the tables up to date; a server does so too when it starts
+/// Update the tables to the schema of this release (servers do this at startup)
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl db migrate
   noetl db migrate --store sqlite:other.db")]
-struct MigrateArgs {
+struct DbMigrateArgs {
     #[command(flatten)]
-    settings: Flags<Database>,
+    settings: SettingFlags<Database>,
 }
 
-/// Check that nothing is damaged and that no log was edited
+/// Check the database for damage and modified logs
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl db check
   noetl db check --store sqlite:noetl-copy.db")]
-struct CheckArgs {
+struct DbCheckArgs {
     #[command(flatten)]
-    settings: Flags<Database>,
+    settings: SettingFlags<Database>,
 }
 
-/// Copy the database to a file that is not there yet
+/// Back up the database to a new file
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl db backup noetl-copy.db
   noetl db backup \"noetl-$(date +%F).db\"")]
-struct BackupArgs {
-    /// The copy
+struct DbBackupArgs {
+    /// File to create
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     to: PathBuf,
     #[command(flatten)]
-    settings: Flags<Database>,
+    settings: SettingFlags<Database>,
 }
 
-/// Threads of a command on a database.
-const THREADS: usize = 2;
+/// Runtime threads of a database command.
+const DB_COMMAND_THREADS: usize = 2;
 
-/// Does what the verb says.
-pub(crate) fn run(args: &DbArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let given = match &args.verb {
-        Verb::Status(args) => &args.settings.given,
-        Verb::Migrate(args) => &args.settings.given,
-        Verb::Check(args) => &args.settings.given,
-        Verb::Backup(args) => &args.settings.given,
+/// Runs the `noetl db` subcommands.
+pub(crate) fn run(args: &DbArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let given = match &args.command {
+        DbCommand::Status(args) => &args.settings.given,
+        DbCommand::Migrate(args) => &args.settings.given,
+        DbCommand::Check(args) => &args.settings.given,
+        DbCommand::Backup(args) => &args.settings.given,
     };
     let config = Config::load(given, &io.env)?;
-    io.warn(&config.warnings)?;
-    let place = Place::of(&config)?;
-    let threads = roles::threads(&config, THREADS)?;
-    threads.block_on(async {
-        let shown = place.shown();
-        match &args.verb {
-            Verb::Status(args) => match found(&place).await? {
-                Found::Current(store) => status(&*store, &shown, args.output, io).await,
-                Found::Old(schema) => old_status(schema, &shown, args.output, io),
+    io.print_warnings(&config.warnings)?;
+    let location = StoreLocation::from_config(&config)?;
+    let runtime = roles::build_tokio_runtime(&config, DB_COMMAND_THREADS)?;
+    runtime.block_on(async {
+        let name = location.display_name();
+        match &args.command {
+            DbCommand::Status(args) => match inspect_database(&location).await? {
+                InspectedDatabase::Current(store) => {
+                    print_database_status(&*store, &name, args.output, io).await
+                }
+                InspectedDatabase::Outdated(schema) => {
+                    print_outdated_status(schema, &name, args.output, io)
+                }
             },
-            Verb::Migrate(_) => migrated(&*open(&place).await?, &shown, io).await,
-            Verb::Check(_) => check(&*current(&place).await?, &shown, io).await,
-            Verb::Backup(args) => backup(&*current(&place).await?, &args.to, io).await,
+            DbCommand::Migrate(_) => {
+                print_migrated_schema(&*open_database(&location).await?, &name, io).await
+            }
+            DbCommand::Check(_) => {
+                check_integrity(&*open_current_database(&location).await?, &name, io).await
+            }
+            DbCommand::Backup(args) => {
+                backup_database(&*open_current_database(&location).await?, &args.to, io).await
+            }
         }
     })
 }
 
-async fn open(place: &Place) -> Result<Arc<dyn Store>, Error> {
-    match place.open().await? {
-        Opened::Store(store) => Ok(store),
-        Opened::Held(beacon) => Err(StartError::InUse {
-            path: place.shown(),
+async fn open_database(location: &StoreLocation) -> Result<Arc<dyn Store>, Error> {
+    match location.open_store().await? {
+        OpenResult::Store(store) => Ok(store),
+        OpenResult::InUse(lock_file) => Err(StartError::DatabaseInUse {
+            path: location.display_name(),
             waited: Millis::ZERO,
-            holder: beacon.map(|beacon| format!("the server of process {}", beacon.pid)),
+            holder: lock_file.map(|lock_file| format!("the server of process {}", lock_file.pid)),
         }
         .into()),
     }
 }
 
-/// What is there. To look changes nothing: no file is made, and no table.
-enum Found {
-    /// A database that this program can read.
+/// Result of inspecting a database. Inspecting never creates a file or a table.
+enum InspectedDatabase {
+    /// A database that this release can read.
     Current(Arc<dyn Store>),
-    /// One that has to be migrated first.
-    Old(Schema),
+    /// A database that must be migrated first.
+    Outdated(SchemaStatus),
 }
 
-/// Looks at a place, beside whoever writes to it.
-async fn found(place: &Place) -> Result<Found, Error> {
-    if place.file().is_some_and(|file| !file.exists()) {
-        let place = place.shown();
+/// Opens a database read-only. Other processes may write to it meanwhile.
+async fn inspect_database(location: &StoreLocation) -> Result<InspectedDatabase, Error> {
+    if location.file_path().is_some_and(|file| !file.exists()) {
+        let place = location.display_name();
         return Err(Error::NoDatabase { place });
     }
-    match place.schema().await? {
-        Some(schema) if schema.is_old() => Ok(Found::Old(schema)),
-        Some(_) | None => Ok(Found::Current(place.open_to_read().await?)),
+    match location.schema_version().await? {
+        Some(schema) if schema.is_outdated() => Ok(InspectedDatabase::Outdated(schema)),
+        Some(_) | None => Ok(InspectedDatabase::Current(location.open_read_only().await?)),
     }
 }
 
-/// What is there, unless it is too old to be read.
-async fn current(place: &Place) -> Result<Arc<dyn Store>, Error> {
-    match found(place).await? {
-        Found::Current(store) => Ok(store),
-        Found::Old(schema) => Err(Error::OldSchema {
-            place: place.shown(),
+/// Opens a database read-only. Fails if its schema is too old.
+async fn open_current_database(location: &StoreLocation) -> Result<Arc<dyn Store>, Error> {
+    match inspect_database(location).await? {
+        InspectedDatabase::Current(store) => Ok(store),
+        InspectedDatabase::Outdated(schema) => Err(Error::OutdatedSchema {
+            place: location.display_name(),
             schema,
         }),
     }
 }
 
-/// How a database stands, for programs.
+/// Status of a database, for JSON output.
 #[derive(Debug, Serialize)]
-struct Standing<'d> {
+struct DatabaseStatus<'d> {
     database: &'d str,
     schema_version: i64,
     #[serde(flatten)]
-    more: Option<More>,
+    details: Option<DatabaseDetails>,
 }
 
-/// What only a database at the schema of this program tells.
+/// Details that only a database at the current schema provides.
 #[derive(Debug, Serialize)]
-struct More {
+struct DatabaseDetails {
     backend: &'static str,
     log_epoch: u64,
     bytes: u64,
     rows: BTreeMap<&'static str, u64>,
 }
 
-fn old_status(schema: Schema, place: &str, output: Output, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let Schema { version, newest } = schema;
+fn print_outdated_status(
+    schema: SchemaStatus,
+    name: &str,
+    output: OutputArgs,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let SchemaStatus { version, newest } = schema;
     if !output.is_table() {
-        let standing = Standing {
-            database: place,
+        let status = DatabaseStatus {
+            database: name,
             schema_version: version,
-            more: None,
+            details: None,
         };
-        output.thing(&standing, io)?;
-        return Ok(Exit::Ok);
+        output.print_item(&status, io)?;
+        return Ok(CommandExit::Ok);
     }
-    writeln!(io.out, "database {place}")?;
+    writeln!(io.out, "database {name}")?;
     writeln!(
         io.out,
-        "schema {version} of {newest}: 'noetl db migrate' brings it up to date"
+        "schema {version} of {newest}; update it with: noetl db migrate"
     )?;
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-async fn status(
+async fn print_database_status(
     store: &dyn Store,
-    place: &str,
-    output: Output,
+    name: &str,
+    output: OutputArgs,
     io: &mut Io<'_>,
-) -> Result<Exit, Error> {
-    let facts = store.facts().await.map_err(failed)?;
+) -> Result<CommandExit, Error> {
+    let stats = store.store_stats().await.map_err(to_store_error)?;
     if !output.is_table() {
-        let standing = Standing {
-            database: place,
-            schema_version: facts.schema_version,
-            more: Some(More {
-                backend: facts.backend,
-                log_epoch: facts.log_epoch.get(),
-                bytes: facts.bytes,
-                rows: facts.rows.into_iter().collect(),
+        let status = DatabaseStatus {
+            database: name,
+            schema_version: stats.schema_version,
+            details: Some(DatabaseDetails {
+                backend: stats.backend,
+                log_epoch: stats.log_epoch.get(),
+                bytes: stats.bytes,
+                rows: stats.rows.into_iter().collect(),
             }),
         };
-        output.thing(&standing, io)?;
-        return Ok(Exit::Ok);
+        output.print_item(&status, io)?;
+        return Ok(CommandExit::Ok);
     }
-    writeln!(io.out, "{} database {place}", facts.backend)?;
-    let size = ByteSize::from_bytes(facts.bytes);
-    let (version, epoch) = (facts.schema_version, facts.log_epoch.get());
-    writeln!(
-        io.out,
-        "schema {version}, life {epoch} of the log, {size}\n"
-    )?;
-    let mut table = Table::new([Column::new("TABLE"), Column::new("ROWS").right()]);
-    for (name, count) in &facts.rows {
-        table.row([(*name).into(), count.to_string().into()]);
+    writeln!(io.out, "{} database {name}", stats.backend)?;
+    let size = ByteSize::from_bytes(stats.bytes);
+    let (version, epoch) = (stats.schema_version, stats.log_epoch.get());
+    writeln!(io.out, "schema {version}, log epoch {epoch}, {size}\n")?;
+    let mut table = TextTable::new([
+        TableColumn::new("TABLE"),
+        TableColumn::new("ROWS").align_right(),
+    ]);
+    for (name, count) in &stats.rows {
+        table.add_row([(*name).into(), count.to_string().into()]);
     }
-    output.table(&table, io)?;
-    Ok(Exit::Ok)
+    output.print_table(&table, io)?;
+    Ok(CommandExit::Ok)
 }
 
-async fn migrated(store: &dyn Store, place: &str, io: &mut Io<'_>) -> Result<Exit, Error> {
-    // Opening it has done it.
-    let facts = store.facts().await.map_err(failed)?;
-    writeln!(io.out, "{place} is at schema {}", facts.schema_version)?;
-    Ok(Exit::Ok)
+async fn print_migrated_schema(
+    store: &dyn Store,
+    name: &str,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    // Opening the store has migrated it.
+    let stats = store.store_stats().await.map_err(to_store_error)?;
+    writeln!(io.out, "{name} is at schema {}", stats.schema_version)?;
+    Ok(CommandExit::Ok)
 }
 
-async fn check(store: &dyn Store, place: &str, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let mut faults = store.integrity().await.map_err(failed)?;
+async fn check_integrity(
+    store: &dyn Store,
+    name: &str,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let mut problems = store.check_integrity().await.map_err(to_store_error)?;
     let mut after = None;
     loop {
         let page = verify_logs(store, after, PageLimit::MAX).await;
-        let (damaged, last) = page.map_err(failed)?;
-        faults.extend(damaged.iter().map(LogDamage::to_string));
+        let (damaged, last) = page.map_err(to_store_error)?;
+        problems.extend(damaged.iter().map(LogDamage::to_string));
         if last.is_none() {
             break;
         }
         after = last;
     }
-    for fault in &faults {
-        writeln!(io.out, "{}", visible(fault))?;
+    for problem in &problems {
+        writeln!(io.out, "{}", escape_control(problem))?;
     }
-    if faults.is_empty() {
-        writeln!(io.out, "{place} is whole: every log is as it was written")?;
-        return Ok(Exit::Ok);
+    if problems.is_empty() {
+        writeln!(io.out, "{name} is intact; no log was modified")?;
+        return Ok(CommandExit::Ok);
     }
-    io.talk(format_args!("{} faults in {place}", faults.len()))?;
-    Ok(Exit::Failed)
+    io.print_message(format_args!("{} problems found in {name}", problems.len()))?;
+    Ok(CommandExit::Failed)
 }
 
-async fn backup(store: &dyn Store, to: &Path, io: &mut Io<'_>) -> Result<Exit, Error> {
+async fn backup_database(
+    store: &dyn Store,
+    to: &Path,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
     if to.exists() {
-        let path = visible(&to.to_string_lossy());
-        return Err(Error::InTheWay { path });
+        let path = escape_control(&to.to_string_lossy());
+        return Err(Error::FileExists { path });
     }
-    store.backup(to).await.map_err(failed)?;
-    writeln!(io.out, "Copied to {}", visible(&to.to_string_lossy()))?;
-    Ok(Exit::Ok)
+    store.write_backup(to).await.map_err(to_store_error)?;
+    writeln!(
+        io.out,
+        "Copied to {}",
+        escape_control(&to.to_string_lossy())
+    )?;
+    Ok(CommandExit::Ok)
 }
 
-fn failed(source: StoreError) -> Error {
+fn to_store_error(source: StoreError) -> Error {
     Error::Store(source)
 }

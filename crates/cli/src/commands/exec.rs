@@ -1,93 +1,93 @@
-//! `noetl exec`: a playbook of the catalog, run by a server.
+//! `noetl exec`: runs a registered playbook on a server.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use noetl_api::execute::{ExecuteAnswer, ExecuteRequest, Version};
+use noetl_api::execute::{ExecuteRequest, ExecuteResponse, VersionSelector};
 use noetl_server::{Clock as _, SystemClock};
 use noetl_types::{ExecutionId, ExecutionStatus, Json, JsonMap, Millis, PlaybookPath, PoolName};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use crate::commands::catalog::not_found;
-use crate::commands::runs::{exit_of, flow_of};
-use crate::config::{Client, Flags};
+use crate::commands::catalog::definition_not_found;
+use crate::commands::runs::{exit_for_status, fetch_playbook_source};
+use crate::config::{Client, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::Output;
+use crate::output::OutputArgs;
 use crate::payload;
-use crate::progress::{Display, Style};
-use crate::reach::{Reached, Wants};
-use crate::render::words::visible;
+use crate::progress::{ProgressDisplay, ProgressStyle};
+use crate::render::text_layout::escape_control;
 use crate::render::{palette, result};
-use crate::roles::{Host, Signals, Watch};
-use crate::source::Origin;
+use crate::roles::{ExecutionWatch, StopSignals, Target};
+use crate::source::DocumentOrigin;
+use crate::target::{Access, TargetConnection};
 
-/// Run a playbook of the catalog, at a server
+/// Run a registered playbook on a server
 ///
-/// Prints the id of the run. With --wait, its progress is shown on standard error until it ends, its
-/// result is printed, and the exit code is that of the run: 0 where it completes, 1 where it does
-/// not. Ctrl-C stops the waiting, not the run.
+/// Prints the id of the run. With --wait, shows progress on standard error until the run ends,
+/// prints its result, and exits with 0 if it completed and 1 otherwise. Ctrl-C stops waiting, not
+/// the run.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl exec etl/daily                            start it
-  noetl exec etl/daily@3 --wait --timeout 10m     a version of it, and wait
+  noetl exec etl/daily@3 --wait --timeout 10m     run version 3 and wait
   noetl exec etl/daily --set day=2026-01-31 --label team=data")]
 pub(crate) struct ExecArgs {
-    /// The path of the playbook, perhaps with a version: PATH@3
+    /// Path of the playbook, optionally with a version: PATH@3
     path: String,
-    /// Set a value of the workload; points lead into maps. May be given many times
+    /// Set a workload value; dots address nested maps (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE")]
     sets: Vec<String>,
-    /// Values of the workload as JSON or YAML; - for standard input
+    /// File with workload values as JSON or YAML; - for standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     payload: Option<PathBuf>,
-    /// Tag the run, NAME=VALUE. May be given many times
+    /// Label the run, NAME=VALUE (repeatable)
     #[arg(long = "label", value_name = "NAME=VALUE")]
     labels: Vec<String>,
-    /// The pool of workers that runs it
+    /// Worker pool that runs it
     #[arg(long, value_name = "NAME")]
     pool: Option<String>,
-    /// Its rank in the queue, -100 to 100
+    /// Priority in the queue, -100 to 100
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(i16).range(-100..=100))]
     priority: Option<i16>,
-    /// The key under which no second run is made for a while
+    /// Deduplication key: no second run starts with the same key for a while
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
     #[command(flatten)]
-    following: Following,
+    wait_args: WaitArgs,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// Whether a run is waited for.
+/// Options for waiting until a run ends.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Following {
-    /// Wait for its end, and print its result
+pub(crate) struct WaitArgs {
+    /// Wait until the run ends and print its result
     #[arg(short, long)]
     pub(crate) wait: bool,
-    /// Wait at most this long, such as 30s or 5m; the run goes on
+    /// Wait at most this long, such as 30s or 5m (the run continues)
     #[arg(long, value_name = "DURATION", value_parser = Millis::parse, requires = "wait")]
     timeout: Option<Millis>,
 }
 
-/// How a run is waited for, and how its result is shown.
+/// Options for following a run and printing its result.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct FollowOptions {
     timeout: Option<Millis>,
-    output: Output,
+    output: OutputArgs,
     quiet: bool,
 }
 
-impl Following {
-    /// The same with the form of the result.
-    pub(crate) fn with(self, output: Output, quiet: bool) -> Wanted {
-        Wanted {
+impl WaitArgs {
+    /// Adds the output options.
+    pub(crate) fn with_output(self, output: OutputArgs, quiet: bool) -> FollowOptions {
+        FollowOptions {
             timeout: self.timeout,
             output,
             quiet,
@@ -95,47 +95,50 @@ impl Following {
     }
 }
 
-/// How often a terminal is drawn anew.
-const FRAME: Duration = Duration::from_millis(100);
-/// Longer than any run lasts: the patience of who names none.
-const NEVER: Duration = Duration::from_hours(10 * 365 * 24);
+/// Interval between redraws of a terminal.
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
+/// Wait limit if no timeout is given. Longer than any run.
+const NO_TIMEOUT: Duration = Duration::from_hours(10 * 365 * 24);
 
-pub(crate) fn run(args: &ExecArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let request = request_of(args, io)?;
-    let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
-    let host = &reached.host;
-    reached.ask(async {
-        let started = match host.server()?.execute(&request).await {
+pub(crate) fn run(args: &ExecArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let request = build_execute_request(args, io)?;
+    let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+    let target = &connection.target;
+    connection.block_on(async {
+        let started = match target.require_server()?.execute_playbook(&request).await {
             Ok(started) => started,
-            Err(error) => return Err(not_found(&args.path, error.into(), host).await),
+            Err(error) => return Err(definition_not_found(&args.path, error.into(), target).await),
         };
-        if args.following.wait {
-            let wanted = args.following.with(args.output, quiet);
-            return follow(&started, wanted, host, io).await;
+        if args.wait_args.wait {
+            let options = args.wait_args.with_output(args.output, quiet);
+            return follow_execution(&started, options, target, io).await;
         }
-        tell_started(&started, args.output, quiet, io)
+        print_started(&started, args.output, quiet, io)
     })
 }
 
-fn request_of(args: &ExecArgs, io: &mut Io<'_>) -> Result<ExecuteRequest, Error> {
-    let (path, version) = path_and_version(&args.path)?;
-    let payload = payload_of(args.payload.as_deref(), &args.sets, io)?;
+fn build_execute_request(args: &ExecArgs, io: &mut Io<'_>) -> Result<ExecuteRequest, Error> {
+    let (path, version) = parse_path_and_version(&args.path)?;
+    let payload = read_payload(args.payload.as_deref(), &args.sets, io)?;
     let mut labels = JsonMap::new();
-    for given in &args.labels {
-        let (name, value) = given.split_once('=').unwrap_or((given, "true"));
+    for label in &args.labels {
+        let (name, value) = label.split_once('=').unwrap_or((label, "true"));
         labels.insert(name.into(), Json::from(value));
     }
     let pool = args.pool.as_deref().map(PoolName::new);
-    let dedup = args.dedup.as_deref().map(|key| noetl_api::execute::Dedup {
-        key: key.into(),
-        window_secs: None,
-    });
+    let dedup = args
+        .dedup
+        .as_deref()
+        .map(|key| noetl_api::execute::DedupKey {
+            key: key.into(),
+            window_secs: None,
+        });
     Ok(ExecuteRequest {
         path: Some(path),
         version,
         payload: Some(Json::from(payload)),
         labels: (!labels.is_empty()).then(|| Json::from(labels)),
-        execution_pool: pool.transpose().map_err(|error| Error::BadValue {
+        execution_pool: pool.transpose().map_err(|error| Error::InvalidArgument {
             what: "--pool",
             reason: error.to_string(),
         })?,
@@ -145,9 +148,11 @@ fn request_of(args: &ExecArgs, io: &mut Io<'_>) -> Result<ExecuteRequest, Error>
     })
 }
 
-/// A path, and the version behind its @.
-pub(crate) fn path_and_version(text: &str) -> Result<(PlaybookPath, Option<Version>), Error> {
-    let bad = |reason: String| Error::BadValue {
+/// Splits a path from the version after its @.
+pub(crate) fn parse_path_and_version(
+    text: &str,
+) -> Result<(PlaybookPath, Option<VersionSelector>), Error> {
+    let invalid_path = |reason: String| Error::InvalidArgument {
         what: "PATH",
         reason,
     };
@@ -156,20 +161,20 @@ pub(crate) fn path_and_version(text: &str) -> Result<(PlaybookPath, Option<Versi
         Some((path, "latest")) => (path, None),
         Some((path, number)) => {
             let number = number.parse().map_err(|_| {
-                bad(format!(
-                    "behind the @ stands a version, and '{}' is none",
-                    visible(number)
+                invalid_path(format!(
+                    "the text after @ must be a version number, not '{}'",
+                    escape_control(number)
                 ))
             })?;
-            (path, Some(Version::Number(number)))
+            (path, Some(VersionSelector::Number(number)))
         }
     };
-    let path = PlaybookPath::new(path).map_err(|error| bad(error.to_string()))?;
+    let path = PlaybookPath::new(path).map_err(|error| invalid_path(error.to_string()))?;
     Ok((path, version))
 }
 
-/// What the user says on the command line and in a file.
-pub(crate) fn payload_of(
+/// Workload values from a file and from the command line.
+pub(crate) fn read_payload(
     file: Option<&Path>,
     sets: &[String],
     io: &mut Io<'_>,
@@ -177,133 +182,136 @@ pub(crate) fn payload_of(
     let mut payload = match file {
         None => JsonMap::new(),
         Some(path) => {
-            let origin = Origin::new(path);
-            payload::document(&origin.name(), &origin.read(io)?)?
+            let origin = DocumentOrigin::new(path);
+            payload::parse_document(&origin.display_name(), &origin.read_text(io)?)?
         }
     };
-    for given in sets {
-        payload::set(&mut payload, given)?;
+    for assignment in sets {
+        payload::set_value(&mut payload, assignment)?;
     }
     Ok(payload)
 }
 
-/// Tells of a run that was started.
-pub(crate) fn tell_started(
-    started: &ExecuteAnswer,
-    output: Output,
+/// Prints the id of a started run.
+pub(crate) fn print_started(
+    started: &ExecuteResponse,
+    output: OutputArgs,
     quiet: bool,
     io: &mut Io<'_>,
-) -> Result<Exit, Error> {
+) -> Result<CommandExit, Error> {
     if !output.is_table() {
-        output.thing(started, io)?;
-        return Ok(Exit::Ok);
+        output.print_item(started, io)?;
+        return Ok(CommandExit::Ok);
     }
     writeln!(io.out, "{}", started.execution_id)?;
     if !quiet {
         let paint = io.err.paint();
-        let word = if started.status == *"duplicate" {
-            "runs already"
+        let verb = if started.status == *"duplicate" {
+            "is already running"
         } else {
             "started"
         };
         let text = format!(
-            "{}@{} {word} · follow it with: noetl runs tail {}",
-            visible(started.path.as_str()),
+            "{}@{} {verb} · follow it with: noetl runs tail {}",
+            escape_control(started.path.as_str()),
             started.version,
             started.execution_id
         );
-        io.talk(paint.text(palette::QUIET, text))?;
+        io.print_message(paint.text(palette::MUTED, text))?;
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-/// Follows a run to its end, and prints what came of it.
-pub(crate) async fn follow(
-    started: &ExecuteAnswer,
-    wanted: Wanted,
-    host: &Host,
+/// Follows a run until it ends and prints its result.
+pub(crate) async fn follow_execution(
+    started: &ExecuteResponse,
+    options: FollowOptions,
+    target: &Target,
     io: &mut Io<'_>,
-) -> Result<Exit, Error> {
+) -> Result<CommandExit, Error> {
     let id = started.execution_id;
-    let quiet = wanted.quiet;
+    let quiet = options.quiet;
     if !quiet {
-        io.talk(format_args!(
+        io.print_message(format_args!(
             "{} · version {} · run {id}",
-            visible(started.path.as_str()),
+            escape_control(started.path.as_str()),
             started.version
         ))?;
     }
     let style = if quiet {
-        Style::Quiet
+        ProgressStyle::Quiet
     } else if io.err.is_terminal() {
-        Style::Live
+        ProgressStyle::Live
     } else {
-        Style::Lines
+        ProgressStyle::Lines
     };
-    let flow = flow_of(id, host).await?;
-    let mut display = Display::new(style, flow.as_ref());
-    let ended = watch(id, wanted.timeout, &mut display, host, io).await;
-    display.finish(io)?;
-    if let Some(exit) = ended? {
+    let source = fetch_playbook_source(id, target).await?;
+    let mut display = ProgressDisplay::new(style, source.as_ref());
+    let watched = watch_execution(id, options.timeout, &mut display, target, io).await;
+    display.clear_live_lines(io)?;
+    if let Some(exit) = watched? {
         return Ok(exit);
     }
-    let status = host.status(id).await?;
+    let status = target.fetch_status(id).await?;
     if !quiet {
-        let ended = status.end_time.unwrap_or_else(|| SystemClock.now());
-        let took = ended.since(status.start_time).human();
-        let word = status.status.as_str().to_lowercase();
-        io.talk(format_args!("{word} in {took} · run {id}"))?;
+        let end = status.end_time.unwrap_or_else(|| SystemClock.now());
+        let took = end.duration_since(status.start_time).to_human();
+        let name = status.status.as_str().to_lowercase();
+        io.print_message(format_args!("{name} in {took} · run {id}"))?;
     }
     if let (ExecutionStatus::Failed, false, Some(error)) =
-        (status.status, display.has_told_failure(), &status.error)
+        (status.status, display.has_printed_failure(), &status.error)
     {
-        let word = io.err.paint().text(palette::BAD, "error");
-        io.talk(format_args!("{word}: {}", visible(error)))?;
+        let label = io.err.paint().text(palette::FAILURE, "error");
+        io.print_message(format_args!("{label}: {}", escape_control(error)))?;
     }
-    if let (ExecutionStatus::Completed, Some(found)) = (status.status, &status.result) {
-        if !wanted.output.is_table() {
-            wanted.output.thing(found, io)?;
-        } else if let Some(text) = result::render(found, None) {
+    if let (ExecutionStatus::Completed, Some(output)) = (status.status, &status.result) {
+        if !options.output.is_table() {
+            options.output.print_item(output, io)?;
+        } else if let Some(text) = result::render_result(output, None) {
             write!(io.out, "{text}")?;
         }
     }
-    Ok(exit_of(status.status))
+    Ok(exit_for_status(status.status))
 }
 
-/// Watches a run to its end; an exit code where the watching ends before.
-async fn watch(
+/// Shows progress until the run ends. Returns an exit code if watching ends first, because of a
+/// signal or the timeout.
+async fn watch_execution(
     id: ExecutionId,
     timeout: Option<Millis>,
-    display: &mut Display<'_>,
-    host: &Host,
+    display: &mut ProgressDisplay<'_>,
+    target: &Target,
     io: &mut Io<'_>,
-) -> Result<Option<Exit>, Error> {
-    let mut signals = Signals::new()?;
-    let patience = timeout.map_or(NEVER, Duration::from);
-    let deadline = Instant::now() + patience;
-    let mut frames = interval(FRAME);
+) -> Result<Option<CommandExit>, Error> {
+    let mut signals = StopSignals::new()?;
+    let limit = timeout.map_or(NO_TIMEOUT, Duration::from);
+    let deadline = Instant::now() + limit;
+    let mut frames = interval(FRAME_INTERVAL);
     frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut watch = Watch::new(host, id, None);
-    let (exit, why) = loop {
+    let mut watch = ExecutionWatch::new(target, id, None);
+    let (exit, message) = loop {
         tokio::select! {
-            events = watch.next() => {
+            events = watch.next_batch() => {
                 let Some(events) = events? else {
                     return Ok(None);
                 };
-                display.take(&events, io)?;
-                if display.end().is_some() {
+                display.print_events(&events, io)?;
+                if display.final_status().is_some() {
                     return Ok(None);
                 }
             }
-            _ = frames.tick() => display.tick(SystemClock.now(), io)?,
-            _ = signals.next() => break (Exit::Interrupted, "no longer watched".to_owned()),
+            _ = frames.tick() => display.redraw(SystemClock.now(), io)?,
+            _ = signals.next_signal() => break (CommandExit::Interrupted, "stopped watching".to_owned()),
             () = sleep_until(deadline) => {
-                let after = Millis::from(patience).human();
-                break (Exit::Timeout, format!("not done after {after}"));
+                let elapsed = Millis::from(limit).to_human();
+                break (CommandExit::Timeout, format!("not finished after {elapsed}"));
             }
         }
     };
-    display.finish(io)?;
-    io.talk(format_args!("{why}; the run goes on: noetl runs tail {id}"))?;
+    display.clear_live_lines(io)?;
+    io.print_message(format_args!(
+        "{message}; the run continues, follow it with: noetl runs tail {id}"
+    ))?;
     Ok(Some(exit))
 }

@@ -1,4 +1,4 @@
-//! `noetl explain`: what a code means.
+//! `noetl explain`: explains error and diagnostic codes.
 
 use std::io::Write as _;
 
@@ -7,18 +7,18 @@ use noetl_playbook::{Code, Severity};
 use noetl_types::ErrorCode;
 
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::render::words::visible;
+use crate::render::text_layout::escape_control;
 use crate::render::{markdown, palette};
 
-/// An unknown code gets no more suggestions than this.
-const MAX_NEAR: usize = 3;
+/// Maximum suggestions for an unknown code.
+const MAX_SUGGESTIONS: usize = 3;
 
-/// Explain a code that a message carries
+/// Explain an error or diagnostic code
 ///
-/// Every diagnostic of `noetl check` and every error of the API has a page that says what is wrong,
-/// shows an example, and shows what to write instead. Without a code, all codes are listed.
+/// Every diagnostic of `noetl check` and every API error has a page that describes the problem,
+/// shows an example and shows the fix. Without a code, lists all codes.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -30,129 +30,129 @@ Exit codes:
     0  the page was printed
     3  there is no such code")]
 pub(crate) struct ExplainArgs {
-    /// The code, in any case
+    /// Code to explain (case-insensitive)
     #[arg(value_name = "CODE")]
     code: Option<String>,
-    /// Print the page as it is written, in Markdown; so it is wherever no terminal reads it
+    /// Print the Markdown source (the default if the output is not a terminal)
     #[arg(long)]
     raw: bool,
 }
 
 /// Prints the page of a code, or the list of all codes.
 ///
-/// A page is set for a terminal when one reads it, or when colours are asked for: whoever asks for
-/// them pipes the page into a pager.
+/// The page is formatted if the output is a terminal or colors are requested, which supports
+/// pagers.
 pub(crate) fn run(
     args: &ExplainArgs,
-    colors_asked_for: bool,
+    colors_requested: bool,
     io: &mut Io<'_>,
-) -> Result<Exit, Error> {
+) -> Result<CommandExit, Error> {
     let Some(code) = &args.code else {
-        return list(io);
+        return list_codes(io);
     };
-    let page = page(code)?;
-    let raw = args.raw || !(io.out.is_terminal() || colors_asked_for);
+    let page = find_page(code)?;
+    let raw = args.raw || !(io.out.is_terminal() || colors_requested);
     if raw {
         io.out.write_all(page.as_bytes())?;
     } else {
-        let page = markdown::render(page, io.out.paint());
+        let page = markdown::render_markdown(page, io.out.paint());
         io.out.write_all(page.as_bytes())?;
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-fn page(code: &str) -> Result<&'static str, Error> {
+fn find_page(code: &str) -> Result<&'static str, Error> {
     let diagnostic = Code::parse(code).map(Code::page);
-    let of_api = || {
+    let api_error = || {
         ErrorCode::parse(&code.to_ascii_lowercase())
             .ok()
             .map(ErrorCode::page)
     };
     diagnostic
-        .or_else(of_api)
+        .or_else(api_error)
         .ok_or_else(|| Error::UnknownCode {
-            code: visible(code),
-            near: near(code),
+            code: escape_control(code),
+            near: similar_codes(code),
         })
 }
 
 /// A code in the list.
-struct Entry {
+struct CodeEntry {
     code: &'static str,
     title: &'static str,
-    weight: Weight,
+    level: CodeLevel,
 }
 
-/// What stands between a code and its title.
-enum Weight {
+/// Severity or HTTP status, shown between a code and its title.
+enum CodeLevel {
     Severity(Severity),
     Status(u16),
 }
 
-fn diagnostics() -> impl Iterator<Item = Entry> {
-    Code::ALL.iter().map(|code| Entry {
+fn diagnostic_entries() -> impl Iterator<Item = CodeEntry> {
+    Code::ALL.iter().map(|code| CodeEntry {
         code: code.as_str(),
         title: code.title(),
-        weight: Weight::Severity(code.severity()),
+        level: CodeLevel::Severity(code.severity()),
     })
 }
 
-fn api_errors() -> impl Iterator<Item = Entry> {
-    ErrorCode::ALL.iter().map(|code| Entry {
+fn api_error_entries() -> impl Iterator<Item = CodeEntry> {
+    ErrorCode::ALL.iter().map(|code| CodeEntry {
         code: code.as_str(),
         title: code.title(),
-        weight: Weight::Status(code.status()),
+        level: CodeLevel::Status(code.http_status()),
     })
 }
 
-/// The codes that look most like this one; where none does, codes whose titles mention it.
-fn near(code: &str) -> Vec<&'static str> {
+/// Codes closest to the given one. If none is close, codes whose title contains it.
+fn similar_codes(code: &str) -> Vec<&'static str> {
     let code = code.to_ascii_lowercase();
-    let entries = || diagnostics().chain(api_errors());
-    let distance = |known: &str| strsim::damerau_levenshtein(&known.to_ascii_lowercase(), &code);
+    let entries = || diagnostic_entries().chain(api_error_entries());
+    let distance = |other: &str| strsim::damerau_levenshtein(&other.to_ascii_lowercase(), &code);
     let nearest = entries()
         .map(|entry| distance(entry.code))
         .min()
         .unwrap_or(usize::MAX);
-    let looks_alike = |entry: &Entry| nearest <= 2 && distance(entry.code) == nearest;
-    let is_titled = |entry: &Entry| {
+    let is_similar = |entry: &CodeEntry| nearest <= 2 && distance(entry.code) == nearest;
+    let has_matching_title = |entry: &CodeEntry| {
         nearest > 2 && code.len() > 2 && entry.title.to_ascii_lowercase().contains(&code)
     };
     entries()
-        .filter(|entry| looks_alike(entry) || is_titled(entry))
+        .filter(|entry| is_similar(entry) || has_matching_title(entry))
         .map(|entry| entry.code)
-        .take(MAX_NEAR)
+        .take(MAX_SUGGESTIONS)
         .collect()
 }
 
-fn list(io: &mut Io<'_>) -> Result<Exit, Error> {
+fn list_codes(io: &mut Io<'_>) -> Result<CommandExit, Error> {
     let paint = io.out.paint();
     let heading = |text| paint.text(palette::NAME.underline(), text).to_string();
     writeln!(io.out, "{}", heading("Diagnostics of noetl check"))?;
-    for entry in diagnostics() {
+    for entry in diagnostic_entries() {
         entry.write(io)?;
     }
     writeln!(io.out, "\n{}", heading("Errors of the API"))?;
-    for entry in api_errors() {
+    for entry in api_error_entries() {
         entry.write(io)?;
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-impl Entry {
+impl CodeEntry {
     fn write(&self, io: &mut Io<'_>) -> Result<(), Error> {
         let paint = io.out.paint();
-        let (style, weight) = match self.weight {
-            Weight::Severity(Severity::Error) => (palette::BAD, "error".to_owned()),
-            Weight::Severity(Severity::Warning) => (palette::DOUBT, "warning".to_owned()),
-            Weight::Severity(Severity::Note) => (palette::GOOD, "note".to_owned()),
-            Weight::Status(status) => (palette::BAD, status.to_string()),
+        let (style, level) = match self.level {
+            CodeLevel::Severity(Severity::Error) => (palette::FAILURE, "error".to_owned()),
+            CodeLevel::Severity(Severity::Warning) => (palette::CAUTION, "warning".to_owned()),
+            CodeLevel::Severity(Severity::Note) => (palette::SUCCESS, "note".to_owned()),
+            CodeLevel::Status(status) => (palette::FAILURE, status.to_string()),
         };
         let code = paint
             .text(palette::NAME, format_args!("{:<20}", self.code))
             .to_string();
-        let weight = paint.text(style, format_args!("{weight:<7}")).to_string();
-        writeln!(io.out, "{code}  {weight}  {}", self.title)?;
+        let level = paint.text(style, format_args!("{level:<7}")).to_string();
+        writeln!(io.out, "{code}  {level}  {}", self.title)?;
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `noetl graph`: a playbook as a drawing.
+//! `noetl graph`: draws a playbook.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use clap::{Args, ValueEnum, ValueHint};
 use noetl_playbook::{CheckOptions, Document, Severity, check};
 
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::graph::{Flow, Look, dot, mermaid, text};
+use crate::exit::CommandExit;
+use crate::graph::{DrawOptions, FlowGraph, draw_dot, draw_mermaid, draw_text};
 use crate::io::Io;
 use crate::render::diagnostic;
-use crate::source::Origin;
+use crate::source::DocumentOrigin;
 
-/// Draw the steps of a playbook and what leads where
+/// Draw the steps of a playbook and their arcs
 ///
-/// Steps are drawn in the order in which they run, with the condition of each arc beside it. A loop
-/// is marked ⟳, an arc to a step that is drawn elsewhere →, an arc back ↩, and the final step ■.
+/// Steps are drawn in execution order, with the condition of each arc next to it. A loop is marked
+/// ⟳, an arc to a step drawn elsewhere →, an arc back ↩, and the final step ■.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -29,73 +29,73 @@ Exit codes:
     1  the document has errors, or is not a playbook
     3  the file was not found")]
 pub(crate) struct GraphArgs {
-    /// The playbook, or - for standard input
+    /// Playbook file, or - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// The form of the drawing
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = Format::Text)]
-    format: Format,
-    /// Draw text with ASCII letters only
+    /// Output format
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = GraphFormat::Text)]
+    format: GraphFormat,
+    /// Draw text with ASCII characters only
     #[arg(long)]
     ascii: bool,
 }
 
-/// The form of a drawing.
+/// Output format of `noetl graph`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A tree for the terminal.
+enum GraphFormat {
+    /// Tree for the terminal
     Text,
-    /// A Mermaid flowchart.
+    /// Mermaid flowchart
     Mermaid,
-    /// A graph for Graphviz.
+    /// Graphviz graph
     Dot,
 }
 
-/// Draws a playbook.
-pub(crate) fn run(args: &GraphArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let origin = Origin::new(&args.file);
-    let source = origin.read(io)?;
+pub(crate) fn run(args: &GraphArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let origin = DocumentOrigin::new(&args.file);
+    let source = origin.read_text(io)?;
     let checked = check(&source, &CheckOptions::default());
     let errors = checked
         .diagnostics
         .iter()
-        .filter(|found| found.severity == Severity::Error);
-    let mut failed = false;
+        .filter(|diagnostic| diagnostic.severity == Severity::Error);
+    let mut has_errors = false;
     for error in errors {
-        let snippet = diagnostic::render(&origin.name(), &source, error, &io.err);
-        io.talk(format_args!("{snippet}\n"))?;
-        failed = true;
+        let snippet =
+            diagnostic::render_diagnostic(&origin.display_name(), &source, error, &io.err);
+        io.print_message(format_args!("{snippet}\n"))?;
+        has_errors = true;
     }
-    if failed {
-        return Ok(Exit::Failed);
+    if has_errors {
+        return Ok(CommandExit::Failed);
     }
     let flow = match checked.document {
-        Some(Document::Playbook(playbook)) => Flow::new(&playbook),
-        Some(Document::Subscription(_)) => return Err(no_graph(&origin, "subscription")),
-        Some(Document::Schedule(_)) => return Err(no_graph(&origin, "schedule")),
-        Some(Document::Other(other)) => return Err(no_graph(&origin, &other.kind)),
+        Some(Document::Playbook(playbook)) => FlowGraph::new(&playbook),
+        Some(Document::Subscription(_)) => return Err(no_graph_error(&origin, "subscription")),
+        Some(Document::Schedule(_)) => return Err(no_graph_error(&origin, "schedule")),
+        Some(Document::Other(other)) => return Err(no_graph_error(&origin, &other.kind)),
         None => None,
     };
     let Some(flow) = flow else {
-        return Err(no_graph(&origin, "document without steps"));
+        return Err(no_graph_error(&origin, "document without steps"));
     };
-    let look = Look {
+    let options = DrawOptions {
         paint: io.out.paint(),
         width: io.out.width(),
         ascii: args.ascii,
     };
     let drawing = match args.format {
-        Format::Text => text(&flow, look),
-        Format::Mermaid => mermaid(&flow),
-        Format::Dot => dot(&flow),
+        GraphFormat::Text => draw_text(&flow, options),
+        GraphFormat::Mermaid => draw_mermaid(&flow),
+        GraphFormat::Dot => draw_dot(&flow),
     };
     io.out.write_all(drawing.as_bytes())?;
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-fn no_graph(origin: &Origin, kind: &str) -> Error {
+fn no_graph_error(origin: &DocumentOrigin, kind: &str) -> Error {
     Error::NoGraph {
-        path: origin.name(),
+        path: origin.display_name(),
         kind: kind.to_owned(),
     }
 }

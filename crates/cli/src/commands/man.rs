@@ -1,4 +1,4 @@
-//! `noetl man`: the manual pages.
+//! `noetl man`: generates manual pages.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,59 +9,59 @@ use clap_mangen::Man;
 
 use crate::args::CommandLine;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
 
-/// Print the manual page, or write all of them
+/// Print the manual page, or write the pages of all commands
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl man | man -l -                               read it
-  noetl man --dir ~/.local/share/man/man1            keep all of them")]
+  noetl man --dir ~/.local/share/man/man1            install all pages")]
 pub(crate) struct ManArgs {
-    /// The directory to write a page for each command to
+    /// Directory to write one page per command to
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
 }
 
-/// Prints the manual page of the whole command, or writes one for each command.
-pub(crate) fn run(args: &ManArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
+/// Prints the manual page of `noetl`, or writes one page per command.
+pub(crate) fn run(args: &ManArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
     let mut command = CommandLine::command();
     command.build();
-    let Some(folder) = &args.dir else {
+    let Some(dir) = &args.dir else {
         let mut page = Vec::new();
         Man::new(command).render(&mut page)?;
         io.out.write_all(&page)?;
-        return Ok(Exit::Ok);
+        return Ok(CommandExit::Ok);
     };
     let unwritable = |source| Error::Unreadable {
-        path: folder.to_string_lossy().into_owned(),
+        path: dir.to_string_lossy().into_owned(),
         source,
     };
-    fs::create_dir_all(folder).map_err(unwritable)?;
-    let count = write(command, "noetl", folder).map_err(unwritable)?;
-    io.talk(format_args!("{count} pages in {}", folder.display()))?;
-    Ok(Exit::Ok)
+    fs::create_dir_all(dir).map_err(unwritable)?;
+    let count = write_pages(command, "noetl", dir).map_err(unwritable)?;
+    io.print_message(format_args!("{count} pages written to {}", dir.display()))?;
+    Ok(CommandExit::Ok)
 }
 
-/// Writes the page of a command and those below it; gives their number.
-fn write(command: Command, name: &str, folder: &Path) -> std::io::Result<usize> {
+/// Writes the page of a command and of its subcommands. Returns the number of pages.
+fn write_pages(command: Command, name: &str, dir: &Path) -> std::io::Result<usize> {
     let mut count = 1;
-    for inner in command
+    for subcommand in command
         .get_subcommands()
-        .filter(|inner| !inner.is_hide_set())
+        .filter(|subcommand| !subcommand.is_hide_set())
     {
-        if inner.get_name() == "help" {
+        if subcommand.get_name() == "help" {
             continue;
         }
-        let name = format!("{name}-{}", inner.get_name());
-        count += write(inner.clone(), &name, folder)?;
+        let name = format!("{name}-{}", subcommand.get_name());
+        count += write_pages(subcommand.clone(), &name, dir)?;
     }
     let mut page = Vec::new();
-    // Clap wants names that live as long as the process; of a page, only its file needs another.
+    // Clap requires `'static` command names, so only the title and the file get the full name.
     Man::new(command)
         .title(name.to_uppercase())
         .render(&mut page)?;
-    fs::write(folder.join(format!("{name}.1")), page)?;
+    fs::write(dir.join(format!("{name}.1")), page)?;
     Ok(count)
 }

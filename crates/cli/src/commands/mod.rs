@@ -1,4 +1,4 @@
-//! The commands, one file each: its arguments, its help, and what it does.
+//! Commands, one module each: arguments, help and implementation.
 
 pub(crate) mod catalog;
 pub(crate) mod check;

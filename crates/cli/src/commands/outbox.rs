@@ -1,233 +1,236 @@
-//! `noetl outbox`: what waits to be published, and what cannot be.
+//! `noetl outbox`: lists unpublished events and resolves those that cannot be published.
 
-mod decide;
+mod resolve;
 
 use std::fmt::Display;
 
 use clap::{Args, Subcommand};
-use noetl_api::internal::{OutboxLine, QuarantineLine};
+use noetl_api::internal::{OutboxEntry, QuarantineEntry};
 use noetl_types::{OutboxId, QuarantineId, Text};
 
-use self::decide::{Decision, Meant, decide};
-use super::platform::ask;
-use crate::ask::Consent;
-use crate::config::{Flags, Operator};
+use self::resolve::{Resolution, RowSelection, resolve_rows};
+use super::platform::send_operator_request;
+use crate::config::{Operator, SettingFlags};
+use crate::confirm::ConfirmArgs;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Cell, Column, Output, Table, Times};
+use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter};
 use crate::render::palette;
 
-/// Look at the outbox, and decide about what cannot be published
+/// Inspect the outbox and resolve events that cannot be published
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl outbox list --status pending       what waits
-  noetl outbox dead                        what failed too often
-  noetl outbox replay 308400000000000001   send it out again
-  noetl outbox discard 308400000000000001  give it up
-  noetl outbox quarantined                 what was refused")]
+  noetl outbox list --status pending       rows waiting to be published
+  noetl outbox dead                        rows that failed too often
+  noetl outbox replay 308400000000000001   publish a row again
+  noetl outbox discard 308400000000000001  give up a row
+  noetl outbox quarantined                 rejected events")]
 pub(crate) struct OutboxArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: OutboxCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    List(ListArgs),
-    Dead(DeadArgs),
-    Replay(ReplayArgs),
-    Discard(DiscardArgs),
+enum OutboxCommand {
+    List(OutboxListArgs),
+    Dead(OutboxDeadArgs),
+    Replay(OutboxReplayArgs),
+    Discard(OutboxDiscardArgs),
     Quarantined(QuarantinedArgs),
 }
 
-/// List rows of the outbox, by id
+/// List rows of the outbox by id
 ///
-/// With -o json and yaml it is also said where the next page begins, if there is one.
+/// With -o json or yaml, the output includes the cursor of the next page, if there is one.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl outbox list
   noetl outbox list --status failed --limit 500
   noetl outbox list --status pending -o jsonl | jq .subject")]
-struct ListArgs {
-    /// Only rows that have come so far
+struct OutboxListArgs {
+    /// Filter by status
     #[arg(
         long,
         value_name = "STATUS",
-        help = "Only rows that are pending, in_flight, published, failed or dead"
+        help = "Filter by status: pending, in_flight, published, failed or dead"
     )]
     status: Option<String>,
     #[command(flatten)]
-    page: Page,
+    page: PageArgs,
 }
 
 /// List rows that failed too often
 ///
-/// They hold back retention until somebody decides: replay sends them out again, discard gives them
-/// up.
+/// Dead rows block retention until they are resolved: 'replay' publishes them again, 'discard'
+/// gives them up.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl outbox dead
   noetl outbox dead -o jsonl | jq -r .outbox_id")]
-struct DeadArgs {
+struct OutboxDeadArgs {
     #[command(flatten)]
-    page: Page,
+    page: PageArgs,
 }
 
 #[derive(Debug, Args)]
-struct Page {
-    /// Rows to list, 1 to 500
+struct PageArgs {
+    /// Maximum rows, 1 to 500
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: u32,
-    /// List the rows behind this one
+    /// Start after this row
     #[arg(long, value_name = "ID")]
     after: Option<OutboxId>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    settings: Flags<Operator>,
+    settings: SettingFlags<Operator>,
 }
 
-/// List events that were refused while their neighbours went on
+/// List events that were rejected while others were processed
 ///
-/// Events that could not be copied into the log, and such that no broker takes, oldest first. As JSON
-/// each is shown as it came; with -o json and yaml it is also said where the next page begins.
+/// Lists events that could not be copied into the log or that no broker accepts, oldest first. JSON
+/// output shows each event as received. With -o json or yaml, it includes the cursor of the next
+/// page.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl outbox quarantined
   noetl outbox quarantined --source stream -o json")]
 struct QuarantinedArgs {
-    /// Only what was met there: projector, materializer or stream
+    /// Filter by source: projector, materializer or stream
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
-    /// Rows to list, 1 to 500
+    /// Maximum rows, 1 to 500
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: u32,
-    /// List the rows behind this one
+    /// Start after this row
     #[arg(long, value_name = "ID")]
     after: Option<QuarantineId>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    settings: Flags<Operator>,
+    settings: SettingFlags<Operator>,
 }
 
-/// Send dead rows out again
+/// Publish dead rows again
 ///
-/// The rows are shown first and have to be agreed to; without a terminal, --yes is needed.
+/// Shows the rows and asks for confirmation. Without a terminal, --yes is required.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl outbox replay 308400000000000001
-  noetl outbox replay 308400000000000001 --dry-run    only look at it
-  noetl outbox replay --all                           all that are dead")]
-struct ReplayArgs {
-    /// The rows
+  noetl outbox replay 308400000000000001 --dry-run    only show the row
+  noetl outbox replay --all                           all dead rows")]
+struct OutboxReplayArgs {
+    /// Rows to publish
     #[arg(required_unless_present = "all", value_name = "ID")]
     rows: Vec<OutboxId>,
-    /// All rows that are dead
+    /// Publish all dead rows
     #[arg(long, conflicts_with = "rows")]
     all: bool,
     #[command(flatten)]
-    decide: DecideArgs,
+    resolve_args: ResolveArgs,
 }
 
-/// Give dead rows up: their events count as published, and nobody gets them
+/// Give up dead rows: their events count as published but are never delivered
 ///
-/// The rows are shown first and have to be agreed to; without a terminal, --yes is needed.
+/// Shows the rows and asks for confirmation. Without a terminal, --yes is required.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl outbox discard 308400000000000001
   noetl outbox discard 308400000000000001 308400000000000002 --yes")]
-struct DiscardArgs {
-    /// The rows
+struct OutboxDiscardArgs {
+    /// Rows to discard
     #[arg(required = true, value_name = "ID")]
     rows: Vec<OutboxId>,
     #[command(flatten)]
-    decide: DecideArgs,
+    resolve_args: ResolveArgs,
 }
 
 #[derive(Debug, Args)]
-struct DecideArgs {
-    /// Only show the rows that are dead
+struct ResolveArgs {
+    /// Only show the dead rows
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    consent: Consent,
+    confirm: ConfirmArgs,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    settings: Flags<Operator>,
+    settings: SettingFlags<Operator>,
 }
 
-/// Does what the verb says.
-pub(crate) fn run(args: &OutboxArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    match &args.verb {
-        Verb::List(args) => list(args.status.as_deref(), &args.page, io),
-        Verb::Dead(args) => list(Some("dead"), &args.page, io),
-        Verb::Replay(args) => {
-            let meant = if args.all {
-                Meant::All
+/// Runs the `noetl outbox` subcommands.
+pub(crate) fn run(args: &OutboxArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    match &args.command {
+        OutboxCommand::List(args) => list_outbox(args.status.as_deref(), &args.page, io),
+        OutboxCommand::Dead(args) => list_outbox(Some("dead"), &args.page, io),
+        OutboxCommand::Replay(args) => {
+            let selection = if args.all {
+                RowSelection::All
             } else {
-                Meant::These(&args.rows)
+                RowSelection::Ids(&args.rows)
             };
-            decide(meant, &args.decide, Decision::Replay, io)
+            resolve_rows(selection, &args.resolve_args, Resolution::Replay, io)
         }
-        Verb::Discard(args) => {
-            let meant = Meant::These(&args.rows);
-            decide(meant, &args.decide, Decision::Discard, io)
+        OutboxCommand::Discard(args) => {
+            let selection = RowSelection::Ids(&args.rows);
+            resolve_rows(selection, &args.resolve_args, Resolution::Discard, io)
         }
-        Verb::Quarantined(args) => quarantined(args, io),
+        OutboxCommand::Quarantined(args) => list_quarantined(args, io),
     }
 }
 
-fn quarantined(args: &QuarantinedArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let list = ask(&args.settings.given, io, async |client| {
+fn list_quarantined(args: &QuarantinedArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let list = send_operator_request(&args.settings.given, io, async |client| {
         let source = args.source.as_deref();
-        client.quarantine(source, args.after, args.limit).await
+        client.list_quarantine(source, args.after, args.limit).await
     })?;
     if list.rows.is_empty() && args.output.is_table() {
-        io.talk("nothing was refused")?;
-        return Ok(Exit::Ok);
+        io.print_message("no events are quarantined")?;
+        return Ok(CommandExit::Ok);
     }
-    if is_whole(args.output) {
-        args.output.thing(&list, io)?;
-        return Ok(Exit::Ok);
+    if is_single_document(args.output) {
+        args.output.print_item(&list, io)?;
+        return Ok(CommandExit::Ok);
     }
     args.output
-        .list(&list.rows, |times| refused(&list.rows, times), io)?;
-    more(list.next_after, io)
+        .print_list(&list.rows, |times| quarantine_table(&list.rows, times), io)?;
+    print_next_cursor(list.next_after, io)
 }
 
-/// Whether a page is one document: with the place where the next one begins, beside its rows.
-fn is_whole(output: Output) -> bool {
-    !output.is_table() && !output.is_lines()
+/// True if the page is printed as one document that includes the cursor of the next page.
+fn is_single_document(output: OutputArgs) -> bool {
+    !output.is_table() && !output.is_json_lines()
 }
 
-/// Says where the next page begins, where rows are all that is shown.
-fn more(after: Option<impl Display>, io: &mut Io<'_>) -> Result<Exit, Error> {
+/// Prints the cursor of the next page if the output contains only rows.
+fn print_next_cursor(after: Option<impl Display>, io: &mut Io<'_>) -> Result<CommandExit, Error> {
     if let Some(after) = after {
-        io.talk(format_args!("there are more: --after {after}"))?;
+        io.print_message(format_args!(
+            "more rows are available with: --after {after}"
+        ))?;
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-fn refused(rows: &[QuarantineLine], times: &Times) -> Table {
-    let mut table = Table::new([
-        Column::new("ID").right(),
-        Column::new("SEEN"),
-        Column::new("SOURCE"),
-        Column::new("CODE"),
-        Column::new("WHY").gives_way(),
+fn quarantine_table(rows: &[QuarantineEntry], times: &TimeFormatter) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::new("ID").align_right(),
+        TableColumn::new("SEEN"),
+        TableColumn::new("SOURCE"),
+        TableColumn::new("CODE"),
+        TableColumn::new("REASON").shrinkable(),
     ]);
     for row in rows {
-        table.row([
+        table.add_row([
             row.quarantine_id.to_string().into(),
-            times.tell(row.created_at).into(),
+            times.format_time(row.created_at).into(),
             row.source.as_str().into(),
             row.code.as_str().into(),
             row.message.as_str().into(),
@@ -236,42 +239,47 @@ fn refused(rows: &[QuarantineLine], times: &Times) -> Table {
     table
 }
 
-fn list(status: Option<&str>, page: &Page, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let list = ask(&page.settings.given, io, async |client| {
-        client.outbox(status, page.after, page.limit).await
+fn list_outbox(
+    status: Option<&str>,
+    page: &PageArgs,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let list = send_operator_request(&page.settings.given, io, async |client| {
+        client.list_outbox(status, page.after, page.limit).await
     })?;
-    if is_whole(page.output) {
-        page.output.thing(&list, io)?;
-        return Ok(Exit::Ok);
+    if is_single_document(page.output) {
+        page.output.print_item(&list, io)?;
+        return Ok(CommandExit::Ok);
     }
     if list.rows.is_empty() && page.output.is_table() {
-        io.talk(match status {
+        io.print_message(match status {
             None => "the outbox is empty",
             Some("dead") => "there are no dead rows",
-            Some(_) => "there are no such rows",
+            Some(_) => "there are no rows with this status",
         })?;
-        return Ok(Exit::Ok);
+        return Ok(CommandExit::Ok);
     }
-    page.output.list(&list.rows, |_| table(&list.rows), io)?;
-    more(list.next_after, io)
+    page.output
+        .print_list(&list.rows, |_| outbox_table(&list.rows), io)?;
+    print_next_cursor(list.next_after, io)
 }
 
-fn table(rows: &[OutboxLine]) -> Table {
-    let mut table = Table::new([
-        Column::new("ID").right(),
-        Column::new("STATUS"),
-        Column::new("TRIES").right(),
-        Column::new("SUBJECT").gives_way(),
-        Column::new("MESSAGE").gives_way(),
-        Column::new("ERROR").gives_way(),
+fn outbox_table(rows: &[OutboxEntry]) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::new("ID").align_right(),
+        TableColumn::new("STATUS"),
+        TableColumn::new("ATTEMPTS").align_right(),
+        TableColumn::new("SUBJECT").shrinkable(),
+        TableColumn::new("MESSAGE").shrinkable(),
+        TableColumn::new("ERROR").shrinkable(),
     ]);
-    let text = |text: Option<&Text>| Cell::from(text.map_or("-", Text::as_str));
+    let text = |text: Option<&Text>| TableCell::from(text.map_or("-", Text::as_str));
     for row in rows {
         let status = match row.discarded_at {
-            Some(_) => Cell::styled("DISCARDED", palette::DOUBT),
+            Some(_) => TableCell::styled("DISCARDED", palette::CAUTION),
             None => row.status.as_str().into(),
         };
-        table.row([
+        table.add_row([
             row.outbox_id.to_string().into(),
             status,
             row.attempts.to_string().into(),

@@ -1,102 +1,108 @@
-//! The way of an operator's commands to the internal API of a server.
+//! Connects operator commands to the internal API of a server.
 
 use noetl_api::{ApiError, Client};
-use tokio::runtime::Runtime as Threads;
+use tokio::runtime::Runtime;
 
 use crate::config::table::{INTERNAL_TOKEN, INTERNAL_URL, SERVER_URL, TOKEN};
-use crate::config::{Config, Given};
+use crate::config::{Config, GivenSettings};
 use crate::error::Error;
 use crate::io::Io;
-use crate::reach::{self, Meant};
 use crate::roles;
+use crate::target::{self, ServerSelection};
 
-/// Threads of a command that asks a server.
-const THREADS: usize = 2;
+/// Runtime threads of an operator command.
+const OPERATOR_THREADS: usize = 2;
 
-/// A server, as an operator asks it.
-pub(crate) struct Operated {
+/// Connection of an operator command to a server.
+pub(crate) struct OperatorConnection {
     client: Client,
-    threads: Threads,
+    runtime: Runtime,
 }
 
-/// Where an operator's command goes, and what it shows there.
+/// Address and token for an operator command.
 #[derive(Debug, PartialEq, Eq)]
-struct Way {
+struct OperatorEndpoint {
     url: String,
     token: Option<String>,
 }
 
-impl Operated {
-    /// Finds the server: the one that the command line names; else the internal API where that has an
-    /// address of its own; else the one that every command asks.
-    pub(crate) fn find(given: &Given, io: &mut Io<'_>) -> Result<Self, Error> {
+impl OperatorConnection {
+    /// Selects the server: the one named on the command line, else the internal API if it has its
+    /// own address, else the server of all other commands.
+    pub(crate) fn connect(given: &GivenSettings, io: &mut Io<'_>) -> Result<Self, Error> {
         let config = Config::load(given, &io.env)?;
-        io.warn(&config.warnings)?;
-        let Way { url, token } = way(&config, io)?;
+        io.print_warnings(&config.warnings)?;
+        let OperatorEndpoint { url, token } = select_endpoint(&config, io)?;
         Ok(Self {
-            client: reach::client_of(&url, token, &config)?,
-            threads: roles::threads(&config, THREADS)?,
+            client: target::build_client(&url, token, &config)?,
+            runtime: roles::build_tokio_runtime(&config, OPERATOR_THREADS)?,
         })
     }
 
-    /// Its address, for questions: whoever agrees should know where it happens.
+    /// Address of the server. Confirmation questions show it.
     pub(crate) fn url(&self) -> &str {
         self.client.base_url()
     }
 
-    /// Asks it.
-    pub(crate) fn ask<T>(
+    /// Sends a request to the server.
+    pub(crate) fn send<T>(
         &self,
-        question: impl AsyncFnOnce(&Client) -> Result<T, ApiError>,
+        request: impl AsyncFnOnce(&Client) -> Result<T, ApiError>,
     ) -> Result<T, Error> {
-        self.threads
-            .block_on(question(&self.client))
+        self.runtime
+            .block_on(request(&self.client))
             .map_err(|error| match error {
-                ApiError::Unreachable(reason) => reach::unreachable(self.url(), &reason),
-                refused => Error::Platform(refused),
+                ApiError::Unreachable(reason) => target::unreachable_error(self.url(), &reason),
+                other => Error::Platform(other),
             })
     }
 }
 
-/// Asks a server as an operator does.
-pub(crate) fn ask<T>(
-    given: &Given,
+/// Sends a single request to the server as an operator.
+pub(crate) fn send_operator_request<T>(
+    given: &GivenSettings,
     io: &mut Io<'_>,
-    question: impl AsyncFnOnce(&Client) -> Result<T, ApiError>,
+    request: impl AsyncFnOnce(&Client) -> Result<T, ApiError>,
 ) -> Result<T, Error> {
-    Operated::find(given, io)?.ask(question)
+    OperatorConnection::connect(given, io)?.send(request)
 }
 
-/// The address of the environment is for who names no server on the command line, or an order for one
-/// server would be carried out by another.
-fn way(config: &Config, io: &Io<'_>) -> Result<Way, Error> {
-    let internal = config.get(&INTERNAL_URL)?;
+/// Selects the address and token. The address from the environment applies only if the command line
+/// does not name a server. Otherwise an operation meant for one server would run on another.
+fn select_endpoint(config: &Config, io: &Io<'_>) -> Result<OperatorEndpoint, Error> {
+    let internal_url = config.get(&INTERNAL_URL)?;
     let own_token = config.get(&INTERNAL_TOKEN)?;
-    if let Some(url) = internal.clone().filter(|_| !reach::is_named(config)) {
+    if let Some(url) = internal_url
+        .clone()
+        .filter(|_| !target::is_server_flag_given(config))
+    {
         let token = own_token.or(config.get(&TOKEN)?);
-        return Ok(Way { url, token });
+        return Ok(OperatorEndpoint { url, token });
     }
-    Ok(match reach::meant(config, io)? {
-        Meant::Nobody => Way {
-            url: reach::beside(config)?,
+    Ok(match target::select_server(config, io)? {
+        ServerSelection::Unspecified => OperatorEndpoint {
+            url: target::local_server_url(config)?,
             token: own_token.or(config.get(&TOKEN)?),
         },
-        Meant::Server {
+        ServerSelection::Server {
             url,
             token,
             is_profile,
             ..
         } => {
-            // The token of the platform opens everything, so it is shown to no server but its own.
-            let named = config.is_given(&SERVER_URL).then_some(&SERVER_URL);
-            let named = named.map(|named| config.value(named)).transpose()?;
-            let is_at_home = [internal, named]
+            // The platform token grants full access, so it is sent only to the server it belongs
+            // to.
+            let explicit_url = config.is_given(&SERVER_URL).then_some(&SERVER_URL);
+            let explicit_url = explicit_url
+                .map(|explicit_url| config.value(explicit_url))
+                .transpose()?;
+            let is_own_server = [internal_url, explicit_url]
                 .iter()
                 .flatten()
-                .any(|home| reach::is_same_server(home, &url));
-            let own_token = own_token.filter(|_| !is_profile || is_at_home);
+                .any(|own_url| target::is_same_server(own_url, &url));
+            let own_token = own_token.filter(|_| !is_profile || is_own_server);
             let token = own_token.or(token);
-            Way { url, token }
+            OperatorEndpoint { url, token }
         }
     })
 }
@@ -104,46 +110,53 @@ fn way(config: &Config, io: &Io<'_>) -> Result<Way, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reach::tests::resolved;
+    use crate::target::tests::resolve_with;
 
     const PROFILE: (&str, &str, &str) = ("NOETL_PROFILE", "profile", "staging");
     const SERVER: (&str, &str, &str) = ("NOETL_SERVER_URL", "server", "http://named:1");
     const INTERNAL: (&str, &str) = ("NOETL_INTERNAL_URL", "http://production:8083");
     const TOKEN: (&str, &str) = ("NOETL_INTERNAL_API_TOKEN", "of the platform");
 
-    fn goes(
+    fn selected_endpoint(
         flags: &[(&'static str, &'static str, &str)],
         env: &[(&str, &str)],
-        in_use: Option<&str>,
+        selected_profile: Option<&str>,
     ) -> (String, Option<String>) {
-        let Way { url, token } = resolved(flags, env, in_use, way);
+        let OperatorEndpoint { url, token } =
+            resolve_with(flags, env, selected_profile, select_endpoint);
         (url, token)
     }
 
-    fn to(url: &str, token: &str) -> (String, Option<String>) {
+    fn endpoint(url: &str, token: &str) -> (String, Option<String>) {
         (url.to_owned(), Some(token.to_owned()))
     }
 
     #[test]
-    fn a_server_of_the_command_line_goes_before_the_internal_address_of_the_environment() {
+    fn server_flag_overrides_internal_url() {
         let env = [INTERNAL, TOKEN];
-        let staging = to("http://staging:8082", "of-staging");
-        assert_eq!(goes(&[PROFILE], &env, None), staging);
-        let named = to("http://named:1", "of the platform");
-        assert_eq!(goes(&[SERVER], &env, Some("staging")), named);
-        let production = to("http://production:8083", "of the platform");
-        assert_eq!(goes(&[], &env, Some("staging")), production);
+        let staging = endpoint("http://staging:8082", "of-staging");
+        assert_eq!(selected_endpoint(&[PROFILE], &env, None), staging);
+        let named = endpoint("http://named:1", "of the platform");
+        assert_eq!(selected_endpoint(&[SERVER], &env, Some("staging")), named);
+        let production = endpoint("http://production:8083", "of the platform");
+        assert_eq!(selected_endpoint(&[], &env, Some("staging")), production);
     }
 
     #[test]
-    fn the_token_of_the_platform_is_shown_to_no_profile_of_another_server() {
-        let staging = to("http://staging:8082", "of-staging");
-        assert_eq!(goes(&[PROFILE], &[TOKEN], None), staging);
-        assert_eq!(goes(&[], &[TOKEN], Some("staging")), staging);
+    fn internal_token_is_not_sent_to_other_servers() {
+        let staging = endpoint("http://staging:8082", "of-staging");
+        assert_eq!(selected_endpoint(&[PROFILE], &[TOKEN], None), staging);
+        assert_eq!(selected_endpoint(&[], &[TOKEN], Some("staging")), staging);
         let same = ("NOETL_INTERNAL_URL", "http://staging:8082/");
-        let at_home = to("http://staging:8082", "of the platform");
-        assert_eq!(goes(&[PROFILE], &[TOKEN, same], None), at_home);
+        let own_server = endpoint("http://staging:8082", "of the platform");
+        assert_eq!(
+            selected_endpoint(&[PROFILE], &[TOKEN, same], None),
+            own_server
+        );
         let same = ("NOETL_SERVER_URL", "http://staging:8082");
-        assert_eq!(goes(&[PROFILE], &[TOKEN, same], None), at_home);
+        assert_eq!(
+            selected_endpoint(&[PROFILE], &[TOKEN, same], None),
+            own_server
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `noetl profile`: servers by name.
+//! `noetl profile`: manages named servers.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -7,22 +7,23 @@ use clap::{Args, Subcommand, ValueHint};
 use noetl_api::{Client, ClientSettings};
 use serde::Serialize;
 
-use crate::ask::{Consent, agreed};
+use crate::confirm::{ConfirmArgs, confirm};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Cell, Column, Output, Table};
-use crate::profile::{Profile, ProfileError, Profiles};
+use crate::output::{OutputArgs, TableCell, TableColumn, TextTable};
+use crate::profile::{Profile, ProfileError, ProfileFile};
 use crate::render::palette;
-use crate::render::words::visible;
+use crate::render::text_layout::escape_control;
 use crate::roles::StartError;
 
-/// Keep servers by name
+/// Manage named servers
 ///
-/// Commands that ask a server use the profile in use, unless a flag or the environment says otherwise.
-/// The file, profiles.toml in the configuration folder of the user, holds no secrets: a profile says in
-/// which variable or file its token is. Its server is shown that token or none: the token of the
-/// environment is for servers that no profile names.
+/// Commands use the selected profile unless a flag or the environment names another server.
+/// Profiles are stored in profiles.toml in the user's configuration directory. The file contains no
+/// secrets: a profile names the variable or file that contains its token. The server of a profile
+/// receives only this token. The token from the environment is sent only to servers that are not
+/// named by a profile.
 #[derive(Debug, Args)]
 #[command(
     subcommand_required = true,
@@ -35,27 +36,27 @@ Examples:
 )]
 pub(crate) struct ProfileArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: ProfileCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    List(ListArgs),
-    Add(AddArgs),
-    Use(UseArgs),
-    Rm(RmArgs),
-    Show(ShowArgs),
+enum ProfileCommand {
+    List(ProfileListArgs),
+    Add(ProfileAddArgs),
+    Use(ProfileUseArgs),
+    Rm(ProfileRmArgs),
+    Show(ProfileShowArgs),
 }
 
-/// List profiles; a star marks the one in use
+/// List profiles (an asterisk marks the selected one)
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl profile list
   noetl profile list -o json")]
-struct ListArgs {
+struct ProfileListArgs {
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
 /// Add a profile
@@ -64,37 +65,37 @@ struct ListArgs {
 Examples:
   noetl profile add here --server http://localhost:8082
   noetl profile add prod --server https://n.example.com --token-file ~/.token")]
-struct AddArgs {
-    /// Its name
+struct ProfileAddArgs {
+    /// Name of the profile
     name: String,
-    /// The address of the server
+    /// Address of the server
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     server: String,
-    /// The variable that holds the token
+    /// Environment variable that contains the token
     #[arg(long, value_name = "VARIABLE")]
     token_env: Option<String>,
-    /// The file that holds the token
+    /// File that contains the token
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "token_env")]
     token_file: Option<PathBuf>,
-    /// Use it from now on
+    /// Select the profile
     #[arg(long = "use")]
     in_use: bool,
-    /// Replace one of the same name
+    /// Replace an existing profile
     #[arg(long)]
     force: bool,
 }
 
-/// Use a profile from now on
+/// Select a profile
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl profile use prod
   noetl profile use --none")]
-struct UseArgs {
-    /// Its name
+struct ProfileUseArgs {
+    /// Name of the profile
     #[arg(required_unless_present = "none")]
     name: Option<String>,
-    /// Use none
+    /// Select no profile
     #[arg(long, conflicts_with = "name")]
     none: bool,
 }
@@ -105,92 +106,103 @@ struct UseArgs {
 Examples:
   noetl profile rm staging
   noetl profile rm staging --yes")]
-struct RmArgs {
-    /// Its name
+struct ProfileRmArgs {
+    /// Name of the profile
     name: String,
     #[command(flatten)]
-    consent: Consent,
+    confirm: ConfirmArgs,
 }
 
-/// Show a profile; without a name, the one in use
+/// Show a profile (the selected one by default)
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl profile show
   noetl profile show prod -o json")]
-struct ShowArgs {
-    /// Its name
+struct ProfileShowArgs {
+    /// Name of the profile
     name: Option<String>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
-/// A profile, as it is shown.
+/// A profile, for output.
 #[derive(Debug, Serialize)]
-struct Shown<'p> {
+struct ProfileOutput<'p> {
     name: &'p str,
     in_use: bool,
     #[serde(flatten)]
     profile: &'p Profile,
 }
 
-/// Keeps profiles.
-pub(crate) fn run(args: &ProfileArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    match &args.verb {
-        Verb::List(args) => list(args, quiet, io),
-        Verb::Add(args) => add(args, io),
-        Verb::Use(args) => use_one(args, io),
-        Verb::Rm(args) => remove(args, io),
-        Verb::Show(args) => show(args, io),
+/// Runs the `noetl profile` subcommands.
+pub(crate) fn run(args: &ProfileArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    match &args.command {
+        ProfileCommand::List(args) => list_profiles(args, quiet, io),
+        ProfileCommand::Add(args) => add_profile(args, io),
+        ProfileCommand::Use(args) => select_profile(args, io),
+        ProfileCommand::Rm(args) => remove_profile(args, io),
+        ProfileCommand::Show(args) => show_profile(args, io),
     }
 }
 
-fn list(args: &ListArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let profiles = Profiles::load(&io.env)?;
-    let shown: Vec<Shown<'_>> = profiles
+fn list_profiles(
+    args: &ProfileListArgs,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let profiles = ProfileFile::load_file(&io.env)?;
+    let outputs: Vec<ProfileOutput<'_>> = profiles
         .profiles
         .iter()
-        .map(|(name, profile)| shown(name, profile, &profiles))
+        .map(|(name, profile)| to_profile_output(name, profile, &profiles))
         .collect();
-    if shown.is_empty() && args.output.is_table() {
+    if outputs.is_empty() && args.output.is_table() {
         if !quiet {
-            io.talk("there are no profiles; add one with: noetl profile add NAME --server URL")?;
+            io.print_message(
+                "there are no profiles; add one with: noetl profile add NAME --server URL",
+            )?;
         }
-        return Ok(Exit::Ok);
+        return Ok(CommandExit::Ok);
     }
-    args.output.list(&shown, |_| table(&shown), io)?;
-    Ok(Exit::Ok)
+    args.output
+        .print_list(&outputs, |_| profile_table(&outputs), io)?;
+    Ok(CommandExit::Ok)
 }
 
-fn shown<'p>(name: &'p str, profile: &'p Profile, profiles: &Profiles) -> Shown<'p> {
-    Shown {
+fn to_profile_output<'p>(
+    name: &'p str,
+    profile: &'p Profile,
+    profiles: &ProfileFile,
+) -> ProfileOutput<'p> {
+    ProfileOutput {
         name,
         in_use: profiles.current.as_deref() == Some(name),
         profile,
     }
 }
 
-fn table(shown: &[Shown<'_>]) -> Table {
-    let mut table = Table::new([
-        Column::new(""),
-        Column::new("PROFILE"),
-        Column::new("SERVER").gives_way(),
-        Column::new("TOKEN").gives_way(),
+fn profile_table(outputs: &[ProfileOutput<'_>]) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::new(""),
+        TableColumn::new("PROFILE"),
+        TableColumn::new("SERVER").shrinkable(),
+        TableColumn::new("TOKEN").shrinkable(),
     ]);
-    for shown in shown {
-        let mark = if shown.in_use { "*" } else { " " };
-        table.row([
-            Cell::styled(mark, palette::GOOD),
-            Cell::styled(shown.name, palette::NAME),
-            shown.profile.server.as_str().into(),
-            token(shown.profile).into(),
+    for output in outputs {
+        let mark = if output.in_use { "*" } else { " " };
+        table.add_row([
+            TableCell::styled(mark, palette::SUCCESS),
+            TableCell::styled(output.name, palette::NAME),
+            output.profile.server.as_str().into(),
+            describe_token_source(output.profile).into(),
         ]);
     }
     table
 }
 
-/// Where the token of a profile is.
-fn token(profile: &Profile) -> String {
+/// Location of the token of a profile.
+fn describe_token_source(profile: &Profile) -> String {
     match (&profile.token_env, &profile.token_file) {
         (Some(variable), _) => format!("in ${variable}"),
         (None, Some(path)) => format!("in {}", path.display()),
@@ -198,14 +210,14 @@ fn token(profile: &Profile) -> String {
     }
 }
 
-fn add(args: &AddArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    if args.name.is_empty() || !args.name.chars().all(is_name) {
-        return Err(ProfileError::Name(visible(&args.name)).into());
+fn add_profile(args: &ProfileAddArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if args.name.is_empty() || !args.name.chars().all(is_valid) {
+        return Err(ProfileError::InvalidName(escape_control(&args.name)).into());
     }
-    // An address that no client takes is refused now, not when it is needed.
+    // Rejects an invalid address now instead of at the first use.
     Client::new(&args.server, ClientSettings::default()).map_err(StartError::Client)?;
-    let mut profiles = Profiles::load(&io.env)?;
+    let mut profiles = ProfileFile::load_file(&io.env)?;
     if profiles.profiles.contains_key(&args.name) && !args.force {
         return Err(ProfileError::Exists(args.name.clone()).into());
     }
@@ -219,59 +231,63 @@ fn add(args: &AddArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     if args.in_use || is_first {
         profiles.current = Some(args.name.clone());
     }
-    profiles.save(&io.env)?;
-    let how = if profiles.current.as_ref() == Some(&args.name) {
-        "added, and in use"
+    profiles.save_file(&io.env)?;
+    let result = if profiles.current.as_ref() == Some(&args.name) {
+        "added and selected"
     } else {
         "added"
     };
-    writeln!(io.out, "{} {how}", args.name)?;
-    Ok(Exit::Ok)
+    writeln!(io.out, "{} {result}", args.name)?;
+    Ok(CommandExit::Ok)
 }
 
-fn use_one(args: &UseArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let mut profiles = Profiles::load(&io.env)?;
+fn select_profile(args: &ProfileUseArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let mut profiles = ProfileFile::load_file(&io.env)?;
     if let Some(name) = &args.name {
-        profiles.get(name)?;
+        profiles.find_profile(name)?;
     }
     profiles.current.clone_from(&args.name);
-    profiles.save(&io.env)?;
+    profiles.save_file(&io.env)?;
     match &args.name {
-        Some(name) => writeln!(io.out, "{name} in use")?,
-        None => writeln!(io.out, "no profile in use")?,
+        Some(name) => writeln!(io.out, "{name} selected")?,
+        None => writeln!(io.out, "no profile selected")?,
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-fn remove(args: &RmArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let mut profiles = Profiles::load(&io.env)?;
-    let profile = profiles.get(&args.name)?;
-    let question = format!("Remove {} ({})?", args.name, visible(&profile.server));
-    if !agreed(args.consent, &question, "yes", io)? {
-        return Ok(Exit::Failed);
+fn remove_profile(args: &ProfileRmArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let mut profiles = ProfileFile::load_file(&io.env)?;
+    let profile = profiles.find_profile(&args.name)?;
+    let question = format!(
+        "Remove {} ({})?",
+        args.name,
+        escape_control(&profile.server)
+    );
+    if !confirm(args.confirm, &question, "yes", io)? {
+        return Ok(CommandExit::Failed);
     }
     profiles.profiles.remove(&args.name);
     if profiles.current.as_ref() == Some(&args.name) {
         profiles.current = None;
     }
-    profiles.save(&io.env)?;
+    profiles.save_file(&io.env)?;
     writeln!(io.out, "{} removed", args.name)?;
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-fn show(args: &ShowArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let profiles = Profiles::load(&io.env)?;
+fn show_profile(args: &ProfileShowArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let profiles = ProfileFile::load_file(&io.env)?;
     let name = args.name.clone().or_else(|| profiles.current.clone());
     let Some(name) = name else {
-        io.talk("no profile is in use; choose one with: noetl profile use NAME")?;
-        return Ok(Exit::NotFound);
+        io.print_message("no profile is selected; select one with: noetl profile use NAME")?;
+        return Ok(CommandExit::NotFound);
     };
-    let profile = profiles.get(&name)?;
-    let shown = shown(&name, profile, &profiles);
+    let profile = profiles.find_profile(&name)?;
+    let output = to_profile_output(&name, profile, &profiles);
     if args.output.is_table() {
-        args.output.table(&table(&[shown]), io)?;
+        args.output.print_table(&profile_table(&[output]), io)?;
     } else {
-        args.output.thing(&shown, io)?;
+        args.output.print_item(&output, io)?;
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }

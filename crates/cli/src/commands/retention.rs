@@ -1,144 +1,150 @@
-//! `noetl retention`: what is old, what may go, and dropping it.
+//! `noetl retention`: shows and deletes old data.
 
 use clap::{Args, Subcommand};
-use noetl_api::internal::{PurgeAnswer, PurgeRequest};
+use noetl_api::internal::{PurgeRequest, PurgeResponse};
 
-use super::platform::Operated;
-use crate::ask::{Consent, agreed};
-use crate::config::{Flags, Operator};
+use super::platform::OperatorConnection;
+use crate::config::{Operator, SettingFlags};
+use crate::confirm::{ConfirmArgs, confirm};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Column, Output, Table};
+use crate::output::{OutputArgs, TableColumn, TextTable};
 
-/// Drop what is old
+/// Delete old data
 ///
-/// Logs go by whole months, and only those whose runs have all ended and are published.
+/// Logs are deleted by whole months, and only if all their runs have ended and are published.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl retention plan --events 90     what would go, and what would stay
-  noetl retention apply --events 90    show it, ask, and drop it")]
+  noetl retention plan --events 90     show what would be deleted and kept
+  noetl retention apply --events 90    show it, ask, and delete it")]
 pub(crate) struct RetentionArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: RetentionCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    Plan(PlanArgs),
-    Apply(ApplyArgs),
+enum RetentionCommand {
+    Plan(RetentionPlanArgs),
+    Apply(RetentionApplyArgs),
 }
 
-/// Show what would go, and what would stay and why; touches nothing
+/// Show what would be deleted, and what would be kept and why, without deleting
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl retention plan
   noetl retention plan --events 90 --commands 30
   noetl retention plan --events 90 -o json | jq .skipped")]
-struct PlanArgs {
+struct RetentionPlanArgs {
     #[command(flatten)]
-    windows: Windows,
+    windows: RetentionWindowArgs,
 }
 
-/// Show what goes, ask, and drop it
+/// Show what will be deleted, ask for confirmation, and delete it
 ///
-/// Without a terminal, --yes is needed.
+/// Without a terminal, --yes is required.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl retention apply --events 90
   noetl retention apply --events 90 --profile staging --yes")]
-struct ApplyArgs {
+struct RetentionApplyArgs {
     #[command(flatten)]
-    consent: Consent,
+    confirm: ConfirmArgs,
     #[command(flatten)]
-    windows: Windows,
+    windows: RetentionWindowArgs,
 }
 
 #[derive(Debug, Args)]
-struct Windows {
-    /// Drop logs of runs that are older than this many days; 0 keeps them all
+struct RetentionWindowArgs {
+    /// Delete logs of runs older than this many days; 0 keeps all
     #[arg(long, value_name = "DAYS", default_value_t = 0)]
     events: i64,
-    /// Drop commands that ended more than this many days ago; 0 keeps them all
+    /// Delete commands that ended more than this many days ago; 0 keeps all
     #[arg(long, value_name = "DAYS", default_value_t = 7)]
     commands: i64,
-    /// Forget workers that were silent for this many minutes; 0 keeps them all
+    /// Delete workers without a heartbeat for this many minutes; 0 keeps all
     #[arg(long, value_name = "MINUTES", default_value_t = 60)]
     workers: i64,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    settings: Flags<Operator>,
+    settings: SettingFlags<Operator>,
 }
 
-/// Does what the verb says.
-pub(crate) fn run(args: &RetentionArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    match &args.verb {
-        Verb::Plan(args) => {
-            let at = Operated::find(&args.windows.settings.given, io)?;
-            let plan = purge(&args.windows, true, &at)?;
-            write(&plan, args.windows.output, io)?;
+/// Runs the `noetl retention` subcommands.
+pub(crate) fn run(args: &RetentionArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    match &args.command {
+        RetentionCommand::Plan(args) => {
+            let server = OperatorConnection::connect(&args.windows.settings.given, io)?;
+            let plan = send_purge(&args.windows, true, &server)?;
+            print_purge(&plan, args.windows.output, io)?;
         }
-        Verb::Apply(args) => {
-            let at = Operated::find(&args.windows.settings.given, io)?;
-            if !args.consent.yes {
-                let plan = purge(&args.windows, true, &at)?;
-                let text = table(&plan).render(false, true, &io.err);
-                io.talk(text.trim_end())?;
+        RetentionCommand::Apply(args) => {
+            let server = OperatorConnection::connect(&args.windows.settings.given, io)?;
+            if !args.confirm.yes {
+                let plan = send_purge(&args.windows, true, &server)?;
+                let text = purge_table(&plan).render_table(false, true, &io.err);
+                io.print_message(text.trim_end())?;
             }
-            let question = format!("Drop this at {}?", at.url());
-            if !agreed(args.consent, &question, "yes", io)? {
-                return Ok(Exit::Failed);
+            let question = format!("Delete this data at {}?", server.url());
+            if !confirm(args.confirm, &question, "yes", io)? {
+                return Ok(CommandExit::Failed);
             }
-            let done = purge(&args.windows, false, &at)?;
-            write(&done, args.windows.output, io)?;
+            let result = send_purge(&args.windows, false, &server)?;
+            print_purge(&result, args.windows.output, io)?;
         }
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-fn purge(windows: &Windows, dry_run: bool, at: &Operated) -> Result<PurgeAnswer, Error> {
+fn send_purge(
+    windows: &RetentionWindowArgs,
+    dry_run: bool,
+    server: &OperatorConnection,
+) -> Result<PurgeResponse, Error> {
     let request = PurgeRequest {
         command_retention_days: Some(windows.commands),
         runtime_stale_minutes: Some(windows.workers),
         event_retention_days: Some(windows.events),
         dry_run,
     };
-    at.ask(async |client| client.purge(&request).await)
+    server.send(async |client| client.purge_expired(&request).await)
 }
 
-fn write(answer: &PurgeAnswer, output: Output, io: &mut Io<'_>) -> Result<(), Error> {
+fn print_purge(response: &PurgeResponse, output: OutputArgs, io: &mut Io<'_>) -> Result<(), Error> {
     if !output.is_table() {
-        return output.thing(answer, io);
+        return output.print_item(response, io);
     }
-    output.table(&table(answer), io)
+    output.print_table(&purge_table(response), io)
 }
 
-fn table(answer: &PurgeAnswer) -> Table {
-    let did = if answer.dry_run { "would go" } else { "gone" };
-    let mut table = Table::new([
-        Column::new("WHAT"),
-        Column::new("COUNT").right(),
-        Column::new("NOTE").gives_way(),
+fn purge_table(response: &PurgeResponse) -> TextTable {
+    let note = if response.dry_run {
+        "would be deleted"
+    } else {
+        "deleted"
+    };
+    let mut table = TextTable::new([
+        TableColumn::new("WHAT"),
+        TableColumn::new("COUNT").align_right(),
+        TableColumn::new("NOTE").shrinkable(),
     ]);
     let mut row =
-        |what: &str, count: u64| table.row([what, &count.to_string(), did].map(Into::into));
-    row("commands", answer.commands_purged);
-    row("workers", answer.runtime_purged);
-    row("months of logs", answer.events_purged);
-    row("outbox rows", answer.outbox_purged);
-    for name in &answer.event_partitions_dropped {
-        table.row([&*format!("  {name}"), "-", did].map(Into::into));
+        |what: &str, count: u64| table.add_row([what, &count.to_string(), note].map(Into::into));
+    row("commands", response.commands_purged);
+    row("workers", response.runtime_purged);
+    row("months of logs", response.events_purged);
+    row("outbox rows", response.outbox_purged);
+    for name in &response.event_partitions_dropped {
+        table.add_row([&*format!("  {name}"), "-", note].map(Into::into));
     }
-    for part in &answer.skipped {
-        let (name, note) = (
-            format!("  {}", part.partition),
-            format!("stays: {}", part.reason),
-        );
-        table.row([&*name, "-", &*note].map(Into::into));
+    for skipped in &response.skipped {
+        let name = format!("  {}", skipped.partition);
+        let note = format!("kept: {}", skipped.reason);
+        table.add_row([&*name, "-", &*note].map(Into::into));
     }
     table
 }

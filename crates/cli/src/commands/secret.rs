@@ -1,30 +1,30 @@
-//! `noetl secret`: credentials that playbooks name.
+//! `noetl secret`: manages credentials of playbooks.
 
 mod audit;
 
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use noetl_api::Client as Server;
-use noetl_api::credential::{CredentialView, MAX_LISTED, PutCredential};
+use noetl_api::Client as ApiClient;
+use noetl_api::credential::{CredentialPutRequest, CredentialView, MAX_LISTED_CREDENTIALS};
 use noetl_types::json::parse;
 use noetl_types::{Json, Text};
 
-use crate::ask::{Consent, agreed};
-use crate::config::{Client, Flags, Given};
+use crate::config::{Client, GivenSettings, SettingFlags};
+use crate::confirm::{ConfirmArgs, confirm};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Cell, Column, Output, Table, Times};
-use crate::reach::{Reached, Wants};
+use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter};
 use crate::render::palette;
-use crate::render::words::{counted, visible};
-use crate::roles::HostError;
+use crate::render::text_layout::{escape_control, pluralize};
+use crate::roles::TargetError;
+use crate::target::{Access, TargetConnection};
 
-/// Keep secrets that playbooks name: set, list, remove, rotate, audit
+/// Manage secrets of playbooks: set, list, remove, rotate, audit
 ///
-/// A playbook names a credential (`auth: pg_main`), and only the worker that runs the task gets to see
-/// it. It is sealed before it is stored, and blacked out in whatever a task reports.
+/// A playbook refers to a credential by name (`auth: pg_main`), and only the worker that runs the
+/// task receives it. Secrets are encrypted at rest and redacted from task reports.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -37,150 +37,161 @@ Examples:
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct SecretArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: SecretCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    Set(SetArgs),
-    List(ListArgs),
-    Rm(RmArgs),
-    Rotate(RotateArgs),
-    Audit(audit::AuditArgs),
+enum SecretCommand {
+    Set(SecretSetArgs),
+    List(SecretListArgs),
+    Rm(SecretRmArgs),
+    Rotate(SecretRotateArgs),
+    Audit(audit::SecretAuditArgs),
 }
 
-/// Keep a secret, read from standard input; one of the same name is replaced
+/// Create or replace a secret, read from standard input
 ///
-/// So it is in no history and in no list of processes. It is a JSON object with the fields of its type,
-/// or a plain text, which becomes the field 'secret' (or 'token' of a bearer).
+/// Standard input keeps the secret out of the shell history and the process list. The secret is a
+/// JSON object with the fields of its type, or a plain text, which becomes the field 'secret' (or
+/// 'token' for type bearer).
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   pass show api-token | noetl secret set api_main --type bearer
   noetl secret set pg_main --type postgres < pg_main.json
 
-where pg_main.json holds
+where pg_main.json contains
   {\"db_host\":\"db\",\"db_user\":\"etl\",\"db_password\":\"…\",\"db_name\":\"sales\"}")]
-struct SetArgs {
-    /// What playbooks call it
+struct SecretSetArgs {
+    /// Name of the secret
     name: String,
-    /// What it is for, such as postgres, bearer, basic, nats or secret
+    /// Type, such as postgres, bearer, basic, nats or secret
     #[arg(long = "type", value_name = "TYPE", default_value = "secret")]
     kind: String,
-    /// What it is for, in words
+    /// Description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Word to find it by; may be given several times
-    #[arg(long = "tag", value_name = "WORD")]
+    /// Tag (repeatable)
+    #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// List the secrets: their names and types, never what they hold
+/// List the names and types of secrets, without their values
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl secret list
   noetl secret list -o jsonl | jq -r .name")]
-struct ListArgs {
+struct SecretListArgs {
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// Forget a secret
+/// Delete a secret
 ///
-/// It is gone for good. Without a terminal, --yes is needed.
+/// This cannot be undone. Without a terminal, --yes is required.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl secret rm api_main
   noetl secret rm api_main --yes")]
-struct RmArgs {
-    /// What playbooks call it
+struct SecretRmArgs {
+    /// Name of the secret
     name: String,
     #[command(flatten)]
-    consent: Consent,
+    confirm: ConfirmArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// Seal every secret under the current key of the server, so that an old key may go
+/// Re-encrypt every secret with the current key of the server, so that old keys can be removed
 ///
-/// Where one cannot be opened, it stays as it is, and the exit code is 1.
+/// A secret that cannot be decrypted is left unchanged, and the exit code is 1.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl secret rotate
   noetl secret rotate -o json | jq .failed")]
-struct RotateArgs {
+struct SecretRotateArgs {
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// Does what is asked of the secrets.
-pub(crate) fn run(args: &SecretArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    match &args.verb {
-        Verb::Set(args) => {
+/// Runs the `noetl secret` subcommands.
+pub(crate) fn run(args: &SecretArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    match &args.command {
+        SecretCommand::Set(args) => {
             let given = &args.target.given;
-            ask(given, quiet, io, async |server, io| {
-                set(server, args, io).await
+            with_server(given, quiet, io, async |server, io| {
+                set_secret(server, args, io).await
             })
         }
-        Verb::List(args) => ask(&args.target.given, quiet, io, async |server, io| {
-            list(server, args.output, quiet, io).await
-        }),
-        Verb::Rm(args) => return rm(args, quiet, io),
-        Verb::Rotate(args) => {
+        SecretCommand::List(args) => {
+            with_server(&args.target.given, quiet, io, async |server, io| {
+                list_secrets(server, args.output, quiet, io).await
+            })
+        }
+        SecretCommand::Rm(args) => return remove_secret(args, quiet, io),
+        SecretCommand::Rotate(args) => {
             let given = &args.target.given;
-            return ask(given, quiet, io, async |server, io| {
-                rotate(server, args.output, io).await
+            return with_server(given, quiet, io, async |server, io| {
+                rotate_secrets(server, args.output, io).await
             });
         }
-        Verb::Audit(args) => audit::run(args, io),
+        SecretCommand::Audit(args) => audit::run(args, io),
     }?;
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-fn ask<T>(
-    given: &Given,
+fn with_server<T>(
+    given: &GivenSettings,
     quiet: bool,
     io: &mut Io<'_>,
-    question: impl AsyncFnOnce(&Server, &mut Io<'_>) -> Result<T, Error>,
+    request: impl AsyncFnOnce(&ApiClient, &mut Io<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let reached = Reached::find(given, Wants::Act, quiet, io)?;
-    reached.ask(async { question(reached.host.server()?, io).await })
+    let connection = TargetConnection::connect(given, Access::Write, quiet, io)?;
+    connection.block_on(async { request(connection.target.require_server()?, io).await })
 }
 
-fn rm(args: &RmArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
-    let name = visible(&args.name);
-    let question = format!("Forget secret {name} at {}?", reached.name());
-    if !agreed(args.consent, &question, "yes", io)? {
-        return Ok(Exit::Failed);
+fn remove_secret(args: &SecretRmArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+    let name = escape_control(&args.name);
+    let question = format!("Delete secret {name} at {}?", connection.display_name());
+    if !confirm(args.confirm, &question, "yes", io)? {
+        return Ok(CommandExit::Failed);
     }
-    reached.ask(async {
-        let gone = reached.host.server()?.delete_credential(&args.name).await;
-        Ok(gone.map_err(HostError::from)?)
+    connection.block_on(async {
+        let deleted = connection
+            .target
+            .require_server()?
+            .delete_credential(&args.name)
+            .await;
+        Ok(deleted.map_err(TargetError::from)?)
     })?;
-    writeln!(io.out, "{name} forgotten")?;
-    Ok(Exit::Ok)
+    writeln!(io.out, "{name} deleted")?;
+    Ok(CommandExit::Ok)
 }
 
-async fn set(server: &Server, args: &SetArgs, io: &mut Io<'_>) -> Result<(), Error> {
+async fn set_secret(
+    server: &ApiClient,
+    args: &SecretSetArgs,
+    io: &mut Io<'_>,
+) -> Result<(), Error> {
     if io.err.is_terminal() && io.out.is_terminal() {
-        io.talk("reading the secret from standard input; end it with Ctrl-D")?;
+        io.print_message("reading the secret from standard input; finish with Ctrl-D")?;
     }
     let mut text = String::new();
     io.input.read_to_string(&mut text)?;
-    let put = PutCredential {
+    let request = CredentialPutRequest {
         name: args.name.as_str().into(),
         kind: args.kind.as_str().into(),
-        data: fields(text.trim(), &args.kind),
+        data: secret_fields(text.trim(), &args.kind),
         meta: None,
         tags: args
             .tags
@@ -189,14 +200,14 @@ async fn set(server: &Server, args: &SetArgs, io: &mut Io<'_>) -> Result<(), Err
             .collect(),
         description: args.description.as_deref().map(Text::from),
     };
-    let kept = server.put_credential(&put).await;
-    let kept = kept.map_err(HostError::from)?;
-    writeln!(io.out, "{} kept", visible(&kept.name))?;
+    let stored = server.put_credential(&request).await;
+    let stored = stored.map_err(TargetError::from)?;
+    writeln!(io.out, "{} stored", escape_control(&stored.name))?;
     Ok(())
 }
 
-/// An object as it is; a plain text under the name that its type has for it.
-fn fields(text: &str, kind: &str) -> Json {
+/// Returns an object unchanged, or wraps a plain text in the field of its type.
+fn secret_fields(text: &str, kind: &str) -> Json {
     if let Ok(object @ Json::Map(_)) = parse(text.as_bytes()) {
         return object;
     }
@@ -205,70 +216,85 @@ fn fields(text: &str, kind: &str) -> Json {
     Json::object([(field, Json::from(text))])
 }
 
-async fn list(server: &Server, output: Output, quiet: bool, io: &mut Io<'_>) -> Result<(), Error> {
-    let secrets = server.credentials().await.map_err(HostError::from)?.items;
+async fn list_secrets(
+    server: &ApiClient,
+    output: OutputArgs,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<(), Error> {
+    let secrets = server
+        .list_credentials()
+        .await
+        .map_err(TargetError::from)?
+        .items;
     if secrets.is_empty() && output.is_table() {
         if !quiet {
-            io.talk("there are no secrets; keep one with: noetl secret set NAME")?;
+            io.print_message("there are no secrets; create one with: noetl secret set NAME")?;
         }
         return Ok(());
     }
-    output.list(&secrets, |times| table(&secrets, times), io)?;
-    if secrets.len() >= MAX_LISTED {
-        let text = format!("only the first {MAX_LISTED} secrets are shown; there may be more");
-        io.warn(&[text])?;
+    output.print_list(&secrets, |times| secret_table(&secrets, times), io)?;
+    if secrets.len() >= MAX_LISTED_CREDENTIALS {
+        let text =
+            format!("only the first {MAX_LISTED_CREDENTIALS} secrets are shown; there may be more");
+        io.print_warnings(&[text])?;
     }
     Ok(())
 }
 
-fn table(secrets: &[CredentialView], times: &Times) -> Table {
-    let mut table = Table::new([
-        Column::new("SECRET").gives_way(),
-        Column::new("TYPE"),
-        Column::new("CHANGED"),
-        Column::new("TAGS").wide(),
-        Column::new("MADE").wide(),
-        Column::new("ABOUT").gives_way(),
+fn secret_table(secrets: &[CredentialView], times: &TimeFormatter) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::new("SECRET").shrinkable(),
+        TableColumn::new("TYPE"),
+        TableColumn::new("CHANGED"),
+        TableColumn::new("TAGS").wide_only(),
+        TableColumn::new("CREATED").wide_only(),
+        TableColumn::new("DESCRIPTION").shrinkable(),
     ]);
     for secret in secrets {
         let tags: Vec<&str> = secret.tags.iter().map(Text::as_str).collect();
-        table.row([
-            Cell::styled(secret.name.as_str(), palette::NAME),
+        table.add_row([
+            TableCell::styled(secret.name.as_str(), palette::NAME),
             secret.kind.as_str().into(),
-            times.tell(secret.updated_at).into(),
+            times.format_time(secret.updated_at).into(),
             tags.join(",").into(),
-            times.tell(secret.created_at).into(),
+            times.format_time(secret.created_at).into(),
             secret.description.as_ref().map_or("", Text::as_str).into(),
         ]);
     }
     table
 }
 
-async fn rotate(server: &Server, output: Output, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let done = server.rotate_credentials().await;
-    let done = done.map_err(HostError::from)?;
-    let of_another = |count: u64| counted(usize::try_from(count).unwrap_or(usize::MAX), "secret");
+async fn rotate_secrets(
+    server: &ApiClient,
+    output: OutputArgs,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let response = server.rotate_credentials().await;
+    let response = response.map_err(TargetError::from)?;
+    let secret_count =
+        |count: u64| pluralize(usize::try_from(count).unwrap_or(usize::MAX), "secret");
     if !output.is_table() {
-        output.thing(&done, io)?;
-    } else if done.processed == 0 {
-        io.talk("every secret is under the current key")?;
+        output.print_item(&response, io)?;
+    } else if response.processed == 0 {
+        io.print_message("all secrets are encrypted with the current key")?;
     } else {
-        io.talk(format_args!(
-            "{} of another key: {} under the current one now",
-            of_another(done.processed),
-            done.rewrapped
+        io.print_message(format_args!(
+            "{} with another key: {} re-encrypted with the current key",
+            secret_count(response.processed),
+            response.rewrapped
         ))?;
     }
-    if done.failed == 0 {
-        return Ok(Exit::Ok);
+    if response.failed == 0 {
+        return Ok(CommandExit::Ok);
     }
     let text = format!(
-        "{} could not be opened: start the server with the key that sealed them, then rotate again",
-        of_another(done.failed)
+        "{} could not be decrypted; start the server with the key that encrypted them, then rotate again",
+        secret_count(response.failed)
     );
-    io.warn(&[text])?;
-    // The old key may not go yet, which a script has to know.
-    Ok(Exit::Failed)
+    io.print_warnings(&[text])?;
+    // Scripts must notice that the old key is still needed.
+    Ok(CommandExit::Failed)
 }
 
 #[cfg(test)]
@@ -276,9 +302,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_text_is_the_secret_of_its_type() {
-        assert_eq!(fields("abc", "secret").to_string(), r#"{"secret":"abc"}"#);
-        assert_eq!(fields("123", "bearer").to_string(), r#"{"token":"123"}"#);
-        assert_eq!(fields(r#"{"a":1}"#, "bearer").to_string(), r#"{"a":1}"#);
+    fn plain_text_becomes_the_typed_secret() {
+        assert_eq!(
+            secret_fields("abc", "secret").to_string(),
+            r#"{"secret":"abc"}"#
+        );
+        assert_eq!(
+            secret_fields("123", "bearer").to_string(),
+            r#"{"token":"123"}"#
+        );
+        assert_eq!(
+            secret_fields(r#"{"a":1}"#, "bearer").to_string(),
+            r#"{"a":1}"#
+        );
     }
 }

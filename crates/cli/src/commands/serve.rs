@@ -1,4 +1,4 @@
-//! `noetl dev` and `noetl server`: a process that answers until it is told to stop.
+//! `noetl dev` and `noetl server`: run a server until it is stopped.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -6,84 +6,86 @@ use std::time::Duration;
 
 use clap::Args;
 use noetl_server::Runtime;
-use noetl_server::http::{self, HttpSettings, Listeners};
-use noetl_store::{LogWall, Store};
+use noetl_server::http::{self, HttpListeners, HttpSettings};
+use noetl_store::{PrivilegeCheck, Store};
 use noetl_types::{Millis, PoolName};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::table::{BOOTSTRAP_TOKEN, SQL_CONSOLE};
-use crate::config::{Config, Dev, Flags, Server};
+use crate::config::{Config, Dev, GivenSettings, Server, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::roles::{self, Beacon, Gone, Opened, Place, StartError, WorkerPlan};
+use crate::roles::{
+    self, OpenResult, OrphanScope, ServerLockFile, StartError, StoreLocation, WorkerPlan,
+};
 
-/// Start a server and a worker in one process, to develop with
+/// Start a server and a worker in one process for development
 ///
-/// It listens on a loopback address, keeps everything in a database in the data folder, and lets
-/// programs of this machine in without a token. A 'noetl run' beside it on the same database is
-/// handed to it.
+/// Listens on a loopback address, stores data in a database in the data directory, and accepts
+/// local clients without a token. A 'noetl run' on the same database is executed by this server.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The first line on standard output says where it listens. Ctrl-C stops it: what
-is under way is finished or goes on at the next start; pressed again, it quits
-at once.
+The first line on standard output is the address. Ctrl-C stops the server:
+running work is finished or continues at the next start. A second Ctrl-C quits
+immediately.
 
 Examples:
-  noetl dev                      on port 8082, or what NOETL_PORT says
+  noetl dev                      on port 8082, or NOETL_PORT
   noetl dev --port 0             on any free port
-  noetl dev --store memory       with nothing kept")]
+  noetl dev --store memory       without persistent data")]
 pub(crate) struct DevArgs {
     #[command(flatten)]
-    pub(crate) settings: Flags<Dev>,
+    pub(crate) settings: SettingFlags<Dev>,
 }
 
 /// Start a server
 ///
-/// It drives runs, hands out commands to workers and answers the API. Any number of servers work
-/// together on one PostgreSQL database; a database file has one server.
+/// Schedules runs, dispatches commands to workers and serves the API. Several servers can share a
+/// PostgreSQL database. A database file can be used by one server only.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The first line on standard output says where it listens; log lines go to
-standard error. Callers show tokens ('noetl token'); the first one is printed
-when there is none yet. With NOETL_DEV=true programs of this machine need none.
-Other machines are let in with TLS only.
+The first line on standard output is the address; log lines are written to
+standard error. Clients authenticate with tokens ('noetl token'); the first
+token is printed at the first start. With NOETL_DEV=true, local clients need
+no token. Connections from other machines require TLS.
 
 Examples:
-  noetl server                                       on a file
-  NOETL_DSN=postgres://noetl@db/noetl noetl server   on PostgreSQL
-  noetl config show --origin                         what the settings are")]
+  noetl server                                       with a database file
+  NOETL_DSN=postgres://noetl@db/noetl noetl server   with PostgreSQL
+  noetl config show --origin                         show the settings")]
 pub(crate) struct ServerArgs {
     #[command(flatten)]
-    pub(crate) settings: Flags<Server>,
+    pub(crate) settings: SettingFlags<Server>,
 }
 
-/// Threads of a server, where the user does not say.
-const THREADS: usize = 64;
-/// How long commands under way may take when a development server stops.
-const WORKER_DRAIN: Millis = Millis::from_secs(5);
-/// How long what is being written may take at the end.
-const CLOSING: Duration = Duration::from_secs(10);
-/// What is still under way gets this long to end when the process is over.
-const PARTING: Duration = Duration::from_secs(1);
+/// Default runtime threads of a server.
+const DEFAULT_SERVER_THREADS: usize = 64;
+/// Drain timeout of the worker when a development server stops.
+const WORKER_DRAIN_TIMEOUT: Millis = Millis::from_secs(5);
+/// Maximum time for pending writes at the end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time that remaining tasks get to stop after the server has ended.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Whether a worker runs in the same process.
+/// Mode of the process: with or without a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
-    Here,
-    Elsewhere,
+pub(crate) enum ServeMode {
+    WithWorker,
+    ServerOnly,
 }
 
-/// Serves until the process is told to stop.
+/// Runs the server until the process is stopped.
 pub(crate) fn run(
-    given: &crate::config::Given,
-    work: Work,
+    given: &GivenSettings,
+    mode: ServeMode,
     io: &mut Io<'_>,
-) -> Result<Exit, Error> {
-    // Keys and what they open are in its memory. Who develops may want to look into it.
-    if work == Work::Elsewhere {
-        noetl_tools::walls::hide_this_process();
+) -> Result<CommandExit, Error> {
+    // The memory of a server contains keys and decrypted secrets. A development server stays
+    // debuggable.
+    if mode == ServeMode::ServerOnly {
+        noetl_tools::sandbox::hide_this_process();
     }
     let config = Config::load(given, &io.env)?;
     roles::start_logging(&config, io.err.is_terminal(), io.err.paint().is_on())?;
@@ -91,143 +93,160 @@ pub(crate) fn run(
         tracing::warn!("{warning}");
     }
     if config.value(&SQL_CONSOLE)? {
-        tracing::warn!("NOETL_SQL_CONSOLE is on, and this version has no SQL console");
+        tracing::warn!("NOETL_SQL_CONSOLE is set, but this version has no SQL console");
     }
-    let place = Place::of(&config)?;
-    let threads = roles::threads(&config, THREADS)?;
-    let served = threads.block_on(serve(&config, &place, work, io));
-    threads.shutdown_timeout(PARTING);
-    served.map(|()| Exit::Ok)
+    let location = StoreLocation::from_config(&config)?;
+    let runtime = roles::build_tokio_runtime(&config, DEFAULT_SERVER_THREADS)?;
+    let result = runtime.block_on(serve_until_stopped(&config, &location, mode, io));
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    result.map(|()| CommandExit::Ok)
 }
 
-async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> Result<(), Error> {
-    let (orderly, at_once) = roles::stopped()?;
-    // Before the store is opened: a second server on the same port must not touch it.
-    let settings = roles::http_settings(config, place, work == Work::Here)?;
-    let listening = roles::listen(config, &settings).await?;
-    let store = open(place).await?;
-    warn_of_walls(&*store, place).await?;
+async fn serve_until_stopped(
+    config: &Config,
+    location: &StoreLocation,
+    mode: ServeMode,
+    io: &mut Io<'_>,
+) -> Result<(), Error> {
+    let (graceful, immediate) = roles::shutdown_tokens()?;
+    // Listens before opening the store: a second server on the same port must not touch the store.
+    let settings = roles::http_settings(config, location, mode == ServeMode::WithWorker)?;
+    let bound = roles::bind_listeners(config, &settings).await?;
+    let store = open_store(location).await?;
+    warn_missing_log_privileges(&*store, location).await?;
     let scheme = if settings.tls.is_some() {
         "https"
     } else {
         "http"
     };
-    let url = format!("{scheme}://{}", listening.public);
-    let facade = roles::Facade {
+    let url = format!("{scheme}://{}", bound.public);
+    let endpoint = roles::ServerEndpoint {
         url: &url,
-        wants_tokens: !settings.is_dev,
+        requires_tokens: !settings.is_dev,
     };
-    let runtime = roles::open_runtime(Arc::clone(&store), place, config, Some(facade)).await?;
-    if let Some(gone) = Gone::of(place, config)? {
-        let count = roles::bury(&*store, &runtime, gone)
+    let runtime = roles::open_runtime(Arc::clone(&store), location, config, Some(endpoint)).await?;
+    if let Some(orphans) = OrphanScope::for_location(location, config)? {
+        let count = roles::cancel_orphans(&*store, &runtime, orphans)
             .await
             .map_err(StartError::Runtime)?;
         if count > 0 {
-            tracing::warn!(count, "runs whose process is gone are cancelled");
+            tracing::warn!(count, "cancelled runs whose process no longer exists");
         }
     }
     let first_token = if settings.is_dev {
         None
     } else {
-        let given = config.get(&BOOTSTRAP_TOKEN)?;
-        let made = runtime.bootstrap(given.as_deref()).await;
-        made.map_err(StartError::Runtime)?
+        let configured = config.get(&BOOTSTRAP_TOKEN)?;
+        let token = runtime.bootstrap_admin_token(configured.as_deref()).await;
+        token.map_err(StartError::Runtime)?
     };
-    let worker = match work {
-        Work::Here => Some(start_worker(config, &runtime, io)?),
-        Work::Elsewhere => None,
+    let worker = match mode {
+        ServeMode::WithWorker => Some(start_worker(config, &runtime, io)?),
+        ServeMode::ServerOnly => None,
     };
-    let beside = Beside {
-        internal: listening
+    let extra_urls = ExtraUrls {
+        internal: bound
             .internal
             .map(|address| format!("{scheme}://{address}")),
-        metrics: listening
-            .metrics
-            .map(|address| format!("{scheme}://{address}")),
+        metrics: bound.metrics.map(|address| format!("{scheme}://{address}")),
     };
-    let house = House::start(runtime, listening.listeners, settings, worker);
-    let _beacon = match place.file() {
+    let process = DevProcess::start(runtime, bound.listeners, settings, worker);
+    let _lock_file = match location.file_path() {
         Some(file) => Some(
-            Beacon::new(url.clone())
-                .light(file)
+            ServerLockFile::new(url.clone())
+                .write_beside(file)
                 .map_err(StartError::Process)?,
         ),
         None => None,
     };
-    announce(&url, place, work, &beside, io)?;
+    print_addresses(&url, location, mode, &extra_urls, io)?;
     if let Some(token) = first_token {
-        introduce(&token, io)?;
+        print_first_token(&token, io)?;
     }
     tokio::select! {
-        stopped = house.until(&orderly) => stopped?,
-        () = at_once.cancelled() => {}
+        stopped = process.run_until(&graceful) => stopped?,
+        () = immediate.cancelled() => {}
     }
     Ok(())
 }
 
-/// Who names another owner of the tables wants a log that this process cannot change.
-async fn warn_of_walls(store: &dyn Store, place: &Place) -> Result<(), Error> {
-    if !place.has_owner() {
+/// Warns if the server's role can change the event log although a separate owner role is
+/// configured.
+async fn warn_missing_log_privileges(
+    store: &dyn Store,
+    location: &StoreLocation,
+) -> Result<(), Error> {
+    if !location.has_separate_owner() {
         return Ok(());
     }
-    let missing = store.missing_walls().await.map_err(Error::Store)?;
-    for missing in missing.iter().filter(|it| it.wall == LogWall::AppendOnly) {
-        tracing::warn!(wall = %missing, "a wall is not raised");
+    let missing = store
+        .list_failed_privilege_checks()
+        .await
+        .map_err(Error::Store)?;
+    for check in missing
+        .iter()
+        .filter(|failed| failed.check == PrivilegeCheck::AppendOnly)
+    {
+        tracing::warn!(wall = %check, "the event log is not protected against changes by the server's role");
     }
     Ok(())
 }
 
-async fn open(place: &Place) -> Result<Arc<dyn Store>, StartError> {
-    match place.open().await? {
-        Opened::Store(store) => Ok(store),
-        Opened::Held(beacon) => Err(StartError::InUse {
-            path: place.shown(),
+async fn open_store(location: &StoreLocation) -> Result<Arc<dyn Store>, StartError> {
+    match location.open_store().await? {
+        OpenResult::Store(store) => Ok(store),
+        OpenResult::InUse(lock_file) => Err(StartError::DatabaseInUse {
+            path: location.display_name(),
             waited: Millis::ZERO,
-            holder: Some(match beacon {
-                Some(beacon) => format!("the server of process {} at {}", beacon.pid, beacon.url),
+            holder: Some(match lock_file {
+                Some(lock_file) => format!(
+                    "the server of process {} at {}",
+                    lock_file.pid, lock_file.url
+                ),
                 None => "a 'noetl run'".to_owned(),
             }),
         }),
     }
 }
 
-/// A worker in this process, and how to stop it.
-struct InProcess {
+/// A worker in this process and its stop token.
+struct InProcessWorker {
     task: JoinHandle<Result<(), noetl_worker::WorkerError>>,
     stop: CancellationToken,
 }
 
-fn start_worker(config: &Config, runtime: &Runtime, io: &Io<'_>) -> Result<InProcess, Error> {
-    let plan = WorkerPlan::new(config, PoolName::shared(), &io.env)?.draining(WORKER_DRAIN);
-    let toolbox = roles::toolbox(
+fn start_worker(config: &Config, runtime: &Runtime, io: &Io<'_>) -> Result<InProcessWorker, Error> {
+    let plan = WorkerPlan::new(config, PoolName::shared(), &io.env)?
+        .with_drain_timeout(WORKER_DRAIN_TIMEOUT);
+    let toolbox = roles::build_toolbox(
         config,
         &io.env,
-        roles::Code::Own,
-        roles::OfPlatform::default(),
+        roles::CodeTrust::Trusted,
+        roles::PlatformToolSettings::default(),
     )?;
     let stop = CancellationToken::new();
-    let worker = plan.start(Arc::new(runtime.clone()), toolbox);
+    let worker = plan.build_worker(Arc::new(runtime.clone()), toolbox);
     let task = tokio::spawn(worker.run(stop.clone()));
-    Ok(InProcess { task, stop })
+    Ok(InProcessWorker { task, stop })
 }
 
-/// All that runs in the process.
-struct House {
+/// All components of the process.
+struct DevProcess {
     runtime: Runtime,
     server: JoinHandle<Result<(), http::ServeError>>,
     stop_server: CancellationToken,
-    worker: Option<InProcess>,
+    worker: Option<InProcessWorker>,
 }
 
-impl House {
+impl DevProcess {
     fn start(
         runtime: Runtime,
-        listeners: Listeners,
+        listeners: HttpListeners,
         settings: HttpSettings,
-        worker: Option<InProcess>,
+        worker: Option<InProcessWorker>,
     ) -> Self {
         let stop_server = CancellationToken::new();
-        let server = http::serve(runtime.clone(), listeners, settings, stop_server.clone());
+        let server = http::serve_http(runtime.clone(), listeners, settings, stop_server.clone());
         Self {
             runtime,
             server: tokio::spawn(server),
@@ -236,13 +255,13 @@ impl House {
         }
     }
 
-    /// Goes on until it is told to stop or a part of it ends, then lets go of everything in order:
-    /// first no new work is taken, then no new requests, then what is being written is finished.
-    async fn until(mut self, stop: &CancellationToken) -> Result<(), StartError> {
-        let failed = tokio::select! {
+    /// Runs until it is stopped or a component ends, then shuts down in order: first no new work is
+    /// accepted, then no new requests, then pending writes are completed.
+    async fn run_until(mut self, stop: &CancellationToken) -> Result<(), StartError> {
+        let result = tokio::select! {
             () = stop.cancelled() => Ok(()),
-            ended = &mut self.server => Err(StartError::of_end("server", ended)),
-            error = end_of(&mut self.worker) => Err(error),
+            ended = &mut self.server => Err(StartError::from_component_end("server", ended)),
+            error = worker_end(&mut self.worker) => Err(error),
         };
         tracing::info!("stopping");
         if let Some(worker) = self.worker.filter(|worker| !worker.task.is_finished()) {
@@ -253,65 +272,64 @@ impl House {
         if !self.server.is_finished() {
             drop(self.server.await);
         }
-        self.runtime.close(CLOSING).await;
-        failed
+        self.runtime.close(CLOSE_TIMEOUT).await;
+        result
     }
 }
 
-/// Waits for the worker to end, where there is one.
-async fn end_of(worker: &mut Option<InProcess>) -> StartError {
+/// Waits for the worker to end. Never returns without a worker.
+async fn worker_end(worker: &mut Option<InProcessWorker>) -> StartError {
     match worker {
-        Some(worker) => StartError::of_end("worker", (&mut worker.task).await),
+        Some(worker) => StartError::from_component_end("worker", (&mut worker.task).await),
         None => std::future::pending().await,
     }
 }
 
-/// Shows the first token. It goes to standard output alone, which no log keeps.
-fn introduce(token: &str, io: &mut Io<'_>) -> Result<(), Error> {
-    writeln!(
-        io.out,
-        "First token, which may do everything; it is shown this once:"
-    )?;
+/// Prints the first token, to standard output only, so that no log contains it.
+fn print_first_token(token: &str, io: &mut Io<'_>) -> Result<(), Error> {
+    writeln!(io.out, "First token, with full access (shown only once):")?;
     writeln!(io.out, "{token}")?;
     io.out.flush()?;
     Ok(())
 }
 
-/// Where a server listens besides.
-struct Beside {
+/// URLs of the separate internal and metrics listeners.
+struct ExtraUrls {
     internal: Option<String>,
     metrics: Option<String>,
 }
 
-fn announce(
+fn print_addresses(
     url: &str,
-    place: &Place,
-    work: Work,
-    beside: &Beside,
+    location: &StoreLocation,
+    mode: ServeMode,
+    extra_urls: &ExtraUrls,
     io: &mut Io<'_>,
 ) -> Result<(), Error> {
     writeln!(io.out, "NoETL listening on {url}")?;
-    if let Some(internal) = &beside.internal {
+    if let Some(internal) = &extra_urls.internal {
         writeln!(io.out, "Internal API on {internal}")?;
     }
-    if let Some(metrics) = &beside.metrics {
+    if let Some(metrics) = &extra_urls.metrics {
         writeln!(io.out, "Metrics on {metrics}/metrics")?;
     }
-    let shown = place.shown();
-    match place {
-        Place::Memory => writeln!(io.out, "Data in memory: it is gone when this stops")?,
-        Place::File { .. } | Place::Database(_) => writeln!(io.out, "Data in {shown}")?,
+    let name = location.display_name();
+    match location {
+        StoreLocation::Memory => writeln!(io.out, "Data in memory, lost when the server stops")?,
+        StoreLocation::File { .. } | StoreLocation::Database(_) => {
+            writeln!(io.out, "Data in {name}")?;
+        }
     }
-    match work {
-        Work::Here => writeln!(io.out, "Stop with Ctrl-C")?,
-        Work::Elsewhere => writeln!(
+    match mode {
+        ServeMode::WithWorker => writeln!(io.out, "Stop with Ctrl-C")?,
+        ServeMode::ServerOnly => writeln!(
             io.out,
             "Workers: noetl worker --server {url} · stop with Ctrl-C"
         )?,
     }
     io.out.flush()?;
-    let Beside { internal, metrics } = beside;
-    tracing::info!(url, ?internal, ?metrics, store = %shown, "listening");
+    let ExtraUrls { internal, metrics } = extra_urls;
+    tracing::info!(url, ?internal, ?metrics, store = %name, "listening");
     Ok(())
 }
 
@@ -324,37 +342,37 @@ mod tests {
 
     use super::*;
 
-    /// What a part of the process does.
+    /// Behaviour of a fake server or worker task.
     #[derive(Clone, Copy)]
-    enum Part {
-        /// It works until it is told to stop.
-        Works,
-        /// It leaves by itself.
-        Leaves,
-        /// It dies.
+    enum FakeTask {
+        /// Runs until it is cancelled.
+        Runs,
+        /// Returns without being cancelled.
+        Exits,
+        /// Panics.
         Crashes,
     }
 
-    impl Part {
-        async fn play<E>(self, stop: CancellationToken) -> Result<(), E> {
+    impl FakeTask {
+        async fn run_task<E>(self, stop: CancellationToken) -> Result<(), E> {
             match self {
-                Self::Works => stop.cancelled().await,
-                Self::Leaves => {}
-                Self::Crashes => panic!("it dies, as the test wants it"),
+                Self::Runs => stop.cancelled().await,
+                Self::Exits => {}
+                Self::Crashes => panic!("deliberate panic of the test"),
             }
             Ok(())
         }
     }
 
-    struct Stage {
-        house: House,
+    struct DevProcessFixture {
+        process: DevProcess,
         store: Arc<MemoryStore>,
         stop_server: CancellationToken,
         stop_worker: CancellationToken,
     }
 
-    /// A runtime under a machine id that one process at a time has.
-    async fn opened(store: &Arc<MemoryStore>) -> Result<Runtime, RuntimeError> {
+    /// Opens a runtime with a fixed machine id, which only one process can lease at a time.
+    async fn open_runtime(store: &Arc<MemoryStore>) -> Result<Runtime, RuntimeError> {
         let settings = Settings {
             machine_id: Some(MachineId::new(7).unwrap()),
             ..Settings::default()
@@ -362,60 +380,68 @@ mod tests {
         Runtime::open(Arc::clone(store) as _, Arc::new(SystemClock), settings).await
     }
 
-    async fn stage(server: Part, worker: Part) -> Stage {
+    async fn start_fixture(server: FakeTask, worker: FakeTask) -> DevProcessFixture {
         let store = Arc::new(MemoryStore::new());
-        let runtime = opened(&store).await.unwrap();
-        assert!(opened(&store).await.is_err());
+        let runtime = open_runtime(&store).await.unwrap();
+        assert!(open_runtime(&store).await.is_err());
         let (stop_server, stop_worker) = (CancellationToken::new(), CancellationToken::new());
-        let house = House {
+        let process = DevProcess {
             runtime,
-            server: tokio::spawn(server.play(stop_server.clone())),
+            server: tokio::spawn(server.run_task(stop_server.clone())),
             stop_server: stop_server.clone(),
-            worker: Some(InProcess {
-                task: tokio::spawn(worker.play::<WorkerError>(stop_worker.clone())),
+            worker: Some(InProcessWorker {
+                task: tokio::spawn(worker.run_task::<WorkerError>(stop_worker.clone())),
                 stop: stop_worker.clone(),
             }),
         };
-        Stage {
-            house,
+        DevProcessFixture {
+            process,
             store,
             stop_server,
             stop_worker,
         }
     }
 
-    /// One part alone would only look as if it did something: the other is told to stop, what is
-    /// written is finished, and the process says which of them it was.
+    /// If one task ends, the other is cancelled, pending writes are finished, and the error names
+    /// the task.
     #[tokio::test]
-    async fn a_part_that_ends_takes_the_others_along() {
+    async fn one_ended_task_stops_the_others() {
         for (server, worker, text) in [
-            (Part::Crashes, Part::Works, "the server has crashed"),
-            (Part::Works, Part::Crashes, "the worker has crashed"),
-            (Part::Leaves, Part::Works, "the server has left"),
-            (Part::Works, Part::Leaves, "the worker has left"),
+            (FakeTask::Crashes, FakeTask::Runs, "the server has crashed"),
+            (FakeTask::Runs, FakeTask::Crashes, "the worker has crashed"),
+            (
+                FakeTask::Exits,
+                FakeTask::Runs,
+                "the server stopped unexpectedly",
+            ),
+            (
+                FakeTask::Runs,
+                FakeTask::Exits,
+                "the worker stopped unexpectedly",
+            ),
         ] {
-            let stage = stage(server, worker).await;
-            let ended = stage.house.until(&CancellationToken::new()).await;
-            let error = ended.unwrap_err().to_string();
+            let fixture = start_fixture(server, worker).await;
+            let result = fixture.process.run_until(&CancellationToken::new()).await;
+            let error = result.unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
-            let is_told = |part: Part, stop: &CancellationToken| {
-                !matches!(part, Part::Works) || stop.is_cancelled()
+            let is_cancelled = |task: FakeTask, stop: &CancellationToken| {
+                !matches!(task, FakeTask::Runs) || stop.is_cancelled()
             };
-            assert!(is_told(server, &stage.stop_server), "{text}");
-            assert!(is_told(worker, &stage.stop_worker), "{text}");
-            // The runtime is closed, so what was its alone is free.
-            assert!(opened(&stage.store).await.is_ok(), "{text}");
+            assert!(is_cancelled(server, &fixture.stop_server), "{text}");
+            assert!(is_cancelled(worker, &fixture.stop_worker), "{text}");
+            // The runtime is closed, so its machine id is available again.
+            assert!(open_runtime(&fixture.store).await.is_ok(), "{text}");
         }
     }
 
-    /// Whoever stops it ends both, and that is no failure.
+    /// A requested stop ends both tasks without an error.
     #[tokio::test]
-    async fn a_stop_ends_all_parts() {
-        let stage = stage(Part::Works, Part::Works).await;
+    async fn stop_ends_all_tasks() {
+        let fixture = start_fixture(FakeTask::Runs, FakeTask::Runs).await;
         let stop = CancellationToken::new();
         stop.cancel();
-        stage.house.until(&stop).await.unwrap();
-        assert!(stage.stop_server.is_cancelled() && stage.stop_worker.is_cancelled());
-        assert!(opened(&stage.store).await.is_ok());
+        fixture.process.run_until(&stop).await.unwrap();
+        assert!(fixture.stop_server.is_cancelled() && fixture.stop_worker.is_cancelled());
+        assert!(open_runtime(&fixture.store).await.is_ok());
     }
 }

@@ -1,190 +1,208 @@
-//! `noetl stream`: the stream of all events.
+//! `noetl stream`: inspects and rebuilds the event stream.
 
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use noetl_api::Client as Server;
+use noetl_api::Client as ApiClient;
 use noetl_api::stream::StreamStatus;
 use noetl_types::{FeedPosition, Json, Millis, Timestamp};
 
-use super::platform::Operated;
-use crate::ask::{Consent, agreed};
-use crate::config::{Client, Flags, Operator};
+use super::platform::OperatorConnection;
+use crate::config::{Client, Operator, SettingFlags};
+use crate::confirm::{ConfirmArgs, confirm};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Output, Times};
-use crate::reach::{Reached, Wants};
+use crate::output::{OutputArgs, TimeFormatter};
 use crate::render::palette;
-use crate::render::words::{counted, padded, shorten, visible};
-use crate::roles::HostError;
+use crate::render::text_layout::{escape_control, pad_to_width, pluralize, truncate_to_width};
+use crate::roles::TargetError;
+use crate::target::{Access, TargetConnection};
 
-/// Look at the stream of all events, or have it made anew
+/// Inspect or rebuild the stream of all events
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct StreamArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: StreamCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    Status(StatusArgs),
-    Tail(TailArgs),
-    Rebuild(RebuildArgs),
+enum StreamCommand {
+    Status(StreamStatusArgs),
+    Tail(StreamTailArgs),
+    Rebuild(StreamRebuildArgs),
 }
 
-/// Say where the stream stands, and what is wrong with it
+/// Show the state of the stream and its problems
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl stream status
   noetl stream status -o json | jq .lag_events")]
-struct StatusArgs {
+struct StreamStatusArgs {
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
 /// Print events of all runs as they are written
 ///
-/// They come from the log of the server, so that they are seen whether the stream is on or not.
+/// Events are read from the log of the server, so they are shown even if the stream is disabled.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl stream tail                          what happens from now on
+  noetl stream tail                          new events
   noetl stream tail --from-start --limit 10  the first ten events of the log
-  noetl stream tail -o jsonl                 whole events, one on each line")]
-struct TailArgs {
-    /// Begin with the first event of the log
+  noetl stream tail -o jsonl                 full events, one per line")]
+struct StreamTailArgs {
+    /// Start with the first event of the log
     #[arg(long)]
     from_start: bool,
-    /// Stop after so many events
+    /// Stop after this many events
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// Have the whole log published again
+/// Publish the whole log again
 ///
-/// For a broker that has lost messages. Those that it has are published twice, which consumers know
-/// by the id of a message. It is said first where the stream stands, and has to be agreed to; without
-/// a terminal, --yes is needed.
+/// Use this after a broker has lost messages. Messages that the broker still has are published
+/// twice; consumers recognize duplicates by message id. Shows the state of the stream and asks for
+/// confirmation. Without a terminal, --yes is required.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl stream rebuild --dry-run     only say where the stream stands
+  noetl stream rebuild --dry-run     only show the state of the stream
   noetl stream rebuild --yes")]
-struct RebuildArgs {
-    /// Only say where the stream stands
+struct StreamRebuildArgs {
+    /// Only show the state of the stream
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    consent: Consent,
+    confirm: ConfirmArgs,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    settings: Flags<Operator>,
+    settings: SettingFlags<Operator>,
 }
 
-/// Events that are asked for at once, and how long a question waits for them.
-const PAGE: u32 = 500;
-const WAIT_MS: u64 = 10_000;
+/// Maximum events per request, and the time a request waits for events.
+const MAX_PAGE_EVENTS: u32 = 500;
+const POLL_WAIT_MS: u64 = 10_000;
 
-/// Does what is asked.
-pub(crate) fn run(args: &StreamArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    match &args.verb {
-        Verb::Status(args) => {
-            let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
-            let status = reached.ask(async {
-                let status = reached.host.server()?.stream_status().await;
-                Ok(status.map_err(HostError::from)?)
+/// Runs the `noetl stream` subcommands.
+pub(crate) fn run(args: &StreamArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    match &args.command {
+        StreamCommand::Status(args) => {
+            let connection =
+                TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+            let status = connection.block_on(async {
+                let status = connection.target.require_server()?.stream_status().await;
+                Ok(status.map_err(TargetError::from)?)
             })?;
-            show(&status, args.output, quiet, io)?;
+            print_stream_status(&status, args.output, quiet, io)?;
         }
-        Verb::Tail(args) => {
-            let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
-            reached.ask(async { tail(reached.host.server()?, args, io).await })?;
+        StreamCommand::Tail(args) => {
+            let connection =
+                TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+            connection.block_on(async {
+                tail_stream(connection.target.require_server()?, args, io).await
+            })?;
         }
-        // An order is given by an operator, who is known by the token of the platform.
-        Verb::Rebuild(args) => return rebuild(args, quiet, io),
+        // Rebuilding is an operator command and uses the platform token.
+        StreamCommand::Rebuild(args) => return rebuild_stream(args, quiet, io),
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-fn rebuild(args: &RebuildArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let at = Operated::find(&args.settings.given, io)?;
-    // Asked of who would carry the order out: another server has another stream.
-    let standing = || at.ask(async |client| client.stream_standing().await);
+fn rebuild_stream(
+    args: &StreamRebuildArgs,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let server = OperatorConnection::connect(&args.settings.given, io)?;
+    // Queried from the server that will rebuild the stream. Another server has another stream.
+    let fetch_status = || server.send(async |client| client.internal_stream_status().await);
     if args.dry_run {
-        show(&standing()?, args.output, quiet, io)?;
-        return Ok(Exit::Ok);
+        print_stream_status(&fetch_status()?, args.output, quiet, io)?;
+        return Ok(CommandExit::Ok);
     }
-    if !args.consent.yes {
-        match standing() {
+    if !args.confirm.yes {
+        match fetch_status() {
             Ok(status) => {
-                for (name, value) in lines(&status) {
-                    io.talk(format_args!("{name:<NAME$}  {}", visible(&value)))?;
+                for (name, value) in status_lines(&status) {
+                    io.print_message(format_args!(
+                        "{name:<NAME_WIDTH$}  {}",
+                        escape_control(&value)
+                    ))?;
                 }
             }
-            // A server of an older release does not tell it, and takes the order all the same.
-            Err(error) if error.exit() == Exit::NotFound => {}
+            // An older server does not report the status but can still rebuild the stream.
+            Err(error) if error.exit_code() == CommandExit::NotFound => {}
             Err(error) => return Err(error),
         }
-        let question = format!("Publish the whole log again, at {}?", at.url());
-        if !agreed(args.consent, &question, "yes", io)? {
-            return Ok(Exit::Failed);
+        let question = format!("Publish the whole log again at {}?", server.url());
+        if !confirm(args.confirm, &question, "yes", io)? {
+            return Ok(CommandExit::Failed);
         }
     }
-    let status = at.ask(async |client| client.stream_rebuild().await)?;
-    show(&status, args.output, quiet, io)?;
-    Ok(Exit::Ok)
+    let status = server.send(async |client| client.stream_rebuild().await)?;
+    print_stream_status(&status, args.output, quiet, io)?;
+    Ok(CommandExit::Ok)
 }
 
-/// Columns for the names of what is told about the stream.
-const NAME: usize = 9;
+/// Width of the name column of the stream status.
+const NAME_WIDTH: usize = 9;
 
-fn show(status: &StreamStatus, output: Output, quiet: bool, io: &mut Io<'_>) -> Result<(), Error> {
+fn print_stream_status(
+    status: &StreamStatus,
+    output: OutputArgs,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<(), Error> {
     if !output.is_table() {
-        return output.thing(status, io);
+        return output.print_item(status, io);
     }
-    for (name, value) in lines(status) {
-        writeln!(io.out, "{name:<NAME$}  {}", visible(&value))?;
+    for (name, value) in status_lines(status) {
+        writeln!(io.out, "{name:<NAME_WIDTH$}  {}", escape_control(&value))?;
     }
     if !status.enabled && !quiet {
-        io.talk("turn it on with NOETL_EVENT_STREAM_ENABLED=on and NOETL_NATS_URL at the server")?;
+        io.print_message(
+            "enable it with NOETL_EVENT_STREAM_ENABLED=on and NOETL_NATS_URL on the server",
+        )?;
     }
     Ok(())
 }
 
-/// What is told about the stream.
-fn lines(status: &StreamStatus) -> Vec<(&'static str, String)> {
-    let nats = match (status.nats_connected, &status.nats_version) {
+/// Names and values of the stream status.
+fn status_lines(status: &StreamStatus) -> Vec<(&'static str, String)> {
+    let nats_state = match (status.nats_connected, &status.nats_version) {
         (true, Some(version)) => format!("connected, version {version}"),
         (true, None) => "connected".to_owned(),
         (false, _) => "not connected".to_owned(),
     };
-    let behind = counted(
+    let backlog = pluralize(
         usize::try_from(status.lag_events).unwrap_or(usize::MAX),
         "event",
     );
-    let behind = match status.lag_events {
+    let backlog = match status.lag_events {
         0 => "nothing".to_owned(),
         _ => format!(
-            "{behind}, the first for {}",
-            Millis::from_ms(status.lag_ms).human()
+            "{backlog}, the oldest for {}",
+            Millis::from_ms(status.lag_ms).to_human()
         ),
     };
     let mut lines = vec![("state", status.state.to_string())];
     lines.extend(
         status
-            .trouble
+            .problem
             .as_ref()
-            .map(|text| ("trouble", text.to_string())),
+            .map(|text| ("problem", text.to_string())),
     );
     lines.extend(
         status
@@ -193,69 +211,74 @@ fn lines(status: &StreamStatus) -> Vec<(&'static str, String)> {
             .map(|text| ("publisher", text.to_string())),
     );
     if status.enabled {
-        lines.push(("behind", behind));
+        lines.push(("behind", backlog));
         if status.horizon_age_ms > 0 {
-            let age = Millis::from_ms(status.horizon_age_ms).human();
+            let age = Millis::from_ms(status.horizon_age_ms).to_human();
             lines.push(("held back", format!("{age}, by an open transaction")));
         }
         lines.push(("published", status.published.to_string()));
-        lines.push(("put aside", status.parked.to_string()));
-        lines.push(("NATS", nats));
+        lines.push(("rejected", status.undeliverable.to_string()));
+        lines.push(("NATS", nats_state));
     }
     lines
 }
 
-async fn tail(server: &Server, args: &TailArgs, io: &mut Io<'_>) -> Result<(), Error> {
+async fn tail_stream(
+    server: &ApiClient,
+    args: &StreamTailArgs,
+    io: &mut Io<'_>,
+) -> Result<(), Error> {
     let mut after = args.from_start.then(FeedPosition::default);
-    let mut left = args.limit.unwrap_or(u64::MAX);
-    while left > 0 {
-        let limit = u32::try_from(left).unwrap_or(u32::MAX).min(PAGE);
-        let feed = server.stream_feed(after, limit, WAIT_MS).await;
-        let feed = feed.map_err(HostError::from)?;
+    let mut remaining = args.limit.unwrap_or(u64::MAX);
+    while remaining > 0 {
+        let limit = u32::try_from(remaining)
+            .unwrap_or(u32::MAX)
+            .min(MAX_PAGE_EVENTS);
+        let feed = server.stream_feed(after, limit, POLL_WAIT_MS).await;
+        let feed = feed.map_err(TargetError::from)?;
         after = Some(feed.next);
         for event in &feed.events {
             if args.output.is_table() {
-                line(event, &args.output.times(io), io)?;
+                print_event(event, &args.output.time_formatter(io), io)?;
             } else {
-                args.output.one_of_many(event, io)?;
+                args.output.print_stream_item(event, io)?;
             }
-            left = left.saturating_sub(1);
+            remaining = remaining.saturating_sub(1);
         }
         io.out.flush()?;
     }
     Ok(())
 }
 
-/// Columns for the type of an event and its status: a line is printed before the next is known.
-const TYPE: usize = 18;
-const STATUS: usize = 9;
+/// Widths of the type and status columns. Fixed, since lines are printed one by one.
+const TYPE_WIDTH: usize = 18;
+const STATUS_WIDTH: usize = 9;
 
-/// Prints an event on one line.
-fn line(event: &Json, times: &Times, io: &mut Io<'_>) -> Result<(), Error> {
+fn print_event(event: &Json, times: &TimeFormatter, io: &mut Io<'_>) -> Result<(), Error> {
     let field = |name: &str| match event.get(name) {
-        Some(Json::Str(text)) => visible(text),
+        Some(Json::Str(text)) => escape_control(text),
         Some(Json::Null) | None => "-".to_owned(),
         Some(other) => other.to_string(),
     };
     let time = field("event_time");
-    let time = Timestamp::parse(&time).map_or(time, |time| times.tell(time));
-    let kind = padded(&field("event_type"), TYPE);
+    let time = Timestamp::parse(&time).map_or(time, |time| times.format_time(time));
+    let kind = pad_to_width(&field("event_type"), TYPE_WIDTH);
     let plain = format!(
         "{time}  {}  {:>4}  {kind}  {}  {}",
         field("execution_id"),
         field("seq"),
-        padded(&field("status"), STATUS),
+        pad_to_width(&field("status"), STATUS_WIDTH),
         field("node_name"),
     );
     let plain = plain.trim_end();
     let plain = if io.out.is_terminal() {
-        shorten(plain, io.out.width(), "…")
+        truncate_to_width(plain, io.out.width(), "…")
     } else {
         plain.to_owned()
     };
     let style = match event.get("status").and_then(Json::as_str) {
-        Some("FAILED") => palette::BAD,
-        Some("COMPLETED") => palette::GOOD,
+        Some("FAILED") => palette::FAILURE,
+        Some("COMPLETED") => palette::SUCCESS,
         Some(_) | None => anstyle::Style::new(),
     };
     let painted = io.out.paint().text(style, &kind).to_string();

@@ -1,33 +1,33 @@
-//! `noetl token`: who may come in.
+//! `noetl token`: manages access tokens of a server.
 
 use std::io::Write as _;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use noetl_api::Client as Server;
-use noetl_api::tokens::{NewToken, TokenView};
+use noetl_api::Client as ApiClient;
+use noetl_api::tokens::{CreateTokenRequest, TokenView};
 use noetl_types::{OrganizationId, PoolName, Scope, TenantId};
 
-use crate::ask::{Consent, agreed};
-use crate::config::{Client, Flags};
+use crate::config::{Client, SettingFlags};
+use crate::confirm::{ConfirmArgs, confirm};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Cell, Column, Output, Table, Times};
-use crate::reach::{Reached, Wants};
+use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter};
 use crate::render::palette;
-use crate::render::words::visible;
-use crate::roles::HostError;
+use crate::render::text_layout::escape_control;
+use crate::roles::TargetError;
+use crate::target::{Access, TargetConnection};
 
-/// Make, list and revoke tokens of a server
+/// Create, list and revoke tokens of a server
 ///
-/// A token is what a program or a person shows to a server that does not trust its own machine. It is
-/// made once, shown once, and kept by whoever needs it; the server keeps only a digest.
+/// A token authenticates a program or a person to a server. It is printed only once, when it is
+/// created; the server stores only a digest.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The command itself shows the token in NOETL_TOKEN, or in the file that
-NOETL_TOKEN_FILE names, or the one that a profile names. It needs the scope
-admin. The first one is printed by the server when it starts for the first time.
+The command authenticates with the token in NOETL_TOKEN, in the file named by
+NOETL_TOKEN_FILE, or of the profile. This token needs the scope admin. The
+server prints the first token at its first start.
 
 Examples:
   noetl token create ci --scope exec:run --scope exec:read
@@ -37,48 +37,48 @@ Examples:
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct TokenArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: TokenCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    Create(CreateArgs),
-    List(ListArgs),
-    Revoke(RevokeArgs),
+enum TokenCommand {
+    Create(TokenCreateArgs),
+    List(TokenListArgs),
+    Revoke(TokenRevokeArgs),
 }
 
-/// Make a token and print it, once
+/// Create a token and print it once
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl token create ci --scope exec:run --scope exec:read > ci.token
   noetl token create gpu-worker --scope worker --pool gpu --ttl-days 30
   noetl token create etl --scope exec:run --path 'etl/*' -o json | jq -r .token")]
-struct CreateArgs {
-    /// What to call it; logs name it as the one who acts
+struct TokenCreateArgs {
+    /// Name of the token, shown as the actor in logs
     name: String,
-    /// What it may do; may be given several times
-    #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scopes())]
+    /// Scope of the token (repeatable)
+    #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scope_parser())]
     scopes: Vec<Scope>,
-    /// Pool that it may work for; may be given several times [default: all]
-    #[arg(long = "pool", value_name = "POOL", value_parser = pool)]
+    /// Restrict the token to a worker pool (repeatable) [default: all]
+    #[arg(long = "pool", value_name = "POOL", value_parser = parse_pool)]
     pools: Vec<PoolName>,
-    /// Paths whose playbooks and runs there are for it, such as etl/* [default: all]
+    /// Restrict the token to playbook paths, such as etl/* [default: all]
     #[arg(long = "path", value_name = "GLOB")]
     paths: Vec<String>,
-    /// Days that it lives [default: until it is revoked]
+    /// Days until the token expires [default: never]
     #[arg(long, value_name = "N")]
     ttl_days: Option<u32>,
-    /// Tenant that it is for; another than one's own only for who runs the installation
-    #[arg(long, value_name = "TENANT", value_parser = tenant)]
+    /// Tenant of the token (another tenant requires a token of the platform operator)
+    #[arg(long, value_name = "TENANT", value_parser = parse_tenant)]
     tenant: Option<TenantId>,
-    /// Organization inside of the tenant
-    #[arg(long, value_name = "NAME", value_parser = organization)]
+    /// Organization within the tenant
+    #[arg(long, value_name = "NAME", value_parser = parse_organization)]
     organization: Option<OrganizationId>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
 /// List the tokens of the tenant, without their secrets
@@ -86,75 +86,84 @@ struct CreateArgs {
 #[command(after_long_help = "\
 Examples:
   noetl token list
-  noetl token list -o wide                 with pools, paths and who made them
+  noetl token list -o wide                 with pools, paths and creators
   noetl token list -o jsonl | jq -r .id")]
-struct ListArgs {
+struct TokenListArgs {
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// Take a token back: within seconds it opens nothing
+/// Revoke a token (takes effect within seconds)
 ///
-/// It cannot be given again. Without a terminal, --yes is needed.
+/// This cannot be undone. Without a terminal, --yes is required.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl token revoke 308400000000000001
   noetl token revoke 4821                  the end of its id is enough
   noetl token revoke 4821 --yes")]
-struct RevokeArgs {
-    /// The id that 'noetl token list' shows, or a part of it that fits no other
+struct TokenRevokeArgs {
+    /// Id as shown by 'noetl token list', or a unique part of it
     id: String,
     #[command(flatten)]
-    consent: Consent,
+    confirm: ConfirmArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// Every scope that there is, so that help and completions name them.
-fn scopes() -> impl TypedValueParser<Value = Scope> {
+/// Parser that lists every scope in help and completions.
+fn scope_parser() -> impl TypedValueParser<Value = Scope> {
     PossibleValuesParser::new(Scope::ALL.iter().map(|scope| scope.as_str()))
         .try_map(|text| Scope::parse(&text))
 }
 
-fn pool(text: &str) -> Result<PoolName, String> {
+fn parse_pool(text: &str) -> Result<PoolName, String> {
     PoolName::new(text).map_err(|error| error.to_string())
 }
 
-fn tenant(text: &str) -> Result<TenantId, String> {
+fn parse_tenant(text: &str) -> Result<TenantId, String> {
     TenantId::new(text).map_err(|error| error.to_string())
 }
 
-fn organization(text: &str) -> Result<OrganizationId, String> {
+fn parse_organization(text: &str) -> Result<OrganizationId, String> {
     OrganizationId::new(text).map_err(|error| error.to_string())
 }
 
-/// Tokens that are named where several are meant.
-const MAX_NAMED: usize = 5;
+/// Maximum tokens listed in an ambiguity error.
+const MAX_LISTED_MATCHES: usize = 5;
 
-/// Does what is asked of the tokens.
-pub(crate) fn run(args: &TokenArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    match &args.verb {
-        Verb::Create(args) => {
-            let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
-            reached.ask(async { create(reached.host.server()?, args, io).await })?;
-            Ok(Exit::Ok)
+/// Runs the `noetl token` subcommands.
+pub(crate) fn run(args: &TokenArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    match &args.command {
+        TokenCommand::Create(args) => {
+            let connection =
+                TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+            connection.block_on(async {
+                create_token(connection.target.require_server()?, args, io).await
+            })?;
+            Ok(CommandExit::Ok)
         }
-        Verb::List(args) => {
-            let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
-            let tokens = reached.ask(async { all(reached.host.server()?).await })?;
+        TokenCommand::List(args) => {
+            let connection =
+                TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+            let tokens = connection
+                .block_on(async { fetch_all_tokens(connection.target.require_server()?).await })?;
             args.output
-                .list(&tokens, |times| table(&tokens, times), io)?;
-            Ok(Exit::Ok)
+                .print_list(&tokens, |times| token_table(&tokens, times), io)?;
+            Ok(CommandExit::Ok)
         }
-        Verb::Revoke(args) => revoke(args, quiet, io),
+        TokenCommand::Revoke(args) => revoke_token(args, quiet, io),
     }
 }
 
-async fn create(server: &Server, args: &CreateArgs, io: &mut Io<'_>) -> Result<(), Error> {
-    let request = NewToken {
+async fn create_token(
+    server: &ApiClient,
+    args: &TokenCreateArgs,
+    io: &mut Io<'_>,
+) -> Result<(), Error> {
+    let request = CreateTokenRequest {
         name: args.name.as_str().into(),
         scopes: args.scopes.clone(),
         pools: (!args.pools.is_empty()).then(|| args.pools.clone()),
@@ -164,27 +173,27 @@ async fn create(server: &Server, args: &CreateArgs, io: &mut Io<'_>) -> Result<(
         tenant_id: args.tenant.clone(),
         organization_id: args.organization.clone(),
     };
-    let made = server.create_token(&request).await;
-    let made = made.map_err(HostError::from)?;
+    let created = server.create_token(&request).await;
+    let created = created.map_err(TargetError::from)?;
     if !args.output.is_table() {
-        return args.output.thing(&made, io);
+        return args.output.print_item(&created, io);
     }
-    // The token alone goes to standard output, so that it can go straight into a file.
-    writeln!(io.out, "{}", made.token)?;
-    io.talk(format_args!(
-        "token {} ({}) is made; it is shown this once",
-        made.view.id,
-        visible(&made.view.name)
+    // Only the token is written to standard output, so that it can be redirected into a file.
+    writeln!(io.out, "{}", created.token)?;
+    io.print_message(format_args!(
+        "token {} ({}) created; it is shown only once",
+        created.view.id,
+        escape_control(&created.view.name)
     ))?;
     Ok(())
 }
 
-async fn all(server: &Server) -> Result<Vec<TokenView>, Error> {
+async fn fetch_all_tokens(server: &ApiClient) -> Result<Vec<TokenView>, Error> {
     let mut tokens = Vec::new();
     let mut cursor = None;
     loop {
-        let page = server.tokens(cursor.as_ref()).await;
-        let page = page.map_err(HostError::from)?;
+        let page = server.list_tokens(cursor.as_ref()).await;
+        let page = page.map_err(TargetError::from)?;
         tokens.extend(page.tokens);
         cursor = page.next_cursor;
         if cursor.is_none() {
@@ -193,60 +202,63 @@ async fn all(server: &Server) -> Result<Vec<TokenView>, Error> {
     }
 }
 
-fn table(tokens: &[TokenView], times: &Times) -> Table {
-    let mut table = Table::new([
-        Column::new("ID"),
-        Column::new("NAME").gives_way(),
-        Column::new("STATE"),
-        Column::new("SCOPES").gives_way(),
-        Column::new("USED"),
-        Column::new("ENDS"),
-        Column::new("POOLS").wide(),
-        Column::new("PATHS").wide(),
-        Column::new("ORGANIZATION").wide(),
-        Column::new("MADE").wide(),
-        Column::new("BY").wide(),
+fn token_table(tokens: &[TokenView], times: &TimeFormatter) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::new("ID"),
+        TableColumn::new("NAME").shrinkable(),
+        TableColumn::new("STATE"),
+        TableColumn::new("SCOPES").shrinkable(),
+        TableColumn::new("LAST USED"),
+        TableColumn::new("EXPIRES"),
+        TableColumn::new("POOLS").wide_only(),
+        TableColumn::new("PATHS").wide_only(),
+        TableColumn::new("ORGANIZATION").wide_only(),
+        TableColumn::new("CREATED").wide_only(),
+        TableColumn::new("CREATED BY").wide_only(),
     ]);
     for token in tokens {
         let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
-        let pools = token.pools.as_ref().map(|pools| joined(pools));
-        let paths = token.path_globs.as_ref().map(|paths| joined(paths));
-        let everything = || "all".to_owned();
-        table.row([
+        let pools = token.pools.as_ref().map(|pools| join_with_commas(pools));
+        let paths = token
+            .path_globs
+            .as_ref()
+            .map(|paths| join_with_commas(paths));
+        let all = || "all".to_owned();
+        table.add_row([
             token.id.to_string().into(),
-            Cell::styled(token.name.as_str(), palette::NAME),
-            state(token, times),
+            TableCell::styled(token.name.as_str(), palette::NAME),
+            token_state(token, times),
             scopes.join(",").into(),
-            times.tell_or_dash(token.last_used_at).into(),
-            times.tell_or_dash(token.expires_at).into(),
-            pools.unwrap_or_else(everything).into(),
-            paths.unwrap_or_else(everything).into(),
+            times.format_time_or_dash(token.last_used_at).into(),
+            times.format_time_or_dash(token.expires_at).into(),
+            pools.unwrap_or_else(all).into(),
+            paths.unwrap_or_else(all).into(),
             token.organization_id.as_str().into(),
-            times.tell(token.created_at).into(),
+            times.format_time(token.created_at).into(),
             token.created_by.as_str().into(),
         ]);
     }
     table
 }
 
-fn joined(words: &[impl ToString]) -> String {
-    let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-    words.join(",")
+fn join_with_commas(items: &[impl ToString]) -> String {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    items.join(",")
 }
 
-/// Whether a token opens anything.
-fn state(token: &TokenView, times: &Times) -> Cell {
+/// Cell with the state of a token.
+fn token_state(token: &TokenView, times: &TimeFormatter) -> TableCell {
     if token.revoked_at.is_some() {
-        return Cell::styled("revoked", palette::BAD);
+        return TableCell::styled("revoked", palette::FAILURE);
     }
     if token.expires_at.is_some_and(|end| end <= times.now) {
-        return Cell::styled("expired", palette::DOUBT);
+        return TableCell::styled("expired", palette::CAUTION);
     }
-    Cell::styled("active", palette::GOOD)
+    TableCell::styled("active", palette::SUCCESS)
 }
 
-/// The token whose id a text is, or begins or ends with where it fits no other.
-fn meant<'t>(text: &str, tokens: &'t [TokenView]) -> Result<&'t TokenView, Error> {
+/// Finds a token by its id, or by a unique beginning or end of it.
+fn find_token<'t>(text: &str, tokens: &'t [TokenView]) -> Result<&'t TokenView, Error> {
     let is_id = |token: &&TokenView| token.id.to_string() == text;
     if let Some(token) = tokens.iter().find(is_id) {
         return Ok(token);
@@ -255,40 +267,48 @@ fn meant<'t>(text: &str, tokens: &'t [TokenView]) -> Result<&'t TokenView, Error
         let id = token.id.to_string();
         !text.is_empty() && (id.starts_with(text) || id.ends_with(text))
     };
-    let found: Vec<&TokenView> = tokens.iter().filter(is_part).collect();
-    match found.as_slice() {
-        [one] => Ok(one),
+    let matches: Vec<&TokenView> = tokens.iter().filter(is_part).collect();
+    match matches.as_slice() {
+        [token] => Ok(token),
         [] => Err(Error::NoToken {
-            text: visible(text),
+            text: escape_control(text),
         }),
-        several => Err(Error::ManyTokens {
-            text: visible(text),
-            some: (several.iter().take(MAX_NAMED))
+        candidates => Err(Error::AmbiguousToken {
+            text: escape_control(text),
+            some: (candidates.iter().take(MAX_LISTED_MATCHES))
                 .map(|token| token.id.to_string())
                 .collect(),
         }),
     }
 }
 
-fn revoke(args: &RevokeArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
-    let tokens = reached.ask(async { all(reached.host.server()?).await })?;
-    let token = meant(&args.id, &tokens)?;
-    let (id, name) = (token.id, visible(&token.name));
-    let question = format!("Take token {id} ({name}) back at {}?", reached.name());
-    if !agreed(args.consent, &question, "yes", io)? {
-        return Ok(Exit::Failed);
+fn revoke_token(
+    args: &TokenRevokeArgs,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+    let tokens = connection
+        .block_on(async { fetch_all_tokens(connection.target.require_server()?).await })?;
+    let token = find_token(&args.id, &tokens)?;
+    let (id, name) = (token.id, escape_control(&token.name));
+    let question = format!(
+        "Revoke token {id} ({name}) at {}?",
+        connection.display_name()
+    );
+    if !confirm(args.confirm, &question, "yes", io)? {
+        return Ok(CommandExit::Failed);
     }
-    let revoked = reached.ask(async {
-        let revoked = reached.host.server()?.revoke_token(id).await;
-        Ok(revoked.map_err(HostError::from)?)
+    let revoked = connection.block_on(async {
+        let revoked = connection.target.require_server()?.revoke_token(id).await;
+        Ok(revoked.map_err(TargetError::from)?)
     })?;
     writeln!(io.out, "{id} revoked")?;
     if !quiet {
-        io.talk(format_args!(
-            "token {} opens nothing more",
-            visible(&revoked.name)
+        io.print_message(format_args!(
+            "token {} no longer grants access",
+            escape_control(&revoked.name)
         ))?;
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }

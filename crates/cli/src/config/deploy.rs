@@ -1,4 +1,4 @@
-//! What `deploy/` names must exist: settings in the table, and shapes as they are meant.
+//! Tests that the settings and resources named in `deploy/` exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::table::TABLE;
+use super::table::SETTINGS_TABLE;
 
-/// Settings of parts that read them elsewhere than in the table, or of the images beside ours.
-const ELSEWHERE: [&str; 7] = [
+/// Names that are not in the settings table: read elsewhere, or settings of other images.
+const SETTINGS_OUTSIDE_TABLE: [&str; 7] = [
     "POSTGRES_DB",
     "NOETL_UNSAFE_PLAINTEXT",
     "NOETL_TLS_CERT",
@@ -19,60 +19,65 @@ const ELSEWHERE: [&str; 7] = [
     "NOETL_CONFIG",
 ];
 
-fn deploy() -> PathBuf {
+fn deploy_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
+fn collect_files(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            files(&path, found);
+            collect_files(&path, files);
         } else {
-            found.push(path);
+            files.push(path);
         }
     }
 }
 
-/// Every document of the YAML files, with the file that it is in.
-fn documents() -> Vec<(PathBuf, Value)> {
-    let mut found = Vec::new();
-    files(&deploy(), &mut found);
-    let is_yaml = |path: &PathBuf| path.extension().is_some_and(|end| end == "yaml");
+/// All documents of the YAML files, with their files.
+fn yaml_documents() -> Vec<(PathBuf, Value)> {
+    let mut files = Vec::new();
+    collect_files(&deploy_dir(), &mut files);
+    let is_yaml = |path: &PathBuf| {
+        path.extension()
+            .is_some_and(|extension| extension == "yaml")
+    };
     let mut documents = Vec::new();
-    for path in found.into_iter().filter(is_yaml) {
+    for path in files.into_iter().filter(is_yaml) {
         let text = fs::read_to_string(&path).unwrap();
         for document in text.split("\n---\n") {
             let json = noetl_playbook::to_json(document);
-            let json = json.unwrap_or_else(|| panic!("{} is no YAML", path.display()));
+            let json = json.unwrap_or_else(|| panic!("{} is not YAML", path.display()));
             documents.push((path.clone(), serde_json::to_value(&json).unwrap()));
         }
     }
     documents
 }
 
-/// Words that look like settings of ours.
+/// Names in a text that have the prefix of a setting.
 fn settings_in(text: &str) -> BTreeSet<String> {
-    let is_of_name = |letter: char| letter.is_ascii_uppercase() || "_0123456789".contains(letter);
-    let words = text.split(|letter: char| !is_of_name(letter));
+    let is_name_char = |c: char| c.is_ascii_uppercase() || "_0123456789".contains(c);
+    let names = text.split(|c: char| !is_name_char(c));
     let prefixes = ["NOETL_", "POSTGRES_", "WORKER_"];
-    words
-        .filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)))
-        .map(|word| word.trim_end_matches('_').to_owned())
+    names
+        .filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
+        .map(|name| name.trim_end_matches('_').to_owned())
         .collect()
 }
 
 #[test]
-fn every_setting_that_is_named_exists() {
-    let mut found = Vec::new();
-    files(&deploy(), &mut found);
-    assert!(found.len() >= 9, "{found:?}");
-    for path in found {
+fn deploy_settings_exist() {
+    let mut files = Vec::new();
+    collect_files(&deploy_dir(), &mut files);
+    assert!(files.len() >= 9, "{files:?}");
+    for path in files {
         let text = fs::read_to_string(&path).unwrap();
         for name in settings_in(&text) {
-            let is_known = TABLE.iter().any(|setting| setting.facts().name == name);
+            let is_known = SETTINGS_TABLE
+                .iter()
+                .any(|setting| setting.info().name == name);
             assert!(
-                is_known || ELSEWHERE.contains(&&*name),
+                is_known || SETTINGS_OUTSIDE_TABLE.contains(&&*name),
                 "{}: there is no setting {name}",
                 path.display()
             );
@@ -81,8 +86,8 @@ fn every_setting_that_is_named_exists() {
 }
 
 #[test]
-fn manifests_are_whole() {
-    let documents = documents();
+fn manifests_are_complete() {
+    let documents = yaml_documents();
     let kinds: BTreeSet<&str> = documents
         .iter()
         .filter_map(|(_, document)| document["kind"].as_str())
@@ -97,14 +102,14 @@ fn manifests_are_whole() {
         assert!(kinds.contains(kind), "{kinds:?}");
     }
     for (path, document) in &documents {
-        let place = path.display();
+        let file = path.display();
         if document["kind"] == "Deployment" {
             let pod = &document["spec"]["template"]["spec"];
-            assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{place}");
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{file}");
             let container = &pod["containers"][0];
             let security = &container["securityContext"];
-            assert_eq!(security["readOnlyRootFilesystem"], true, "{place}");
-            assert_eq!(security["allowPrivilegeEscalation"], false, "{place}");
+            assert_eq!(security["readOnlyRootFilesystem"], true, "{file}");
+            assert_eq!(security["allowPrivilegeEscalation"], false, "{file}");
         }
         if path.ends_with("docker-compose.yaml") {
             for service in ["server", "worker", "system-worker", "postgres", "nats"] {
@@ -114,14 +119,14 @@ fn manifests_are_whole() {
     }
 }
 
-/// Only the pool of the platform gets the platform's token.
+/// Only workers of the pool `system` get the token of the internal API.
 #[test]
-fn workers_of_users_do_not_know_the_internal_token() {
-    let text = fs::read_to_string(deploy().join("kubernetes/worker.yaml")).unwrap();
+fn user_workers_lack_internal_token() {
+    let text = fs::read_to_string(deploy_dir().join("kubernetes/worker.yaml")).unwrap();
     assert!(!text.contains("NOETL_INTERNAL_API_TOKEN"));
-    let text = fs::read_to_string(deploy().join("kubernetes/system-worker.yaml")).unwrap();
+    let text = fs::read_to_string(deploy_dir().join("kubernetes/system-worker.yaml")).unwrap();
     assert!(text.contains("NOETL_INTERNAL_API_TOKEN") && text.contains("value: system"));
-    let documents = documents();
+    let documents = yaml_documents();
     let compose = documents
         .iter()
         .find(|(path, _)| path.ends_with("docker-compose.yaml"));

@@ -1,68 +1,68 @@
-//! What can be wrong with the configuration.
+//! Errors of the configuration.
 
 use std::io;
 
 use thiserror::Error;
 
-use crate::render::words::visible;
+use crate::render::text_layout::escape_control;
 
-/// Why settings cannot be used.
+/// Error of the configuration.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
-    /// A value that does not parse or is out of range.
-    #[error("{place} is {}: {fault}", shown(value.as_deref()))]
-    Invalid {
-        /// Where the value was given: the flag, the variable, the key of the file.
+    /// A value that cannot be parsed or is out of range.
+    #[error("{place} is {}: {fault}", display_value(value.as_deref()))]
+    InvalidValue {
+        /// Source of the value: the flag, the variable or the key of the file.
         place: String,
         /// The value, unless it is a secret.
         value: Option<String>,
-        /// What is wrong with it.
+        /// Reason why the value is invalid.
         fault: String,
     },
-    /// A setting without which the command cannot work.
+    /// A required setting is missing.
     #[error("{name} is not set")]
     Missing { name: &'static str },
-    /// The same setting twice in the environment.
+    /// A setting is given twice in the environment.
     #[error("both {name} and {name}_FILE are set")]
-    Twice { name: &'static str },
-    /// A key of the file that means nothing.
-    #[error("'{}' in {path} is not a setting", visible(key))]
+    SetTwice { name: &'static str },
+    /// Unknown key in the configuration file.
+    #[error("'{}' in {path} is not a setting", escape_control(key))]
     UnknownKey {
         path: String,
         key: String,
         near: Option<String>,
     },
-    /// A file that cannot be read as what it should be.
+    /// A file that cannot be read or parsed.
     #[error("{what} {path} cannot be used: {reason}")]
-    File {
+    UnusableFile {
         what: &'static str,
         path: String,
         reason: String,
     },
-    /// There is no folder for data.
-    #[error("the data folder of the user cannot be found")]
-    NoHome,
-    /// A folder that cannot be made.
-    #[error("the data folder {path} cannot be made: {}", source.kind())]
-    Folder { path: String, source: io::Error },
-    /// Settings that would leave the server open.
+    /// The data directory of the user cannot be determined.
+    #[error("cannot determine the user's data directory")]
+    NoDataDir,
+    /// The data directory cannot be created.
+    #[error("cannot create the data directory {path}: {}", source.kind())]
+    DataDir { path: String, source: io::Error },
+    /// Settings that would expose the server.
     #[error("{0}")]
     Unsafe(String),
-    /// Settings that ask for something that there is not; the text says what to do.
+    /// Settings that contradict each other or are not supported. The text contains the fix.
     #[error("{0}")]
-    Refused(&'static str),
+    Unsupported(&'static str),
 }
 
-fn shown(value: Option<&str>) -> String {
+fn display_value(value: Option<&str>) -> String {
     value.map_or_else(
-        || "not usable".to_owned(),
-        |value| format!("'{}'", visible(value)),
+        || "invalid".to_owned(),
+        |value| format!("'{}'", escape_control(value)),
     )
 }
 
 impl ConfigError {
-    /// What the user can do about it.
-    pub(crate) fn help(&self) -> Option<String> {
+    /// Suggested fix.
+    pub(crate) fn help_text(&self) -> Option<String> {
         match self {
             Self::UnknownKey {
                 near: Some(near), ..
@@ -70,18 +70,20 @@ impl ConfigError {
             Self::UnknownKey { near: None, .. } => {
                 Some("list every setting with: noetl config show".to_owned())
             }
-            Self::Twice { .. } => Some("unset one of them".to_owned()),
+            Self::SetTwice { .. } => Some("unset one of them".to_owned()),
             Self::Missing { name } => Some(format!("set {name}")),
-            Self::NoHome => Some("set HOME, or name a folder by NOETL_DATA_DIR".to_owned()),
-            Self::Folder { .. } => {
-                Some("name another folder by --data-dir or NOETL_DATA_DIR".to_owned())
+            Self::NoDataDir => {
+                Some("set HOME, or choose a directory with NOETL_DATA_DIR".to_owned())
+            }
+            Self::DataDir { .. } => {
+                Some("choose another directory with --data-dir or NOETL_DATA_DIR".to_owned())
             }
             Self::Unsafe(_) => Some(
                 "listen on a loopback address such as 127.0.0.1, or set NOETL_TLS_CERT and \
                  NOETL_TLS_KEY, with NOETL_DEV=false"
                     .to_owned(),
             ),
-            Self::Invalid { .. } | Self::File { .. } | Self::Refused(_) => None,
+            Self::InvalidValue { .. } | Self::UnusableFile { .. } | Self::Unsupported(_) => None,
         }
     }
 }

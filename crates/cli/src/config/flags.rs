@@ -1,4 +1,4 @@
-//! The flags that stand for settings, made from the table.
+//! Flags of settings, generated from the table.
 
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -7,21 +7,21 @@ use clap::error::Error;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint, value_parser};
 
 use super::Role;
-use super::load::Given;
-use super::setting::{Default, Facts};
-use super::table::TABLE;
+use super::load::GivenSettings;
+use super::setting::{SettingDefault, SettingInfo};
+use super::table::SETTINGS_TABLE;
 
-/// The flags of a command that stand for settings.
+/// Flags of a command that set settings.
 #[derive(Debug)]
-pub(crate) struct Flags<R> {
-    /// What the user gave.
-    pub(crate) given: Given,
+pub(crate) struct SettingFlags<R> {
+    /// Values given on the command line.
+    pub(crate) given: GivenSettings,
     role: PhantomData<fn() -> R>,
 }
 
-/// A command that takes such flags.
-pub(crate) trait TakesFlags {
-    /// Which one.
+/// Command that accepts flags of settings.
+pub(crate) trait AcceptsFlags {
+    /// Role of the command.
     const ROLE: Role;
 }
 
@@ -31,7 +31,7 @@ macro_rules! role {
         #[derive(Debug)]
         pub(crate) enum $name {}
 
-        impl TakesFlags for $name {
+        impl AcceptsFlags for $name {
             const ROLE: Role = Role::$name;
         }
     };
@@ -41,25 +41,25 @@ role!(Run, "The flags of `noetl run`.");
 role!(Dev, "The flags of `noetl dev`.");
 role!(Server, "The flags of `noetl server`.");
 role!(Worker, "The flags of `noetl worker`.");
-role!(Client, "The flags of the commands that ask a server.");
+role!(Client, "The flags of client commands.");
 role!(Database, "The flags of `noetl db`.");
-role!(Operator, "The flags of the commands of an operator.");
+role!(Operator, "The flags of operator commands.");
 
-const HEADING: &str = "Settings";
-const FILE: &str = "config";
+const SETTINGS_HEADING: &str = "Settings";
+const CONFIG_FLAG: &str = "config";
 
-impl<R: TakesFlags> Args for Flags<R> {
+impl<R: AcceptsFlags> Args for SettingFlags<R> {
     fn augment_args(command: Command) -> Command {
-        let file = Arg::new(FILE)
-            .long(FILE)
+        let file = Arg::new(CONFIG_FLAG)
+            .long(CONFIG_FLAG)
             .value_name("FILE")
             .value_hint(ValueHint::FilePath)
             .value_parser(value_parser!(PathBuf))
-            .help_heading(HEADING)
-            .help("File with settings in TOML [env: NOETL_CONFIG]");
-        TABLE
+            .help_heading(SETTINGS_HEADING)
+            .help("Configuration file in TOML [env: NOETL_CONFIG]");
+        SETTINGS_TABLE
             .iter()
-            .filter_map(|setting| arg(setting.facts(), R::ROLE))
+            .filter_map(|setting| setting_arg(setting.info(), R::ROLE))
             .fold(command.arg(file), Command::arg)
     }
 
@@ -68,34 +68,37 @@ impl<R: TakesFlags> Args for Flags<R> {
     }
 }
 
-fn arg(facts: &'static Facts, role: Role) -> Option<Arg> {
-    let flag = facts.flag_of(role)?;
-    let default = match facts.default {
-        Default::Value(value) => value,
-        Default::Told(words) => words,
+fn setting_arg(info: &'static SettingInfo, role: Role) -> Option<Arg> {
+    let flag = info.flag_for_role(role)?;
+    let default = match info.default {
+        SettingDefault::Value(value) => value,
+        SettingDefault::Described(description) => description,
     };
-    let help = format!("{} [env: {}] [default: {default}]", facts.about, facts.name);
-    let arg = Arg::new(facts.name)
+    let help = format!(
+        "{} [env: {}] [default: {default}]",
+        info.description, info.name
+    );
+    let arg = Arg::new(info.name)
         .long(flag.name)
-        .value_name(flag.value)
-        .help_heading(HEADING)
+        .value_name(flag.value_name)
+        .help_heading(SETTINGS_HEADING)
         .help(help);
     Some(arg)
 }
 
-impl<R: TakesFlags> FromArgMatches for Flags<R> {
+impl<R: AcceptsFlags> FromArgMatches for SettingFlags<R> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let mut given = Given {
-            file: matches.get_one::<PathBuf>(FILE).cloned(),
-            ..Given::default()
+        let mut given = GivenSettings {
+            file: matches.get_one::<PathBuf>(CONFIG_FLAG).cloned(),
+            ..GivenSettings::default()
         };
-        for setting in TABLE {
-            let facts = setting.facts();
-            let Some(flag) = facts.flag_of(R::ROLE) else {
+        for setting in SETTINGS_TABLE {
+            let info = setting.info();
+            let Some(flag) = info.flag_for_role(R::ROLE) else {
                 continue;
             };
-            if let Some(text) = matches.get_one::<String>(facts.name) {
-                given.flags.insert(facts.name, (flag.name, text.clone()));
+            if let Some(text) = matches.get_one::<String>(info.name) {
+                given.flags.insert(info.name, (flag.name, text.clone()));
             }
         }
         Ok(Self {

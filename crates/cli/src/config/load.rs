@@ -1,4 +1,5 @@
-//! Where values come from: a flag before the environment, before the file, before the default.
+//! Loads settings from flags, the environment, the configuration file and the defaults, in this
+//! order.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,31 +7,32 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::ConfigError;
-use super::setting::{AnySetting, Default, Facts, Setting};
-use super::table::{EARLIER, PORT, POSTGRES_PORT, TABLE};
+use super::setting::{AnySetting, Setting, SettingDefault, SettingInfo};
+use super::table::{OBSOLETE_SETTINGS, PORT, POSTGRES_PORT, SETTINGS_TABLE};
 use crate::io::Env;
-use crate::render::words::visible;
+use crate::render::text_layout::escape_control;
 
-/// The variable that names the file.
-const CONFIG: &str = "NOETL_CONFIG";
+/// Variable that names the configuration file.
+const CONFIG_VARIABLE: &str = "NOETL_CONFIG";
 
-/// Variables of Kubernetes that a service called `noetl` puts into every pod of its namespace.
-const INJECTED: [&str; 2] = ["NOETL_SERVICE_", "NOETL_PORT_"];
+/// Prefixes of variables that Kubernetes sets in every pod of the namespace of a service named
+/// `noetl`.
+const KUBERNETES_PREFIXES: [&str; 2] = ["NOETL_SERVICE_", "NOETL_PORT_"];
 
-/// Where a value was given.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// On the command line.
+pub(crate) enum SettingOrigin {
+    /// A flag.
     Flag(&'static str),
-    /// In the environment, by this variable.
+    /// An environment variable.
     Environment(String),
-    /// In the file.
+    /// The configuration file.
     File(String),
-    /// Nowhere.
+    /// The default.
     Default,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(name) => write!(f, "flag --{name}"),
@@ -41,263 +43,280 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What the command line says about settings.
+/// Settings given on the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Given {
-    /// The file that it names.
+pub(crate) struct GivenSettings {
+    /// Configuration file.
     pub(crate) file: Option<PathBuf>,
-    /// The text of each flag, by the name of its setting.
+    /// Flag name and value, by name of the setting.
     pub(crate) flags: BTreeMap<&'static str, (&'static str, String)>,
 }
 
-/// Every setting that somebody gave, and what is odd about the rest.
+/// Values of all given settings, with warnings.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
-    values: BTreeMap<&'static str, (String, Origin)>,
-    /// The files that secrets were read from.
+    values: BTreeMap<&'static str, (String, SettingOrigin)>,
+    /// Files from which secrets were read.
     secret_files: Vec<PathBuf>,
-    /// What the user should know, though it stops nothing.
+    /// Problems that do not prevent the command from running.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Config {
-    /// Gathers the settings, and refuses those that are wrong, whether they are needed or not.
-    pub(crate) fn load(given: &Given, env: &Env) -> Result<Self, ConfigError> {
+    /// Loads all settings. Rejects invalid values even if the command does not use them.
+    pub(crate) fn load(given: &GivenSettings, env: &Env) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        let named = given.file.clone();
-        let file = match named.or_else(|| env.get(CONFIG).map(PathBuf::from)) {
+        let path_flag = given.file.clone();
+        let file = match path_flag.or_else(|| env.get(CONFIG_VARIABLE).map(PathBuf::from)) {
             Some(path) => {
-                let file = File::read(&path)?;
+                let file = ConfigFile::read_file(&path)?;
                 if file.has_secrets() {
                     config.secret_files.push(path);
                 }
                 file
             }
-            None => File::default(),
+            None => ConfigFile::default(),
         };
-        for setting in TABLE {
-            let facts = setting.facts();
-            let found = match given.flags.get(facts.name) {
-                Some((flag, text)) => Some((text.clone(), Origin::Flag(flag))),
-                None => match config.of_environment(facts, env)? {
-                    Some(found) => Some(found),
-                    None => file.get(facts),
+        for setting in SETTINGS_TABLE {
+            let info = setting.info();
+            let value = match given.flags.get(info.name) {
+                Some((flag, text)) => Some((text.clone(), SettingOrigin::Flag(flag))),
+                None => match config.read_environment(info, env)? {
+                    Some(value) => Some(value),
+                    None => file.find_value(info),
                 },
             };
-            if let Some((text, origin)) = found {
-                check(setting, &text, &origin)?;
-                config.values.insert(facts.name, (text, origin));
+            if let Some((text, origin)) = value {
+                check_setting(setting, &text, &origin)?;
+                config.values.insert(info.name, (text, origin));
             }
         }
-        config.warn_of_strangers(env);
-        config.warn_of_earlier();
+        config.warn_unknown_variables(env);
+        config.warn_obsolete_settings();
         Ok(config)
     }
 
-    /// The value of a setting, if it has one.
+    /// Value of a setting, if it has one.
     pub(crate) fn get<T>(&self, setting: &Setting<T>) -> Result<Option<T>, ConfigError> {
-        let (text, origin) = self.shown(&setting.facts);
+        let (text, origin) = self.text_and_origin(&setting.info);
         let Some(text) = text else { return Ok(None) };
-        let read = (setting.read)(text);
-        read.map(Some)
-            .map_err(|fault| invalid(&setting.facts, text, &origin, fault))
+        let value = (setting.parse)(text);
+        value
+            .map(Some)
+            .map_err(|fault| invalid_value_error(&setting.info, text, &origin, fault))
     }
 
-    /// The value of a setting that has a default.
+    /// Value of a setting that has a default.
     pub(crate) fn value<T>(&self, setting: &Setting<T>) -> Result<T, ConfigError> {
-        let name = setting.facts.name;
+        let name = setting.info.name;
         self.get(setting)?.ok_or(ConfigError::Missing { name })
     }
 
-    /// Whether somebody gave a setting.
+    /// True if the setting is given explicitly.
     pub(crate) fn is_given<T>(&self, setting: &Setting<T>) -> bool {
-        self.values.contains_key(setting.facts.name)
+        self.values.contains_key(setting.info.name)
     }
 
-    /// The text of a setting, and where it comes from.
-    pub(crate) fn shown(&self, facts: &Facts) -> (Option<&str>, Origin) {
-        match (self.values.get(facts.name), facts.default) {
+    /// Text of a setting and its source.
+    pub(crate) fn text_and_origin(&self, info: &SettingInfo) -> (Option<&str>, SettingOrigin) {
+        match (self.values.get(info.name), info.default) {
             (Some((text, origin)), _) => (Some(text), origin.clone()),
-            (None, Default::Value(text)) => (Some(text), Origin::Default),
-            (None, Default::Told(_)) => (None, Origin::Default),
+            (None, SettingDefault::Value(text)) => (Some(text), SettingOrigin::Default),
+            (None, SettingDefault::Described(_)) => (None, SettingOrigin::Default),
         }
     }
 
-    /// The files that hold secrets of this configuration: those of single settings, and the file of
-    /// all of them where a secret is in it.
+    /// Files that contain secrets of this configuration: the files of single settings, and the
+    /// configuration file if it contains a secret.
     pub(crate) fn secret_files(&self) -> &[PathBuf] {
         &self.secret_files
     }
 
-    fn of_environment(
+    fn read_environment(
         &mut self,
-        facts: &Facts,
+        info: &SettingInfo,
         env: &Env,
-    ) -> Result<Option<(String, Origin)>, ConfigError> {
-        let (name, by_file) = (facts.name, format!("{}_FILE", facts.name));
-        match (env.get(name), env.get(&by_file)) {
+    ) -> Result<Option<(String, SettingOrigin)>, ConfigError> {
+        let (name, file_variable) = (info.name, format!("{}_FILE", info.name));
+        match (env.get(name), env.get(&file_variable)) {
             (None, None) => Ok(None),
-            (Some(_), Some(_)) => Err(ConfigError::Twice { name }),
-            (Some(text), None) if is_injected_port(facts, text) => {
+            (Some(_), Some(_)) => Err(ConfigError::SetTwice { name }),
+            (Some(text), None) if is_injected_port(info, text) => {
                 self.warnings.push(format!(
-                    "{name} is ignored: '{}' looks like what Kubernetes sets for a service",
-                    visible(text)
+                    "{name} is ignored: '{}' looks like a service variable set by Kubernetes",
+                    escape_control(text)
                 ));
                 Ok(None)
             }
-            (Some(text), None) => Ok(Some((text.to_owned(), Origin::Environment(name.into())))),
+            (Some(text), None) => Ok(Some((
+                text.to_owned(),
+                SettingOrigin::Environment(name.into()),
+            ))),
             (None, Some(path)) => {
-                let read = fs::read_to_string(path);
-                let text = read.map_err(|error| ConfigError::File {
+                let text = fs::read_to_string(path);
+                let text = text.map_err(|error| ConfigError::UnusableFile {
                     what: "the file of",
-                    path: format!("{by_file} ('{}')", visible(path)),
+                    path: format!("{file_variable} ('{}')", escape_control(path)),
                     reason: error.kind().to_string(),
                 })?;
-                if facts.secret {
+                if info.is_secret {
                     self.secret_files.push(PathBuf::from(path));
                 }
                 let text = text.trim_end_matches(['\r', '\n']).to_owned();
-                Ok(Some((text, Origin::Environment(by_file))))
+                Ok(Some((text, SettingOrigin::Environment(file_variable))))
             }
         }
     }
 
-    fn warn_of_strangers(&mut self, env: &Env) {
+    fn warn_unknown_variables(&mut self, env: &Env) {
         for (name, _) in env.iter() {
             let is_ours = name.starts_with("NOETL_");
-            let is_injected = INJECTED.iter().any(|prefix| name.starts_with(prefix));
-            let is_known = name == CONFIG || TABLE.iter().any(|one| is_name_of(one.facts(), name));
+            let is_injected = KUBERNETES_PREFIXES
+                .iter()
+                .any(|prefix| name.starts_with(prefix));
+            let is_known = name == CONFIG_VARIABLE
+                || SETTINGS_TABLE
+                    .iter()
+                    .any(|setting| is_variable_of(setting.info(), name));
             if !is_ours || is_injected || is_known {
                 continue;
             }
-            let names = TABLE.iter().map(|setting| setting.facts().name);
-            let hint = nearest(name, names)
+            let names = SETTINGS_TABLE.iter().map(|setting| setting.info().name);
+            let hint = nearest_name(name, names)
                 .map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            let name = visible(name);
+            let name = escape_control(name);
             self.warnings
                 .push(format!("{name} is not a setting and has no effect{hint}"));
         }
     }
 
-    fn warn_of_earlier(&mut self) {
-        for facts in EARLIER {
-            let Some((text, _)) = self.values.get(facts.name) else {
+    fn warn_obsolete_settings(&mut self) {
+        for info in OBSOLETE_SETTINGS {
+            let Some((text, _)) = self.values.get(info.name) else {
                 continue;
             };
-            if !matches!(facts.default, Default::Value(usual) if usual == text) {
-                let warning = format!("{}: {}", facts.name, facts.about);
+            if !matches!(info.default, SettingDefault::Value(default) if default == text) {
+                let warning = format!("{}: {}", info.name, info.description);
                 self.warnings.push(warning);
             }
         }
     }
 }
 
-fn is_name_of(facts: &Facts, name: &str) -> bool {
-    name.strip_suffix("_FILE").unwrap_or(name) == facts.name || name == facts.name
+fn is_variable_of(info: &SettingInfo, name: &str) -> bool {
+    name.strip_suffix("_FILE").unwrap_or(name) == info.name || name == info.name
 }
 
-fn is_injected_port(facts: &Facts, text: &str) -> bool {
-    [PORT.facts.name, POSTGRES_PORT.facts.name].contains(&facts.name) && text.starts_with("tcp://")
+fn is_injected_port(info: &SettingInfo, text: &str) -> bool {
+    [PORT.info.name, POSTGRES_PORT.info.name].contains(&info.name) && text.starts_with("tcp://")
 }
 
-fn check(setting: &dyn AnySetting, text: &str, origin: &Origin) -> Result<(), ConfigError> {
-    let facts = setting.facts();
+fn check_setting(
+    setting: &dyn AnySetting,
+    text: &str,
+    origin: &SettingOrigin,
+) -> Result<(), ConfigError> {
+    let info = setting.info();
     setting
-        .check(text)
-        .map_err(|fault| invalid(facts, text, origin, fault))
+        .validate(text)
+        .map_err(|fault| invalid_value_error(info, text, origin, fault))
 }
 
-fn invalid(facts: &Facts, text: &str, origin: &Origin, fault: String) -> ConfigError {
-    let place = match origin {
-        Origin::Flag(name) => format!("--{name}"),
-        Origin::Environment(name) => name.clone(),
-        Origin::File(path) => format!("'{}' in {path}", facts.key()),
-        Origin::Default => facts.name.to_owned(),
+fn invalid_value_error(
+    info: &SettingInfo,
+    text: &str,
+    origin: &SettingOrigin,
+    fault: String,
+) -> ConfigError {
+    let origin_name = match origin {
+        SettingOrigin::Flag(name) => format!("--{name}"),
+        SettingOrigin::Environment(name) => name.clone(),
+        SettingOrigin::File(path) => format!("'{}' in {path}", info.file_key()),
+        SettingOrigin::Default => info.name.to_owned(),
     };
-    // What was put into the wrong setting may be an address with a password in it.
+    // A value in the wrong setting may be a URL with a password.
     let has_login = text.contains("://") && text.contains('@');
-    ConfigError::Invalid {
-        place,
-        value: (!facts.secret && !has_login).then(|| text.to_owned()),
+    ConfigError::InvalidValue {
+        place: origin_name,
+        value: (!info.is_secret && !has_login).then(|| text.to_owned()),
         fault,
     }
 }
 
-/// What a file says.
+/// Contents of the configuration file.
 #[derive(Debug, Default)]
-struct File {
+struct ConfigFile {
     path: String,
     values: BTreeMap<String, String>,
 }
 
-impl File {
-    fn read(path: &Path) -> Result<Self, ConfigError> {
-        let shown = visible(&path.to_string_lossy());
-        let refused = |reason: String| ConfigError::File {
+impl ConfigFile {
+    fn read_file(path: &Path) -> Result<Self, ConfigError> {
+        let name = escape_control(&path.to_string_lossy());
+        let unusable = |reason: String| ConfigError::UnusableFile {
             what: "the configuration file",
-            path: shown.clone(),
+            path: name.clone(),
             reason,
         };
-        let text = fs::read_to_string(path).map_err(|error| refused(error.kind().to_string()))?;
+        let text = fs::read_to_string(path).map_err(|error| unusable(error.kind().to_string()))?;
         let table: toml::Table =
-            toml::from_str(&text).map_err(|error| refused(error.to_string().trim().to_owned()))?;
+            toml::from_str(&text).map_err(|error| unusable(error.to_string().trim().to_owned()))?;
         let mut values = BTreeMap::new();
         for (key, value) in table {
-            let known = TABLE.iter().map(|setting| setting.facts().key());
-            if !known.clone().any(|known| known == key) {
-                let near = nearest(&key, known);
-                let path = shown.clone();
+            let known_keys = SETTINGS_TABLE
+                .iter()
+                .map(|setting| setting.info().file_key());
+            if !known_keys.clone().any(|known| known == key) {
+                let near = nearest_name(&key, known_keys);
+                let path = name.clone();
                 return Err(ConfigError::UnknownKey { path, key, near });
             }
-            let text = scalar(&value).ok_or_else(|| {
-                refused(format!(
-                    "'{key}' has to be a text, a number, a bool or a list"
+            let text = scalar_text(&value).ok_or_else(|| {
+                unusable(format!(
+                    "'{key}' must be a string, a number, a boolean or a list"
                 ))
             })?;
             values.insert(key, text);
         }
-        Ok(Self {
-            path: shown,
-            values,
-        })
+        Ok(Self { path: name, values })
     }
 
-    /// Whether a secret is in it, also one that the environment goes before.
+    /// True if the file contains a secret, even one that the environment overrides.
     fn has_secrets(&self) -> bool {
-        let mut secrets = TABLE.iter().map(|setting| setting.facts());
-        secrets.any(|facts| facts.secret && self.values.contains_key(&facts.key()))
+        let mut secrets = SETTINGS_TABLE.iter().map(|setting| setting.info());
+        secrets.any(|info| info.is_secret && self.values.contains_key(&info.file_key()))
     }
 
-    fn get(&self, facts: &Facts) -> Option<(String, Origin)> {
-        let text = self.values.get(&facts.key())?;
-        Some((text.clone(), Origin::File(self.path.clone())))
+    fn find_value(&self, info: &SettingInfo) -> Option<(String, SettingOrigin)> {
+        let text = self.values.get(&info.file_key())?;
+        Some((text.clone(), SettingOrigin::File(self.path.clone())))
     }
 }
 
-/// The text of a value, as a variable would have it.
-fn scalar(value: &toml::Value) -> Option<String> {
+/// Text of a value in the format of an environment variable.
+fn scalar_text(value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Integer(number) => Some(number.to_string()),
         toml::Value::Float(number) => Some(number.to_string()),
         toml::Value::Boolean(value) => Some(value.to_string()),
         toml::Value::Array(items) => {
-            let items: Option<Vec<String>> = items.iter().map(scalar).collect();
+            let items: Option<Vec<String>> = items.iter().map(scalar_text).collect();
             items.map(|items| items.join(","))
         }
         toml::Value::Datetime(_) | toml::Value::Table(_) => None,
     }
 }
 
-/// The known name that a wrong one was probably meant to be.
-pub(crate) fn nearest<N: AsRef<str>>(
-    wrong: &str,
+/// Known name that is most similar to an unknown one.
+pub(crate) fn nearest_name<N: AsRef<str>>(
+    unknown: &str,
     known: impl Iterator<Item = N>,
 ) -> Option<String> {
     let scored = known.map(|name| {
         let name = name.as_ref();
         (
-            strsim::normalized_damerau_levenshtein(wrong, name),
+            strsim::normalized_damerau_levenshtein(unknown, name),
             name.to_owned(),
         )
     });

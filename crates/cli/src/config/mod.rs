@@ -1,14 +1,14 @@
-//! The configuration: the one place that reads settings.
+//! Configuration of all commands. The only place that reads settings.
 //!
-//! Owns the table of settings, where their values come from (a flag before the environment, before
-//! the file, before the default) and what is said when one is wrong. Must not: act on them.
+//! Owns the table of settings, the order of their sources (flag, environment, file, default) and
+//! the messages for invalid values. Must not act on the values.
 
 #[cfg(test)]
 mod deploy;
 mod error;
 mod flags;
 mod load;
-mod read;
+mod parsers;
 mod schema;
 mod setting;
 pub(crate) mod table;
@@ -18,12 +18,12 @@ mod tests;
 use std::path::PathBuf;
 
 pub(crate) use error::ConfigError;
-pub(crate) use flags::{Client, Database, Dev, Flags, Operator, Run, Server, Worker};
-pub(crate) use load::{Config, Given, Origin, nearest};
-pub(crate) use schema::schema;
-pub(crate) use setting::{Default as SettingDefault, Facts, Setting};
+pub(crate) use flags::{Client, Database, Dev, Operator, Run, Server, SettingFlags, Worker};
+pub(crate) use load::{Config, GivenSettings, SettingOrigin, nearest_name};
+pub(crate) use schema::config_schema;
+pub(crate) use setting::{Setting, SettingDefault, SettingInfo};
 
-/// A command that reads settings.
+/// Command that reads settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// `noetl run`
@@ -34,33 +34,32 @@ pub(crate) enum Role {
     Server,
     /// `noetl worker`
     Worker,
-    /// `noetl token`
-    /// The commands that ask a server, such as `noetl runs`.
+    /// Client commands such as `noetl runs` or `noetl token`.
     Client,
-    /// A command that asks a server
+    /// Operator commands such as `noetl outbox`.
     Operator,
     /// `noetl db`
     Database,
 }
 
-/// Where logs are kept.
+/// Storage for logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreChoice {
-    /// In a file.
+    /// A database file.
     Sqlite(PathBuf),
-    /// In a PostgreSQL database.
+    /// A PostgreSQL database.
     Postgres,
-    /// Nowhere: they are gone when the process ends.
+    /// Memory of the process. Data is lost when the process ends.
     Memory,
 }
 
-/// The form of log lines.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     /// Text on a terminal, JSON elsewhere.
     Auto,
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// For machines.
+    /// JSON, one object per line.
     Json,
 }

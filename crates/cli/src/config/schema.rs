@@ -1,35 +1,36 @@
-//! The configuration file as a JSON Schema.
+//! JSON Schema of the configuration file.
 
 use serde_json::{Map, Value, json};
 
-use super::setting::{Default, Facts};
-use super::table::TABLE;
+use super::setting::{SettingDefault, SettingInfo};
+use super::table::SETTINGS_TABLE;
 
-/// The JSON Schema of the file of all settings.
-pub(crate) fn schema() -> Value {
-    let properties: Map<String, Value> = TABLE
+/// Builds the JSON Schema of the configuration file.
+pub(crate) fn config_schema() -> Value {
+    let properties: Map<String, Value> = SETTINGS_TABLE
         .iter()
-        .map(|setting| (setting.facts().key(), property(setting.facts())))
+        .map(|setting| (setting.info().file_key(), setting_property(setting.info())))
         .collect();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "The configuration file of NoETL",
+        "title": "NoETL configuration file",
         "type": "object",
         "additionalProperties": false,
         "properties": properties,
     })
 }
 
-/// Values are texts, as variables have them, or what TOML has for the same.
-fn property(facts: &Facts) -> Value {
-    let (default, otherwise) = match facts.default {
-        Default::Value(value) => (Some(value), None),
-        Default::Told(words) => (None, Some(words)),
+/// Schema of a setting. Values are strings, as in environment variables, or the equivalent TOML
+/// types.
+fn setting_property(info: &SettingInfo) -> Value {
+    let (default, otherwise) = match info.default {
+        SettingDefault::Value(value) => (Some(value), None),
+        SettingDefault::Described(description) => (None, Some(description)),
     };
     let mut property = json!({
-        "description": facts.about,
+        "description": info.description,
         "type": ["string", "number", "boolean", "array"],
-        "x-variable": facts.name,
+        "x-variable": info.name,
     });
     if let Some(default) = default {
         property["default"] = default.into();
@@ -37,7 +38,7 @@ fn property(facts: &Facts) -> Value {
     if let Some(otherwise) = otherwise {
         property["x-otherwise"] = otherwise.into();
     }
-    if facts.secret {
+    if info.is_secret {
         property["writeOnly"] = true.into();
     }
     property
@@ -48,11 +49,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_is_in_it() {
-        let schema = schema();
+    fn schema_contains_every_setting() {
+        let schema = config_schema();
         let properties = schema["properties"].as_object().unwrap();
-        for setting in &TABLE {
-            let key = setting.facts().key();
+        for setting in &SETTINGS_TABLE {
+            let key = setting.info().file_key();
             assert!(properties.contains_key(&key), "{key}");
         }
         let port = &properties["port"];

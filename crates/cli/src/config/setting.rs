@@ -1,137 +1,141 @@
-//! What a setting is: its name, how its text is read, what it is for.
+//! Definition of a setting: name, parser, default and description.
 
 use crate::config::Role;
 
-/// What is known of a setting, whatever type its value has.
+/// Properties of a setting, independent of the type of its value.
 #[derive(Debug)]
-pub(crate) struct Facts {
-    /// The name of its variable.
+pub(crate) struct SettingInfo {
+    /// Name of the environment variable.
     pub(crate) name: &'static str,
-    /// What it is for, in a few words.
-    pub(crate) about: &'static str,
-    /// What it is where nobody says.
-    pub(crate) default: Default,
-    /// The flag, and the commands that take it.
-    pub(crate) flag: Option<Flag>,
-    /// Whether its value is shown to nobody.
-    pub(crate) secret: bool,
+    /// Short description.
+    pub(crate) description: &'static str,
+    /// Value if the setting is not given.
+    pub(crate) default: SettingDefault,
+    /// Flag, and the commands that accept it.
+    pub(crate) flag: Option<SettingFlag>,
+    /// True if the value must never be printed.
+    pub(crate) is_secret: bool,
 }
 
-/// A flag of a setting.
+/// Flag of a setting.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Flag {
-    /// Its name, without the dashes.
+pub(crate) struct SettingFlag {
+    /// Name without the dashes.
     pub(crate) name: &'static str,
-    /// What stands for its value in help texts.
-    pub(crate) value: &'static str,
-    /// The commands that take it.
+    /// Placeholder of the value in help texts.
+    pub(crate) value_name: &'static str,
+    /// Commands that accept the flag.
     pub(crate) roles: &'static [Role],
 }
 
-/// What a setting is where nobody says.
+/// Value if a setting is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Default {
-    /// This.
+pub(crate) enum SettingDefault {
+    /// A fixed value.
     Value(&'static str),
-    /// Something that is found out, described in words.
-    Told(&'static str),
+    /// A value determined at run time, with a description of it.
+    Described(&'static str),
 }
 
-impl Facts {
-    /// Its key in a file: the name without the prefix of the house, in lower case.
-    pub(crate) fn key(&self) -> String {
+impl SettingInfo {
+    /// Key in the configuration file: the name without the `NOETL_` prefix, in lower case.
+    pub(crate) fn file_key(&self) -> String {
         self.name
             .strip_prefix("NOETL_")
             .unwrap_or(self.name)
             .to_lowercase()
     }
 
-    /// The flag that a command takes for it.
-    pub(crate) fn flag_of(&self, role: Role) -> Option<Flag> {
+    /// Flag of the setting if the command accepts it.
+    pub(crate) fn flag_for_role(&self, role: Role) -> Option<SettingFlag> {
         self.flag.filter(|flag| flag.roles.contains(&role))
     }
 }
 
-/// Why a text is not a value.
-pub(crate) type Fault = String;
+/// Reason why a text is not a valid value.
+pub(crate) type ParseFault = String;
 
-/// A setting whose values are of a type.
+/// Setting with a value of type `T`.
 #[derive(Debug)]
 pub(crate) struct Setting<T: 'static> {
-    pub(crate) facts: Facts,
-    pub(crate) read: fn(&str) -> Result<T, Fault>,
+    pub(crate) info: SettingInfo,
+    pub(crate) parse: fn(&str) -> Result<T, ParseFault>,
 }
 
 impl<T> Setting<T> {
-    /// A setting with a value for when nobody says.
+    /// Setting with a default value.
     pub(super) const fn new(
         name: &'static str,
         default: &'static str,
-        read: fn(&str) -> Result<T, Fault>,
-        about: &'static str,
+        parse: fn(&str) -> Result<T, ParseFault>,
+        description: &'static str,
     ) -> Self {
-        Self::open(name, Default::Value(default), read, about)
+        Self::build(name, SettingDefault::Value(default), parse, description)
     }
 
-    /// A setting that may be absent; `told` says what happens then.
-    pub(super) const fn absent(
+    /// Setting that may be absent. `default` describes the behavior in this case.
+    pub(super) const fn optional(
         name: &'static str,
-        told: &'static str,
-        read: fn(&str) -> Result<T, Fault>,
-        about: &'static str,
+        default: &'static str,
+        parse: fn(&str) -> Result<T, ParseFault>,
+        description: &'static str,
     ) -> Self {
-        Self::open(name, Default::Told(told), read, about)
+        Self::build(name, SettingDefault::Described(default), parse, description)
     }
 
-    const fn open(
+    const fn build(
         name: &'static str,
-        default: Default,
-        read: fn(&str) -> Result<T, Fault>,
-        about: &'static str,
+        default: SettingDefault,
+        parse: fn(&str) -> Result<T, ParseFault>,
+        description: &'static str,
     ) -> Self {
-        let facts = Facts {
+        let info = SettingInfo {
             name,
-            about,
+            description,
             default,
             flag: None,
-            secret: false,
+            is_secret: false,
         };
-        Self { facts, read }
+        Self { info, parse }
     }
 
-    /// The same with a flag.
-    pub(super) const fn flag(
+    /// Adds a flag.
+    pub(super) const fn with_flag(
         mut self,
         name: &'static str,
-        value: &'static str,
+        value_name: &'static str,
         roles: &'static [Role],
     ) -> Self {
-        self.facts.flag = Some(Flag { name, value, roles });
+        self.info.flag = Some(SettingFlag {
+            name,
+            value_name,
+            roles,
+        });
         self
     }
 
-    /// The same as a secret.
-    pub(super) const fn secret(mut self) -> Self {
-        self.facts.secret = true;
+    /// Marks the value as secret.
+    pub(super) const fn mark_secret(mut self) -> Self {
+        self.info.is_secret = true;
         self
     }
 }
 
-/// A setting of any type.
+/// Setting with a value of any type.
 pub(crate) trait AnySetting: Sync {
-    /// What is known of it.
-    fn facts(&self) -> &Facts;
+    /// Properties of the setting.
+    fn info(&self) -> &SettingInfo;
 
-    /// Whether a text is a value of it.
-    fn check(&self, text: &str) -> Result<(), Fault>;
+    /// Checks that a text is a valid value.
+    fn validate(&self, text: &str) -> Result<(), ParseFault>;
 }
 
 impl<T> AnySetting for Setting<T> {
-    fn facts(&self) -> &Facts {
-        &self.facts
+    fn info(&self) -> &SettingInfo {
+        &self.info
     }
 
-    fn check(&self, text: &str) -> Result<(), Fault> {
-        (self.read)(text).map(|_| ())
+    fn validate(&self, text: &str) -> Result<(), ParseFault> {
+        (self.parse)(text).map(|_| ())
     }
 }

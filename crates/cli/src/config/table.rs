@@ -1,46 +1,46 @@
-//! Every setting, in one place: help texts, parsing and `noetl config show` come from here. Each room of the
-//! house has its own file.
+//! All settings. Flags, help texts, parsing and `noetl config show` are generated from this table.
+//! Each topic has its own file.
 
 mod client;
 mod cluster;
 mod database;
-mod doors;
-mod earlier;
 mod limits;
-mod outlets;
+mod listeners;
+mod obsolete;
 mod process;
+mod publishing;
 mod secrets;
 mod switches;
 mod worker;
 
 use super::setting::{AnySetting, Setting};
-use super::{LogFormat, Role, StoreChoice, read};
+use super::{LogFormat, Role, StoreChoice, parsers};
 
 pub(crate) use client::*;
 pub(crate) use cluster::*;
 pub(crate) use database::*;
-pub(crate) use doors::*;
-pub(crate) use earlier::*;
 pub(crate) use limits::*;
-pub(crate) use outlets::*;
+pub(crate) use listeners::*;
+pub(crate) use obsolete::*;
 pub(crate) use process::*;
+pub(crate) use publishing::*;
 pub(crate) use secrets::*;
 pub(crate) use switches::*;
 pub(crate) use worker::*;
 
-const EMBEDDED: &[Role] = &[
+const LOCAL_STORE_ROLES: &[Role] = &[
     Role::Run,
     Role::Dev,
     Role::Server,
     Role::Client,
     Role::Database,
 ];
-const LISTENING: &[Role] = &[Role::Dev, Role::Server];
-const WORKING: &[Role] = &[Role::Worker, Role::Dev, Role::Run];
-const LASTING: &[Role] = &[Role::Dev, Role::Server, Role::Worker];
+const LISTENING_ROLES: &[Role] = &[Role::Dev, Role::Server];
+const WORKING_ROLES: &[Role] = &[Role::Worker, Role::Dev, Role::Run];
+const LONG_RUNNING_ROLES: &[Role] = &[Role::Dev, Role::Server, Role::Worker];
 
-/// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 104] = [
+/// All settings, in the order in which they are shown.
+pub(crate) static SETTINGS_TABLE: [&dyn AnySetting; 104] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -60,8 +60,8 @@ pub(crate) static TABLE: [&dyn AnySetting; 104] = [
     &SQL_CONSOLE,
     &RATE_PER_TOKEN,
     &RATE_PER_TENANT,
-    &HEAD_TIMEOUT,
-    &BODY_TIMEOUT,
+    &HEAD_TIMEOUT_SECS,
+    &BODY_TIMEOUT_SECS,
     &MAX_CONNECTIONS,
     &BODY_MAX,
     &INLINE_MAX,
@@ -76,17 +76,17 @@ pub(crate) static TABLE: [&dyn AnySetting; 104] = [
     &POSTGRES_DATABASE,
     &POSTGRES_MAX_CONNECTIONS,
     &POSTGRES_MIN_CONNECTIONS,
-    &POSTGRES_ACQUIRE_TIMEOUT,
+    &POSTGRES_ACQUIRE_TIMEOUT_SECS,
     &POSTGRES_SSLMODE,
     &POSTGRES_SSLROOTCERT,
     &SCHEMA,
     &STATEMENT_CACHE,
-    &PARTITIONS_AHEAD,
+    &PARTITIONS_AHEAD_MONTHS,
     &SERVER_NAME,
     &MACHINE_ID,
-    &COMMAND_LEASE,
-    &OFFLINE_AFTER,
-    &CLASSIC_CLAIM_MAX,
+    &COMMAND_LEASE_SECS,
+    &WORKER_OFFLINE_SECS,
+    &CLASSIC_CLAIM_MAX_SECS,
     &MAX_ATTEMPTS,
     &RUNTIME_SWEEP,
     &AUTO_RECREATE,
@@ -94,16 +94,16 @@ pub(crate) static TABLE: [&dyn AnySetting; 104] = [
     &CLUSTER_DSN,
     &SHARD_COUNT,
     &SHARD_INDEX,
-    &SNAPSHOT_EVERY,
+    &SNAPSHOT_INTERVAL_EVENTS,
     &INTERNAL_TOKEN,
     &ENCRYPTION_KEY,
     &ENCRYPTION_KEYS_OLD,
     &SECRET_AUDIT_REQUIRED,
-    &OUTBOX,
-    &OUTBOX_LEASE,
+    &OUTBOX_ENABLED,
+    &OUTBOX_LEASE_SECS,
     &OUTBOX_MAX_ATTEMPTS,
-    &OUTBOX_KEEP,
-    &AUTO_PURGE,
+    &OUTBOX_KEEP_HOURS,
+    &AUTO_PURGE_DAYS,
     &THREADS,
     &DISABLE_METRICS,
     &DEBUG,
@@ -126,13 +126,13 @@ pub(crate) static TABLE: [&dyn AnySetting; 104] = [
     &NATS_PASSWORD,
     &NATS_TOKEN,
     &NATS_BARE_SUBJECT,
-    &NOTIFY_CAPABILITY,
+    &NATS_COMMAND_TOKENS,
     &STREAM_ENABLED,
     &STREAM_BATCH,
-    &STREAM_POLL,
+    &STREAM_POLL_MS,
     &STREAM_BACKFILL,
-    &STREAM_DEDUP,
-    &STREAM_RETENTION,
+    &STREAM_DEDUP_SECS,
+    &STREAM_RETENTION_SECS,
     &SERVER_URL,
     &INTERNAL_URL,
     &PROFILE,
@@ -142,7 +142,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 104] = [
     &TLS_CLIENT_KEY,
     &POOL,
     &WORKER_ID,
-    &CONCURRENCY,
-    &HEARTBEAT,
+    &MAX_CONCURRENT_COMMANDS,
+    &WORKER_HEARTBEAT_SECS,
     &WORKER_METRICS_BIND,
 ];

@@ -1,61 +1,64 @@
-//! A playbook as a Mermaid flowchart.
+//! Draws a playbook as a Mermaid flowchart.
 
 use std::fmt::Write as _;
 
-use noetl_playbook::graph::{StepIndex, Target};
+use noetl_playbook::graph::{EdgeTarget, StepIndex};
 
-use super::flow::Flow;
-use super::plan::Plan;
-use crate::render::words;
+use super::flow::FlowGraph;
+use super::plan::DrawingPlan;
+use crate::render::text_layout;
 
-/// Labels are broken into lines of this many columns, and into no more lines than that.
+/// Maximum columns and lines of a label.
 const LABEL_WIDTH: usize = 40;
-const LABEL_LINES: usize = 3;
+const MAX_LABEL_LINES: usize = 3;
 
 /// Draws a playbook as a Mermaid flowchart.
-pub(crate) fn mermaid(flow: &Flow) -> String {
-    let plan = Plan::new(flow);
+pub(crate) fn draw_mermaid(flow: &FlowGraph) -> String {
+    let plan = DrawingPlan::new(flow);
     let mut lines = vec!["flowchart TD".to_owned()];
-    lines.extend(flow.indices().map(|step| node(flow, step)));
-    let any_loop = flow.steps.iter().any(|step| step.looping.is_some());
-    let any_fail = flow.steps.iter().any(|step| step.fails_unmatched);
+    lines.extend(flow.step_indices().map(|step| mermaid_node(flow, step)));
+    let has_loop = flow.steps.iter().any(|step| step.looping.is_some());
+    let has_failure = flow.steps.iter().any(|step| step.fails_unmatched);
     let optional = [
-        (flow.has_end(), "  finish(((end)))"),
-        (any_fail, "  fail{{fail}}:::fail"),
-        (any_loop, "  classDef loop stroke-width:3px"),
+        (flow.has_implicit_end(), "  finish(((end)))"),
+        (has_failure, "  fail{{fail}}:::fail"),
+        (has_loop, "  classDef loop stroke-width:3px"),
         (
             flow.final_step.is_some(),
             "  classDef final stroke-width:3px,stroke-dasharray:6 3",
         ),
-        (any_fail, "  classDef fail stroke:#c00,color:#c00"),
+        (has_failure, "  classDef fail stroke:#c00,color:#c00"),
     ];
     lines.extend(
         optional
             .iter()
-            .filter(|(used, _)| *used)
+            .filter(|(is_used, _)| *is_used)
             .map(|(_, line)| (*line).to_owned()),
     );
-    for from in flow.indices() {
+    for from in flow.step_indices() {
         for group in plan.groups(from) {
             let to = match group.target {
-                Target::Step(step) => id(step),
-                Target::End => "finish".to_owned(),
+                EdgeTarget::Step(step) => mermaid_id(step),
+                EdgeTarget::End => "finish".to_owned(),
             };
-            let line = if group.back { "-.->" } else { "-->" };
-            for at in &group.arcs {
+            let arrow = if group.is_back { "-.->" } else { "-->" };
+            for arc in &group.arcs {
                 let label = flow
-                    .step(from)
-                    .taken(*at)
-                    .map(|taken| format!("|\"{}\"|", label(&taken)));
+                    .flow_step(from)
+                    .arc_condition(*arc)
+                    .map(|condition| format!("|\"{}\"|", mermaid_label(&condition)));
                 lines.push(format!(
-                    "  {} {line}{} {to}",
-                    id(from),
+                    "  {} {arrow}{} {to}",
+                    mermaid_id(from),
                     label.unwrap_or_default()
                 ));
             }
         }
-        if flow.step(from).fails_unmatched {
-            lines.push(format!("  {} -->|\"no arc holds\"| fail", id(from)));
+        if flow.flow_step(from).fails_unmatched {
+            lines.push(format!(
+                "  {} -->|\"no arc matches\"| fail",
+                mermaid_id(from)
+            ));
         }
     }
     let mut text = lines.join("\n");
@@ -63,22 +66,22 @@ pub(crate) fn mermaid(flow: &Flow) -> String {
     text
 }
 
-fn node(flow: &Flow, index: StepIndex) -> String {
-    let step = flow.step(index);
+fn mermaid_node(flow: &FlowGraph, index: StepIndex) -> String {
+    let step = flow.flow_step(index);
     let mut text = format!(
         "<b>{}</b><br/>{}",
-        label(&step.name),
-        label(&step.tools.join(" → "))
+        mermaid_label(&step.name),
+        mermaid_label(&step.tools.join(" → "))
     );
-    let remarks = [
+    let notes = [
         step.looping.as_ref().map(|looping| format!("⟳ {looping}")),
         step.guard
             .as_ref()
             .map(|guard| format!("only when {guard}")),
     ];
-    for remark in remarks.iter().flatten() {
-        // Writing into a string can not fail.
-        let _ = write!(text, "<br/>{}", label(remark));
+    for note in notes.iter().flatten() {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "<br/>{}", mermaid_label(note));
     }
     let (open, close, class) = if flow.final_step == Some(index) {
         ("{{", "}}", ":::final")
@@ -89,29 +92,34 @@ fn node(flow: &Flow, index: StepIndex) -> String {
     } else {
         ("[", "]", "")
     };
-    format!("  {}{open}\"{text}\"{close}{class}", id(index))
+    format!("  {}{open}\"{text}\"{close}{class}", mermaid_id(index))
 }
 
-/// Names of steps can be words of Mermaid, such as `end`; numbers can not.
-fn id(step: StepIndex) -> String {
+/// Node id. Names of steps can be Mermaid keywords, such as `end`, so ids are numbers.
+fn mermaid_id(step: StepIndex) -> String {
     format!("s{}", step.0)
 }
 
-/// A text inside the quotes of a label, with what means something there written as an entity.
-fn label(text: &str) -> String {
+/// Escapes a text for a quoted label, with special characters as entities.
+fn mermaid_label(text: &str) -> String {
     let escape = |line: String| {
         let mut escaped = String::with_capacity(line.len());
-        for letter in line.chars() {
-            match letter {
+        for c in line.chars() {
+            match c {
                 '"' | '#' | '%' | '<' | '>' | '&' | '`' | ';' | '\\' => {
-                    let _ = write!(escaped, "#{};", u32::from(letter));
+                    let _ = write!(escaped, "#{};", u32::from(c));
                 }
-                letter => escaped.push(letter),
+                c => escaped.push(c),
             }
         }
         escaped
     };
-    let lines = words::wrap(&words::visible(text), LABEL_WIDTH, LABEL_LINES, "…");
+    let lines = text_layout::wrap_text(
+        &text_layout::escape_control(text),
+        LABEL_WIDTH,
+        MAX_LABEL_LINES,
+        "…",
+    );
     lines
         .into_iter()
         .map(escape)

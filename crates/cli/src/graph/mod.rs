@@ -1,7 +1,7 @@
-//! Playbooks as drawings.
+//! Drawings of playbooks.
 //!
-//! [`Flow`] holds what every drawing shows; `text`, `mermaid` and `dot` each write it in one form.
-//! Whether a document is sound is not decided here: only documents without errors are drawn.
+//! [`FlowGraph`] contains the data of every drawing. `text`, `mermaid` and `dot` each write one
+//! format. Does not validate: only documents without errors are drawn.
 
 mod dot;
 mod flow;
@@ -9,10 +9,10 @@ mod mermaid;
 mod plan;
 mod text;
 
-pub(crate) use dot::dot;
-pub(crate) use flow::Flow;
-pub(crate) use mermaid::mermaid;
-pub(crate) use text::{Look, text};
+pub(crate) use dot::draw_dot;
+pub(crate) use flow::FlowGraph;
+pub(crate) use mermaid::draw_mermaid;
+pub(crate) use text::{DrawOptions, draw_text};
 
 #[cfg(test)]
 mod tests;

@@ -1,117 +1,121 @@
-//! Where each step stands in a text drawing.
+//! Positions of the steps in a text drawing.
 //!
-//! Every step is drawn once. A step that only one other leads to is a *branch* of that one. A step
-//! that several lead to is a *join*: it stands behind the last step that every way to it passes, at
-//! the same depth. Where one arc plainly goes on and the others only leave, the step that it leads to
-//! stands on the *trunk*, below its predecessor and not to its right, so that a long playbook reads
-//! downwards. Every walk here keeps its own stack: playbooks come from strangers, and a chain of ten
-//! thousand steps is no reason to overflow.
+//! Every step is drawn once. A step with one predecessor is a *branch* of it. A step with several
+//! predecessors is a *join*: it is placed after the last step that all paths to it pass, at the
+//! same depth. If one arc continues and the others only leave, its target is on the *trunk*, below
+//! its predecessor and not to the right, so that a long playbook reads downwards. Every traversal
+//! uses its own stack, since playbooks are untrusted and a chain of ten thousand steps must not
+//! overflow the stack.
 
 use std::collections::HashSet;
 
-use noetl_playbook::graph::{StepIndex, Target};
+use noetl_playbook::graph::{EdgeTarget, StepIndex};
 use noetl_playbook::model::RouterMode;
 
-use super::flow::Flow;
+use super::flow::FlowGraph;
 
-/// Branches deeper than this move to the left margin, behind everything else, unless they end at once.
-const MAX_DEPTH: usize = 8;
+/// Maximum depth of branches. Deeper ones move to the left margin at the end, unless they consist
+/// of one step.
+const MAX_BRANCH_DEPTH: usize = 8;
 
-/// The arcs from one step to one target.
+/// Arcs from one step to one target.
 #[derive(Debug, Clone)]
-pub(super) struct Group {
-    pub(super) target: Target,
+pub(super) struct ArcGroup {
+    pub(super) target: EdgeTarget,
     /// Positions of the arcs in their step.
     pub(super) arcs: Vec<usize>,
-    /// Whether it leads back to a step that is already running its course.
-    pub(super) back: bool,
+    /// True if it leads back to a step on the current path.
+    pub(super) is_back: bool,
 }
 
-/// Where a step stands.
+/// Position of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum StepPlacement {
     /// At the left margin.
     Margin,
-    /// Behind an arc of its only predecessor.
+    /// After an arc of its only predecessor.
     Branch,
-    /// Behind the step that every way to it passes.
+    /// After the step that all paths to it pass.
     Join,
 }
 
-/// A part of the drawing.
+/// Section of the drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Section {
-    /// What the entry leads to.
+pub(super) enum DrawingSection {
+    /// Steps reachable from the entry.
     Main,
     /// The final step.
     Final,
-    /// What nothing leads to.
+    /// Unreachable steps.
     Unreached,
 }
 
-/// Where every step stands.
+/// Positions of all steps.
 #[derive(Debug)]
-pub(super) struct Plan {
-    /// The steps at the left margin with their parts, in order.
-    pub(super) margin: Vec<(Section, StepIndex)>,
-    groups: Vec<Vec<Group>>,
-    /// The steps that lead to each without turning back, in the order of drawing.
-    before: Vec<Vec<StepIndex>>,
-    /// The steps that lead back to each.
+pub(super) struct DrawingPlan {
+    /// Steps at the left margin with their sections, in order.
+    pub(super) margin: Vec<(DrawingSection, StepIndex)>,
+    groups: Vec<Vec<ArcGroup>>,
+    /// Forward predecessors of each step, in drawing order.
+    predecessors: Vec<Vec<StepIndex>>,
+    /// Steps that lead back to each step.
     back_from: Vec<Vec<StepIndex>>,
-    place: Vec<Place>,
+    placements: Vec<StepPlacement>,
     trunk: Vec<Option<StepIndex>>,
     joins: Vec<Vec<StepIndex>>,
 }
 
-impl Plan {
-    pub(super) fn new(flow: &Flow) -> Self {
-        Builder::new(flow).build()
+impl DrawingPlan {
+    pub(super) fn new(flow: &FlowGraph) -> Self {
+        PlanBuilder::new(flow).build()
     }
 
-    /// The arcs of a step, those to the same target together.
-    pub(super) fn groups(&self, step: StepIndex) -> &[Group] {
+    /// Arcs of a step, grouped by target.
+    pub(super) fn groups(&self, step: StepIndex) -> &[ArcGroup] {
         &self.groups[step.index()]
     }
 
-    /// The steps that lead here without turning back.
-    pub(super) fn before(&self, step: StepIndex) -> &[StepIndex] {
-        &self.before[step.index()]
+    /// Forward predecessors of a step.
+    pub(super) fn predecessors(&self, step: StepIndex) -> &[StepIndex] {
+        &self.predecessors[step.index()]
     }
 
-    /// The steps that lead back here.
+    /// Steps that lead back to a step.
     pub(super) fn back_from(&self, step: StepIndex) -> &[StepIndex] {
         &self.back_from[step.index()]
     }
 
-    /// The step that is drawn right behind an arc of `step`.
-    pub(super) fn branch(&self, step: StepIndex, group: &Group) -> Option<StepIndex> {
+    /// Step that is drawn directly after an arc of `step`.
+    pub(super) fn branch_target(&self, step: StepIndex, group: &ArcGroup) -> Option<StepIndex> {
         match group.target {
-            // An arc from another tree leads to it, too, but is not why it stands where it does.
-            Target::Step(target) if !group.back && self.before(target) == [step] => {
+            // An arc from another tree can also lead to it, but does not determine its position.
+            EdgeTarget::Step(target) if !group.is_back && self.predecessors(target) == [step] => {
                 self.is_branch(target).then_some(target)
             }
-            Target::Step(_) | Target::End => None,
+            EdgeTarget::Step(_) | EdgeTarget::End => None,
         }
     }
 
-    /// Whether a step stands behind the arc that leads to it.
+    /// True if a step is drawn after the arc that leads to it.
     pub(super) fn is_branch(&self, step: StepIndex) -> bool {
-        self.place[step.index()] == Place::Branch
+        self.placements[step.index()] == StepPlacement::Branch
     }
 
-    /// Whether `step` is a join that stands behind `fork`.
+    /// True if `step` is a join placed after `fork`.
     pub(super) fn is_join_of(&self, step: StepIndex, fork: StepIndex) -> bool {
         self.joins[fork.index()].contains(&step)
     }
 
-    /// How many joins there are.
+    /// Number of joins.
     pub(super) fn join_count(&self) -> usize {
-        self.before.iter().filter(|before| before.len() > 1).count()
+        self.predecessors
+            .iter()
+            .filter(|steps| steps.len() > 1)
+            .count()
     }
 
-    /// The steps below `first` at its own depth, itself included.
-    pub(super) fn column(&self, first: StepIndex) -> Vec<StepIndex> {
+    /// Steps below `first` at the same depth, including `first`.
+    pub(super) fn column_steps(&self, first: StepIndex) -> Vec<StepIndex> {
         let mut column = Vec::new();
         let mut open = vec![first];
         while let Some(step) = open.pop() {
@@ -122,42 +126,45 @@ impl Plan {
         column
     }
 
-    /// The steps that the arcs of a step lead on to.
-    fn onward(&self, step: StepIndex) -> impl Iterator<Item = StepIndex> {
+    /// Forward targets of the arcs of a step.
+    fn forward_targets(&self, step: StepIndex) -> impl Iterator<Item = StepIndex> {
         self.groups(step)
             .iter()
-            .filter(|group| !group.back)
+            .filter(|group| !group.is_back)
             .filter_map(|group| match group.target {
-                Target::Step(target) => Some(target),
-                Target::End => None,
+                EdgeTarget::Step(target) => Some(target),
+                EdgeTarget::End => None,
             })
     }
 }
 
-/// A plan in the making, and what is known about each step on the way.
-struct Builder<'f> {
-    flow: &'f Flow,
-    plan: Plan,
-    /// The tree that reached it first, numbered by its root.
+/// Builds a plan, with intermediate data for each step.
+struct PlanBuilder<'f> {
+    flow: &'f FlowGraph,
+    plan: DrawingPlan,
+    /// Root of the tree that reached the step first.
     tree: Vec<Option<StepIndex>>,
-    /// Its place in the order of drawing.
+    /// Position in the drawing order.
     rank: Vec<usize>,
-    /// The last step that every way to it passes: its immediate dominator.
+    /// Immediate dominator: the last step that all paths to it pass.
     fork: Vec<StepIndex>,
-    /// How many steps it is such a step for, itself included.
+    /// Number of steps that it dominates, including itself.
     size: Vec<usize>,
     depth: Vec<usize>,
 }
 
-impl<'f> Builder<'f> {
-    fn new(flow: &'f Flow) -> Self {
+impl<'f> PlanBuilder<'f> {
+    fn new(flow: &'f FlowGraph) -> Self {
         let count = flow.steps.len();
-        let plan = Plan {
+        let plan = DrawingPlan {
             margin: Vec::new(),
-            groups: flow.indices().map(|step| groups(flow, step)).collect(),
-            before: vec![Vec::new(); count],
+            groups: flow
+                .step_indices()
+                .map(|step| group_arcs(flow, step))
+                .collect(),
+            predecessors: vec![Vec::new(); count],
             back_from: vec![Vec::new(); count],
-            place: vec![Place::Margin; count],
+            placements: vec![StepPlacement::Margin; count],
             trunk: vec![None; count],
             joins: vec![Vec::new(); count],
         };
@@ -166,28 +173,30 @@ impl<'f> Builder<'f> {
             plan,
             tree: vec![None; count],
             rank: vec![0; count],
-            fork: flow.indices().collect(),
+            fork: flow.step_indices().collect(),
             size: vec![1; count],
             depth: vec![0; count],
         }
     }
 
-    fn build(mut self) -> Plan {
+    fn build(mut self) -> DrawingPlan {
         let flow = self.flow;
-        let main = [(Section::Main, flow.entry)];
-        let last = flow.final_step.map(|step| (Section::Final, step));
-        let rest = flow.indices().map(|step| (Section::Unreached, step));
+        let main = [(DrawingSection::Main, flow.entry)];
+        let last = flow.final_step.map(|step| (DrawingSection::Final, step));
+        let rest = flow
+            .step_indices()
+            .map(|step| (DrawingSection::Unreached, step));
         for (section, root) in main.into_iter().chain(last).chain(rest) {
             if self.tree[root.index()].is_none() {
-                self.mark_back(root);
+                self.mark_back_arcs(root);
                 self.place_tree(section, root);
             }
         }
         self.plan
     }
 
-    /// Walks the arcs from `root` in order and marks those that meet a step still being walked.
-    fn mark_back(&mut self, root: StepIndex) {
+    /// Walks the arcs from `root` in order and marks those that lead to a step on the current path.
+    fn mark_back_arcs(&mut self, root: StepIndex) {
         let mut on_path = HashSet::from([root]);
         let mut path = vec![(root, 0)];
         self.tree[root.index()] = Some(root);
@@ -199,11 +208,11 @@ impl<'f> Builder<'f> {
                 continue;
             };
             *at += 1;
-            let Target::Step(target) = group.target else {
+            let EdgeTarget::Step(target) = group.target else {
                 continue;
             };
             if on_path.contains(&target) {
-                group.back = true;
+                group.is_back = true;
                 self.plan.back_from[target.index()].push(step);
             } else if self.tree[target.index()].is_none() {
                 self.tree[target.index()] = Some(root);
@@ -213,26 +222,26 @@ impl<'f> Builder<'f> {
         }
     }
 
-    fn place_tree(&mut self, section: Section, root: StepIndex) {
-        let order = self.order(root);
+    fn place_tree(&mut self, section: DrawingSection, root: StepIndex) {
+        let order = self.drawing_order(root);
         for (rank, &step) in order.iter().enumerate() {
             self.rank[step.index()] = rank;
             for group in &self.plan.groups[step.index()] {
-                let Target::Step(target) = group.target else {
+                let EdgeTarget::Step(target) = group.target else {
                     continue;
                 };
-                // An arc from a step that is never reached leads nowhere in another tree.
-                if !group.back && self.tree[target.index()] == Some(root) {
-                    self.plan.before[target.index()].push(step);
+                // An arc from an unreachable step does not count in another tree.
+                if !group.is_back && self.tree[target.index()] == Some(root) {
+                    self.plan.predecessors[target.index()].push(step);
                 }
             }
         }
         for &step in &order[1..] {
-            let before = &self.plan.before[step.index()];
-            self.plan.place[step.index()] = if before.len() == 1 {
-                Place::Branch
+            let predecessors = &self.plan.predecessors[step.index()];
+            self.plan.placements[step.index()] = if predecessors.len() == 1 {
+                StepPlacement::Branch
             } else {
-                Place::Join
+                StepPlacement::Join
             };
             self.fork[step.index()] = self.fork_of(step);
         }
@@ -242,22 +251,22 @@ impl<'f> Builder<'f> {
         self.plan.margin.push((section, root));
         for &step in &order {
             if step != root {
-                self.settle(section, step);
+                self.assign_depth(section, step);
             }
             self.plan.trunk[step.index()] = self.trunk_of(step);
         }
     }
 
-    /// The steps of a tree so that each stands behind all that lead to it, first arcs first.
-    fn order(&self, root: StepIndex) -> Vec<StepIndex> {
+    /// Steps of a tree in topological order, first arcs first.
+    fn drawing_order(&self, root: StepIndex) -> Vec<StepIndex> {
         let mut seen = HashSet::from([root]);
         let mut order = Vec::new();
         let mut path: Vec<(StepIndex, Vec<StepIndex>)> =
-            vec![(root, self.plan.onward(root).collect())];
+            vec![(root, self.plan.forward_targets(root).collect())];
         while let Some((step, open)) = path.last_mut() {
             if let Some(next) = open.pop() {
                 if self.tree[next.index()] == Some(root) && seen.insert(next) {
-                    path.push((next, self.plan.onward(next).collect()));
+                    path.push((next, self.plan.forward_targets(next).collect()));
                 }
             } else {
                 order.push(*step);
@@ -268,7 +277,7 @@ impl<'f> Builder<'f> {
         order
     }
 
-    /// The nearest step that every way to this one passes, found from those that lead to it.
+    /// Immediate dominator of a step, computed from its predecessors.
     fn fork_of(&self, step: StepIndex) -> StepIndex {
         let meet = |mut a: StepIndex, mut b: StepIndex| {
             while a != b {
@@ -281,67 +290,68 @@ impl<'f> Builder<'f> {
             a
         };
         self.plan
-            .before(step)
+            .predecessors(step)
             .iter()
             .copied()
             .reduce(meet)
             .unwrap_or(step)
     }
 
-    /// Settles the depth of a step, and with it whether it stays where it belongs.
-    fn settle(&mut self, section: Section, step: StepIndex) {
+    /// Assigns the depth of a step, and moves it to the margin if it is too deep.
+    fn assign_depth(&mut self, section: DrawingSection, step: StepIndex) {
         let fork = self.fork[step.index()];
         let depth = self.depth[fork.index()];
-        match self.plan.place[step.index()] {
-            Place::Margin => {}
-            Place::Join => {
+        match self.plan.placements[step.index()] {
+            StepPlacement::Margin => {}
+            StepPlacement::Join => {
                 self.depth[step.index()] = depth;
                 self.plan.joins[fork.index()].push(step);
             }
-            Place::Branch if self.plan.trunk[fork.index()] == Some(step) => {
+            StepPlacement::Branch if self.plan.trunk[fork.index()] == Some(step) => {
                 self.depth[step.index()] = depth;
             }
-            Place::Branch if depth < MAX_DEPTH || self.size[step.index()] == 1 => {
+            StepPlacement::Branch if depth < MAX_BRANCH_DEPTH || self.size[step.index()] == 1 => {
                 self.depth[step.index()] = depth + 1;
             }
-            Place::Branch => {
-                self.plan.place[step.index()] = Place::Margin;
+            StepPlacement::Branch => {
+                self.plan.placements[step.index()] = StepPlacement::Margin;
                 self.plan.margin.push((section, step));
             }
         }
     }
 
-    /// The step that stands below this one on the trunk: the target of its last arc, where the other
-    /// arcs only leave. Branches that meet again are equals and all stand to the right.
+    /// Step below this one on the trunk: the target of its last arc if the other arcs only leave.
+    /// Branches that meet again are equal and are all drawn to the right.
     fn trunk_of(&self, step: StepIndex) -> Option<StepIndex> {
         let (last, others) = self.plan.groups(step).split_last()?;
-        let branch = |group| self.plan.branch(step, group);
+        let branch = |group| self.plan.branch_target(step, group);
         let next = branch(last)?;
         let mut sides = others.iter().filter_map(branch).peekable();
         if sides.peek().is_none() {
             return Some(next);
         }
         let meets_again = |side: StepIndex| {
-            self.plan.onward(side).any(|target| {
-                self.plan.place[target.index()] == Place::Join && self.fork[target.index()] == step
+            self.plan.forward_targets(side).any(|target| {
+                self.plan.placements[target.index()] == StepPlacement::Join
+                    && self.fork[target.index()] == step
             })
         };
-        let plain = self.flow.step(step).mode == RouterMode::Exclusive
+        let is_trunk = self.flow.flow_step(step).mode == RouterMode::Exclusive
             && self.size[next.index()] > 1
             && sides.all(|side| self.size[side.index()] == 1 && !meets_again(side));
-        plain.then_some(next)
+        is_trunk.then_some(next)
     }
 }
 
-fn groups(flow: &Flow, step: StepIndex) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
-    for (at, arc) in flow.step(step).arcs.iter().enumerate() {
+fn group_arcs(flow: &FlowGraph, step: StepIndex) -> Vec<ArcGroup> {
+    let mut groups: Vec<ArcGroup> = Vec::new();
+    for (index, arc) in flow.flow_step(step).arcs.iter().enumerate() {
         match groups.iter_mut().find(|group| group.target == arc.target) {
-            Some(group) => group.arcs.push(at),
-            None => groups.push(Group {
+            Some(group) => group.arcs.push(index),
+            None => groups.push(ArcGroup {
                 target: arc.target,
-                arcs: vec![at],
-                back: false,
+                arcs: vec![index],
+                is_back: false,
             }),
         }
     }

@@ -1,20 +1,20 @@
-//! Drawings of graphs that nobody would write.
+//! Drawings of generated and very large graphs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use noetl_playbook::graph::{StepIndex, Target};
+use noetl_playbook::graph::{EdgeTarget, StepIndex};
 use noetl_playbook::model::RouterMode;
 use proptest::prelude::*;
 
 use super::flow::{FlowArc, FlowStep};
-use super::{Flow, Look, dot, mermaid, text};
-use crate::io::Paint;
-use crate::render::words;
+use super::{DrawOptions, FlowGraph, draw_dot, draw_mermaid, draw_text};
+use crate::io::ColorPaint;
+use crate::render::text_layout;
 
-/// A flow of as many steps as there are lists, each with arcs to the steps in its list; a number past
-/// the last step is `end`, and odd arcs have a condition.
-fn flow(arcs: &[Vec<usize>], inclusive: bool) -> Flow {
+/// Builds a flow with one step per list, and arcs to the steps in that list. A number beyond the
+/// last step is `end`. Arcs with an odd index have a condition.
+fn build_flow(arcs: &[Vec<usize>], inclusive: bool) -> FlowGraph {
     let count = arcs.len();
     let steps = arcs.iter().enumerate().map(|(index, targets)| FlowStep {
         name: Arc::from(format!("s{index}").as_str()),
@@ -31,10 +31,10 @@ fn flow(arcs: &[Vec<usize>], inclusive: bool) -> Flow {
         arcs: targets
             .iter()
             .enumerate()
-            .map(|(at, target)| arc(count, at, *target))
+            .map(|(index, target)| build_arc(count, index, *target))
             .collect(),
     });
-    Flow {
+    FlowGraph {
         name: Arc::from("flow"),
         steps: steps.collect(),
         entry: StepIndex(0),
@@ -43,30 +43,30 @@ fn flow(arcs: &[Vec<usize>], inclusive: bool) -> Flow {
     }
 }
 
-fn arc(count: usize, at: usize, target: usize) -> FlowArc {
+fn build_arc(count: usize, index: usize, target: usize) -> FlowArc {
     let target = match u32::try_from(target) {
-        Ok(step) if target < count => Target::Step(StepIndex(step)),
-        Ok(_) | Err(_) => Target::End,
+        Ok(step) if target < count => EdgeTarget::Step(StepIndex(step)),
+        Ok(_) | Err(_) => EdgeTarget::End,
     };
     FlowArc {
         target,
-        when: (at % 2 == 1).then(|| "workload.n > 3 and workload.m < 4".to_owned()),
+        when: (index % 2 == 1).then(|| "workload.n > 3 and workload.m < 4".to_owned()),
     }
 }
 
-fn draw(flow: &Flow, width: usize) -> String {
-    text(
+fn draw_text_at_width(flow: &FlowGraph, width: usize) -> String {
+    draw_text(
         flow,
-        Look {
-            paint: Paint::PLAIN,
+        DrawOptions {
+            paint: ColorPaint::PLAIN,
             width,
             ascii: false,
         },
     )
 }
 
-/// The steps that a drawing has a bullet for, in order of appearance.
-fn drawn(drawing: &str) -> Vec<&str> {
+/// Returns the steps with a bullet in a drawing, in order of appearance.
+fn drawn_steps(drawing: &str) -> Vec<&str> {
     let bullets = drawing
         .lines()
         .filter_map(|line| line.split_once(['●', '○']));
@@ -75,7 +75,7 @@ fn drawn(drawing: &str) -> Vec<&str> {
         .collect()
 }
 
-fn graphs() -> impl Strategy<Value = Vec<Vec<usize>>> {
+fn any_graph() -> impl Strategy<Value = Vec<Vec<usize>>> {
     (1usize..16).prop_flat_map(|count| {
         prop::collection::vec(prop::collection::vec(0..count + 1, 0..5), count)
     })
@@ -83,43 +83,46 @@ fn graphs() -> impl Strategy<Value = Vec<Vec<usize>>> {
 
 proptest! {
     #[test]
-    fn every_step_is_drawn_once(arcs in graphs(), inclusive: bool) {
-        let flow = flow(&arcs, inclusive);
-        let drawing = draw(&flow, 100);
-        let steps = drawn(&drawing);
+    fn every_step_is_drawn_once(arcs in any_graph(), inclusive: bool) {
+        let flow = build_flow(&arcs, inclusive);
+        let drawing = draw_text_at_width(&flow, 100);
+        let steps = drawn_steps(&drawing);
         let distinct: BTreeSet<&str> = steps.iter().copied().collect();
         prop_assert_eq!(steps.len(), arcs.len(), "{}", drawing);
         prop_assert_eq!(distinct.len(), arcs.len(), "{}", drawing);
     }
 
     #[test]
-    fn no_line_leaves_the_page(arcs in graphs(), inclusive: bool, width in 60usize..120) {
-        let drawing = draw(&flow(&arcs, inclusive), width);
+    fn no_line_exceeds_width(arcs in any_graph(), inclusive: bool, width in 60usize..120) {
+        let drawing = draw_text_at_width(&build_flow(&arcs, inclusive), width);
         for line in drawing.lines() {
-            prop_assert!(words::columns(line) <= width, "{}", drawing);
+            prop_assert!(text_layout::display_width(line) <= width, "{}", drawing);
         }
     }
 
     #[test]
-    fn charts_have_a_line_for_every_arc(arcs in graphs(), inclusive: bool) {
-        let flow = flow(&arcs, inclusive);
+    fn charts_have_a_line_for_every_arc(arcs in any_graph(), inclusive: bool) {
+        let flow = build_flow(&arcs, inclusive);
         let total: usize = arcs.iter().map(Vec::len).sum();
-        let mermaid = mermaid(&flow);
+        let mermaid = draw_mermaid(&flow);
         let arrows = mermaid.lines().filter(|line| line.contains("--> ") || line.contains("-->|") || line.contains("-.->"));
         prop_assert_eq!(arrows.count(), total, "{}", mermaid);
-        prop_assert_eq!(dot(&flow).matches(" -> ").count(), total);
+        prop_assert_eq!(draw_dot(&flow).matches(" -> ").count(), total);
     }
 }
 
 #[test]
-fn a_very_long_chain_is_no_danger() {
+fn draws_very_long_chain() {
     let count = 20_000;
     let arcs: Vec<Vec<usize>> = (1..=count).map(|next| vec![next]).collect();
-    assert_eq!(drawn(&draw(&flow(&arcs, false), 100)).len(), count);
+    assert_eq!(
+        drawn_steps(&draw_text_at_width(&build_flow(&arcs, false), 100)).len(),
+        count
+    );
 }
 
 #[test]
-fn neither_are_very_many_decisions_inside_each_other() {
+fn draws_deeply_nested_decisions() {
     // Step 2n leads to 2n + 2 and to the leaf 2n + 1.
     let count = 5_000;
     let arcs: Vec<Vec<usize>> = (0..count)
@@ -131,16 +134,19 @@ fn neither_are_very_many_decisions_inside_each_other() {
             }
         })
         .collect();
-    let drawing = draw(&flow(&arcs, false), 100);
-    assert_eq!(drawn(&drawing).len(), count);
-    let widest = drawing.lines().map(words::columns).max();
+    let drawing = draw_text_at_width(&build_flow(&arcs, false), 100);
+    assert_eq!(drawn_steps(&drawing).len(), count);
+    let widest = drawing.lines().map(text_layout::display_width).max();
     assert!(widest.is_some_and(|widest| widest <= 100), "{widest:?}");
 }
 
 #[test]
-fn nor_is_a_step_that_leads_everywhere() {
+fn draws_step_with_many_arcs() {
     let count = 3_000;
     let mut arcs = vec![(1..count).collect::<Vec<_>>()];
     arcs.extend((1..count).map(|_| vec![count - 1]));
-    assert_eq!(drawn(&draw(&flow(&arcs, true), 100)).len(), count);
+    assert_eq!(
+        drawn_steps(&draw_text_at_width(&build_flow(&arcs, true), 100)).len(),
+        count
+    );
 }

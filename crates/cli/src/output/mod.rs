@@ -1,6 +1,6 @@
-//! How lists and things are shown: tables for people, JSON and YAML for programs.
+//! Output of lists and items: tables for people, JSON and YAML for programs.
 //!
-//! Owns the flags of the form, and the way from rows to columns. Must not: know what a row means.
+//! Owns the output flags and the layout of tables. Must not depend on the meaning of rows.
 
 mod table;
 mod time;
@@ -14,155 +14,157 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::io::Io;
-use crate::render::result::{self, Form as Rendered};
+use crate::render::result::{self, ResultFormat};
 
-pub(crate) use table::{Cell, Column, Table};
-pub(crate) use time::{TimeStyle, ago, read_when};
+pub(crate) use table::{TableCell, TableColumn, TextTable};
+pub(crate) use time::{TimeStyle, parse_when, relative_time};
 
-/// How something is shown.
+/// Output options.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Output {
-    /// The form of the output
-    #[arg(short = 'o', long = "output", value_enum, value_name = "FORM", default_value_t = Form::Table)]
-    pub(crate) form: Form,
-    /// Leave out the names of the columns
+pub(crate) struct OutputArgs {
+    /// Output format
+    #[arg(short = 'o', long = "output", value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Table)]
+    pub(crate) format: OutputFormat,
+    /// Omit the column headers
     #[arg(long)]
     pub(crate) no_headers: bool,
-    /// How times are told; by default relative on a terminal, else iso
+    /// Format of times (default: relative on a terminal, otherwise iso)
     #[arg(long, value_enum, value_name = "STYLE")]
     pub(crate) time: Option<TimeStyle>,
 }
 
-/// The form of an output.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
-    /// For people.
+pub(crate) enum OutputFormat {
+    /// Table
     Table,
-    /// The same with more columns.
+    /// Table with more columns
     Wide,
-    /// One JSON document.
+    /// One JSON document
     Json,
-    /// A line of JSON for each thing.
+    /// One line of JSON per item
     Jsonl,
-    /// One YAML document.
+    /// One YAML document
     Yaml,
 }
 
-impl Output {
-    /// Whether it is for people.
+impl OutputArgs {
+    /// True for table formats.
     pub(crate) fn is_table(self) -> bool {
-        matches!(self.form, Form::Table | Form::Wide)
+        matches!(self.format, OutputFormat::Table | OutputFormat::Wide)
     }
 
-    /// Whether there are more columns.
+    /// True for the format with more columns.
     pub(crate) fn is_wide(self) -> bool {
-        self.form == Form::Wide
+        self.format == OutputFormat::Wide
     }
 
-    /// Whether each thing of a list is a line of its own.
-    pub(crate) fn is_lines(self) -> bool {
-        self.form == Form::Jsonl
+    /// True if each item of a list is printed on one line.
+    pub(crate) fn is_json_lines(self) -> bool {
+        self.format == OutputFormat::Jsonl
     }
 
-    /// How times are told on a stream.
-    pub(crate) fn times(self, io: &Io<'_>) -> Times {
+    /// Time formatter for the output stream.
+    pub(crate) fn time_formatter(self, io: &Io<'_>) -> TimeFormatter {
         let style = self.time.unwrap_or(if io.out.is_terminal() {
             TimeStyle::Relative
         } else {
             TimeStyle::Iso
         });
-        Times {
+        TimeFormatter {
             style,
             now: SystemClock.now(),
         }
     }
 
-    /// Shows a list: as a table, or each thing as it is.
-    pub(crate) fn list<T: Serialize>(
+    /// Prints a list as a table or as data.
+    pub(crate) fn print_list<T: Serialize>(
         self,
-        things: &[T],
-        table: impl FnOnce(&Times) -> Table,
+        items: &[T],
+        table: impl FnOnce(&TimeFormatter) -> TextTable,
         io: &mut Io<'_>,
     ) -> Result<(), Error> {
         if self.is_table() {
-            let times = self.times(io);
-            return self.table(&table(&times), io);
+            let times = self.time_formatter(io);
+            return self.print_table(&table(&times), io);
         }
-        if self.form == Form::Jsonl {
-            for thing in things {
-                writeln!(io.out, "{}", json_of(thing)?)?;
+        if self.format == OutputFormat::Jsonl {
+            for item in items {
+                writeln!(io.out, "{}", to_json_value(item)?)?;
             }
             return Ok(());
         }
-        self.document(&json_of(&things)?, io)
+        self.print_document(&to_json_value(&items)?, io)
     }
 
-    /// Shows one thing as it is; for those forms that are not for people.
-    pub(crate) fn thing<T: Serialize>(self, thing: &T, io: &mut Io<'_>) -> Result<(), Error> {
-        let json = json_of(thing)?;
-        if self.form == Form::Jsonl {
+    /// Prints one item as data. Not for table formats.
+    pub(crate) fn print_item<T: Serialize>(self, item: &T, io: &mut Io<'_>) -> Result<(), Error> {
+        let json = to_json_value(item)?;
+        if self.format == OutputFormat::Jsonl {
             writeln!(io.out, "{json}")?;
             return Ok(());
         }
-        self.document(&json, io)
+        self.print_document(&json, io)
     }
 
-    /// Shows one of many things that come one after the other; for those forms that are not for people.
-    pub(crate) fn one_of_many<T: Serialize>(self, thing: &T, io: &mut Io<'_>) -> Result<(), Error> {
-        if self.form == Form::Yaml {
+    /// Prints an item of a stream as data. Not for table formats.
+    pub(crate) fn print_stream_item<T: Serialize>(
+        self,
+        item: &T,
+        io: &mut Io<'_>,
+    ) -> Result<(), Error> {
+        if self.format == OutputFormat::Yaml {
             writeln!(io.out, "---")?;
-            return self.thing(thing, io);
+            return self.print_item(item, io);
         }
-        // A document over many lines could not be told from the next.
-        writeln!(io.out, "{}", json_of(thing)?)?;
+        // Always on one line, so that items can be separated.
+        writeln!(io.out, "{}", to_json_value(item)?)?;
         Ok(())
     }
 
-    /// Shows a table.
-    pub(crate) fn table(self, table: &Table, io: &mut Io<'_>) -> Result<(), Error> {
-        let text = table.render(self.is_wide(), !self.no_headers, &io.out);
+    pub(crate) fn print_table(self, table: &TextTable, io: &mut Io<'_>) -> Result<(), Error> {
+        let text = table.render_table(self.is_wide(), !self.no_headers, &io.out);
         write!(io.out, "{text}")?;
         Ok(())
     }
 
-    fn document(self, json: &Json, io: &mut Io<'_>) -> Result<(), Error> {
-        let form = if self.form == Form::Yaml {
-            Rendered::Yaml
+    fn print_document(self, json: &Json, io: &mut Io<'_>) -> Result<(), Error> {
+        let format = if self.format == OutputFormat::Yaml {
+            ResultFormat::Yaml
         } else {
-            Rendered::Json
+            ResultFormat::Json
         };
-        if let Some(text) = result::render(json, Some(form)) {
+        if let Some(text) = result::render_result(json, Some(format)) {
             write!(io.out, "{text}")?;
         }
         Ok(())
     }
 }
 
-/// How times are told.
+/// Formats times.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Times {
+pub(crate) struct TimeFormatter {
     style: TimeStyle,
     pub(crate) now: Timestamp,
 }
 
-impl Times {
-    /// A time.
-    pub(crate) fn tell(&self, time: Timestamp) -> String {
+impl TimeFormatter {
+    pub(crate) fn format_time(&self, time: Timestamp) -> String {
         match self.style {
-            TimeStyle::Relative => ago(time, self.now),
+            TimeStyle::Relative => relative_time(time, self.now),
             TimeStyle::Iso => time.to_string(),
         }
     }
 
-    /// A time, or a dash.
-    pub(crate) fn tell_or_dash(&self, time: Option<Timestamp>) -> String {
-        time.map_or_else(|| "-".to_owned(), |time| self.tell(time))
+    /// Formats a time, or returns a dash.
+    pub(crate) fn format_time_or_dash(&self, time: Option<Timestamp>) -> String {
+        time.map_or_else(|| "-".to_owned(), |time| self.format_time(time))
     }
 }
 
-/// Anything as JSON.
-pub(crate) fn json_of<T: Serialize>(thing: &T) -> Result<Json, Error> {
-    let refused = |error: serde_json::Error| Error::Unwritable(error.to_string());
-    let text = serde_json::to_vec(thing).map_err(refused)?;
-    serde_json::from_slice(&text).map_err(refused)
+/// Converts a value to JSON.
+pub(crate) fn to_json_value<T: Serialize>(value: &T) -> Result<Json, Error> {
+    let failed = |error: serde_json::Error| Error::NotSerializable(error.to_string());
+    let text = serde_json::to_vec(value).map_err(failed)?;
+    serde_json::from_slice(&text).map_err(failed)
 }

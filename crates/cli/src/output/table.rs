@@ -1,177 +1,196 @@
-//! Rows in columns.
+//! Tables of text.
 
 use anstyle::Style;
 
-use crate::io::{Paint, Stream};
+use crate::io::{ColorPaint, OutputStream};
 use crate::render::palette;
-use crate::render::words::{columns, shorten, visible};
+use crate::render::text_layout::{display_width, escape_control, truncate_to_width};
 
-/// A column.
+/// Column of a table.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Column {
+pub(crate) struct TableColumn {
     name: &'static str,
-    is_wide: bool,
-    is_right: bool,
-    gives_way: bool,
+    is_wide_only: bool,
+    is_right_aligned: bool,
+    is_shrinkable: bool,
 }
 
-impl Column {
-    /// A column that is always shown.
+impl TableColumn {
+    /// Column that is always shown.
     pub(crate) const fn new(name: &'static str) -> Self {
         Self {
             name,
-            is_wide: false,
-            is_right: false,
-            gives_way: false,
+            is_wide_only: false,
+            is_right_aligned: false,
+            is_shrinkable: false,
         }
     }
 
-    fn header(self) -> Cell {
-        Cell {
+    fn header(self) -> TableCell {
+        TableCell {
             text: self.name.to_owned(),
-            style: palette::QUIET,
+            style: palette::MUTED,
         }
     }
 
-    /// The same, only where there are more columns.
-    pub(crate) const fn wide(mut self) -> Self {
-        self.is_wide = true;
+    /// Shows the column only in the wide format.
+    pub(crate) const fn wide_only(mut self) -> Self {
+        self.is_wide_only = true;
         self
     }
 
-    /// The same with its cells on the right.
-    pub(crate) const fn right(mut self) -> Self {
-        self.is_right = true;
+    /// Aligns the cells to the right.
+    pub(crate) const fn align_right(mut self) -> Self {
+        self.is_right_aligned = true;
         self
     }
 
-    /// The same, shortened where a terminal has no room for it.
-    pub(crate) const fn gives_way(mut self) -> Self {
-        self.gives_way = true;
+    /// Allows shortening the column on a narrow terminal.
+    pub(crate) const fn shrinkable(mut self) -> Self {
+        self.is_shrinkable = true;
         self
     }
 }
 
-/// What stands in a row and a column.
+/// Cell of a table.
 #[derive(Debug, Clone)]
-pub(crate) struct Cell {
+pub(crate) struct TableCell {
     text: String,
     style: Style,
 }
 
-impl Cell {
-    /// A text in a style.
+impl TableCell {
+    /// Cell with styled text.
     pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Self {
         Self {
-            text: visible(text.as_ref()),
+            text: escape_control(text.as_ref()),
             style,
         }
     }
 }
 
-impl<T: AsRef<str>> From<T> for Cell {
+impl<T: AsRef<str>> From<T> for TableCell {
     fn from(text: T) -> Self {
         Self::styled(text, Style::new())
     }
 }
 
-/// Rows in columns.
 #[derive(Debug, Clone)]
-pub(crate) struct Table {
-    columns: Vec<Column>,
-    rows: Vec<Vec<Cell>>,
+pub(crate) struct TextTable {
+    columns: Vec<TableColumn>,
+    rows: Vec<Vec<TableCell>>,
 }
 
-/// Columns that a cell keeps, however narrow the terminal is.
-const MIN_CELL: usize = 8;
-const GAP: &str = "  ";
+/// Minimum width of a shortened cell, and the gap between columns.
+const MIN_CELL_WIDTH: usize = 8;
+const COLUMN_GAP: &str = "  ";
 
-impl Table {
-    /// A table without rows.
-    pub(crate) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+impl TextTable {
+    /// Table without rows.
+    pub(crate) fn new(columns: impl IntoIterator<Item = TableColumn>) -> Self {
         Self {
             columns: columns.into_iter().collect(),
             rows: Vec::new(),
         }
     }
 
-    /// Adds a row: a cell for each column, also for those that may not be shown.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    /// Adds a row with a cell for each column, including wide ones.
+    pub(crate) fn add_row(&mut self, cells: impl IntoIterator<Item = TableCell>) {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Writes it out. Where it is wider than a terminal, the columns that give way are shortened;
-    /// in a file or a pipe nothing is.
-    pub(crate) fn render(&self, is_wide: bool, has_headers: bool, stream: &Stream<'_>) -> String {
-        let shown: Vec<usize> = (0..self.columns.len())
-            .filter(|at| is_wide || !self.columns[*at].is_wide)
+    /// Renders the table. On a terminal that is too narrow, shrinkable columns are shortened. Files
+    /// and pipes receive the full text.
+    pub(crate) fn render_table(
+        &self,
+        is_wide: bool,
+        has_headers: bool,
+        stream: &OutputStream<'_>,
+    ) -> String {
+        let visible_columns: Vec<usize> = (0..self.columns.len())
+            .filter(|column| is_wide || !self.columns[*column].is_wide_only)
             .collect();
-        let widths = self.widths(&shown, has_headers, stream);
+        let widths = self.column_widths(&visible_columns, has_headers, stream);
         let mut text = String::new();
-        let headers: Vec<Cell> = shown.iter().map(|at| self.columns[*at].header()).collect();
-        let headers: Vec<&Cell> = headers.iter().collect();
+        let headers: Vec<TableCell> = visible_columns
+            .iter()
+            .map(|column| self.columns[*column].header())
+            .collect();
+        let headers: Vec<&TableCell> = headers.iter().collect();
         let rows = self.rows.iter().map(|row| {
-            let cells = shown.iter().filter_map(|at| row.get(*at));
-            cells.collect::<Vec<&Cell>>()
+            let cells = visible_columns.iter().filter_map(|column| row.get(*column));
+            cells.collect::<Vec<&TableCell>>()
         });
         for cells in has_headers.then_some(headers).into_iter().chain(rows) {
-            let placed = shown.iter().zip(&widths).zip(cells);
-            let placed = placed.map(|((at, width), cell)| (self.columns[*at], *width, cell));
-            line(&mut text, &placed.collect::<Vec<_>>(), stream.paint());
+            let placed = visible_columns.iter().zip(&widths).zip(cells);
+            let placed =
+                placed.map(|((column, width), cell)| (self.columns[*column], *width, cell));
+            write_line(&mut text, &placed.collect::<Vec<_>>(), stream.paint());
         }
         text
     }
 
-    fn widths(&self, shown: &[usize], has_headers: bool, stream: &Stream<'_>) -> Vec<usize> {
+    fn column_widths(
+        &self,
+        visible_columns: &[usize],
+        has_headers: bool,
+        stream: &OutputStream<'_>,
+    ) -> Vec<usize> {
         let widest = |at: &usize| {
             let header = if has_headers {
-                columns(self.columns[*at].name)
+                display_width(self.columns[*at].name)
             } else {
                 0
             };
             let cells = self.rows.iter().filter_map(|row| row.get(*at));
             cells
-                .map(|cell| columns(&cell.text))
+                .map(|cell| display_width(&cell.text))
                 .fold(header, usize::max)
         };
-        let mut widths: Vec<usize> = shown.iter().map(widest).collect();
+        let mut widths: Vec<usize> = visible_columns.iter().map(widest).collect();
         if !stream.is_terminal() {
             return widths;
         }
         loop {
-            let gaps = GAP.len() * shown.len().saturating_sub(1);
+            let gaps = COLUMN_GAP.len() * visible_columns.len().saturating_sub(1);
             let total = widths.iter().sum::<usize>() + gaps;
-            let Some(over) = total.checked_sub(stream.width()).filter(|over| *over > 0) else {
+            let Some(excess) = total
+                .checked_sub(stream.width())
+                .filter(|excess| *excess > 0)
+            else {
                 return widths;
             };
-            let giving = (0..shown.len())
-                .filter(|at| self.columns[shown[*at]].gives_way && widths[*at] > MIN_CELL);
-            let Some(widest) = giving.max_by_key(|at| widths[*at]) else {
+            let shrinkable = (0..visible_columns.len()).filter(|at| {
+                self.columns[visible_columns[*at]].is_shrinkable && widths[*at] > MIN_CELL_WIDTH
+            });
+            let Some(widest) = shrinkable.max_by_key(|at| widths[*at]) else {
                 return widths;
             };
-            // The widest gives way first, and no further than it must.
-            widths[widest] = widths[widest].saturating_sub(over.min(4)).max(MIN_CELL);
+            // Shortens the widest column first, and no more than needed.
+            widths[widest] = widths[widest]
+                .saturating_sub(excess.min(4))
+                .max(MIN_CELL_WIDTH);
         }
     }
 }
 
-/// Writes one line: each cell with its column and the width of that.
-fn line(text: &mut String, cells: &[(Column, usize, &Cell)], paint: Paint) {
+/// Writes one line of cells with their columns and widths.
+fn write_line(text: &mut String, cells: &[(TableColumn, usize, &TableCell)], paint: ColorPaint) {
     let last = cells.len().saturating_sub(1);
-    for (place, (column, width, cell)) in cells.iter().enumerate() {
-        let shortened = shorten(&cell.text, *width, "…");
-        let blanks = " ".repeat(width.saturating_sub(columns(&shortened)));
+    for (index, (column, width, cell)) in cells.iter().enumerate() {
+        let shortened = truncate_to_width(&cell.text, *width, "…");
+        let blanks = " ".repeat(width.saturating_sub(display_width(&shortened)));
         let painted = paint.text(cell.style, &shortened).to_string();
-        let (before, after) = if column.is_right {
+        let (before, after) = if column.is_right_aligned {
             (blanks.as_str(), "")
         } else {
             ("", blanks.as_str())
         };
         text.push_str(before);
         text.push_str(&painted);
-        if place != last {
+        if index != last {
             text.push_str(after);
-            text.push_str(GAP);
+            text.push_str(COLUMN_GAP);
         }
     }
     let end = text.trim_end_matches(' ').len();
@@ -183,14 +202,14 @@ fn line(text: &mut String, cells: &[(Column, usize, &Cell)], paint: Paint) {
 mod tests {
     use super::*;
 
-    fn table() -> Table {
-        let mut table = Table::new([
-            Column::new("NAME").gives_way(),
-            Column::new("N").right(),
-            Column::new("MORE").wide(),
+    fn sample_table() -> TextTable {
+        let mut table = TextTable::new([
+            TableColumn::new("NAME").shrinkable(),
+            TableColumn::new("N").align_right(),
+            TableColumn::new("MORE").wide_only(),
         ]);
-        table.row(["a".into(), "1".into(), "x".into()]);
-        table.row([
+        table.add_row(["a".into(), "1".into(), "x".into()]);
+        table.add_row([
             "a name that is rather long, for a name".into(),
             "12".into(),
             "y".into(),
@@ -199,31 +218,32 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_lined_up_and_give_way_on_a_terminal() {
+    fn columns_align_and_shrink_on_terminal() {
         let mut out = Vec::new();
-        let piped = Stream::plain(&mut out);
-        insta::assert_snapshot!(table().render(true, true, &piped), @r"
+        let piped = OutputStream::plain(&mut out);
+        insta::assert_snapshot!(sample_table().render_table(true, true, &piped), @r"
         NAME                                     N  MORE
         a                                        1  x
         a name that is rather long, for a name  12  y
         ");
-        insta::assert_snapshot!(table().render(false, false, &piped), @r"
+        insta::assert_snapshot!(sample_table().render_table(false, false, &piped), @r"
         a                                        1
         a name that is rather long, for a name  12
         ");
         let mut out = Vec::new();
-        let narrow = Stream::terminal(&mut out, 40);
-        let text = anstream::adapter::strip_str(&table().render(true, true, &narrow)).to_string();
-        assert!(text.lines().all(|line| columns(line) <= 40), "{text}");
+        let narrow = OutputStream::terminal(&mut out, 40);
+        let text = anstream::adapter::strip_str(&sample_table().render_table(true, true, &narrow))
+            .to_string();
+        assert!(text.lines().all(|line| display_width(line) <= 40), "{text}");
         assert!(text.contains('…'), "{text}");
     }
 
     #[test]
-    fn a_cell_cannot_move_the_cursor() {
-        let mut table = Table::new([Column::new("A")]);
-        table.row([Cell::from("x\u{1b}[2J")]);
+    fn cell_control_characters_are_escaped() {
+        let mut table = TextTable::new([TableColumn::new("A")]);
+        table.add_row([TableCell::from("x\u{1b}[2J")]);
         let mut out = Vec::new();
-        let text = table.render(false, false, &Stream::plain(&mut out));
+        let text = table.render_table(false, false, &OutputStream::plain(&mut out));
         assert_eq!(text, "x\\u{1b}[2J\n");
     }
 }

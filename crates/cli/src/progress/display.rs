@@ -1,113 +1,113 @@
-//! Writing it: lines that stay, and on a terminal also what goes on right now.
+//! Prints the progress: permanent lines, and on a terminal also the active steps.
 
 use std::io;
 
 use noetl_api::execution::EventView;
 use noetl_playbook::model::Playbook;
 use noetl_playbook::source::Span;
-use noetl_playbook::{CheckOptions, Document, check, origin};
+use noetl_playbook::{CheckOptions, Document, check, find_error_span};
 use noetl_types::{ExecutionStatus, TaskError, Timestamp};
 
-use super::live::Live;
-use super::moment::{At, Moment};
-use super::story::{Active, Note, Story, Taken};
-use crate::io::{Io, Paint, Stream};
-use crate::render::words::{columns, counted, shorten, visible};
+use super::live_lines::LiveLines;
+use super::progress_event::{ProgressEvent, StepPass};
+use super::progress_state::{ActiveStep, ProgressNote, ProgressState, StepStats};
+use crate::io::{ColorPaint, Io, OutputStream};
+use crate::render::text_layout::{display_width, escape_control, pluralize, truncate_to_width};
 use crate::render::{diagnostic, palette};
 
-/// How a run is told.
+/// Style of the progress output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum ProgressStyle {
     /// Failures only.
     Quiet,
-    /// A line for each thing that happens.
+    /// One line per event.
     Lines,
-    /// What ended, and below it what goes on.
+    /// Lines for ended steps, with the active steps below them.
     Live,
 }
 
-/// The playbook that runs, to point into.
+/// Playbook of the run, for source excerpts.
 #[derive(Debug)]
-pub(crate) struct Flow {
-    /// The name of its file.
+pub(crate) struct PlaybookSource {
+    /// Name of the file.
     pub(crate) file: String,
     pub(crate) text: String,
     pub(crate) playbook: Box<Playbook>,
 }
 
-/// Tells of a run.
+/// Progress display of a run.
 #[derive(Debug)]
-pub(crate) struct Display<'f> {
-    style: Style,
-    /// The playbook, where it is at hand.
-    flow: Option<&'f Flow>,
-    story: Story,
-    live: Live,
-    /// Columns for the names of steps.
-    names: usize,
+pub(crate) struct ProgressDisplay<'s> {
+    style: ProgressStyle,
+    /// Playbook, if available.
+    source: Option<&'s PlaybookSource>,
+    state: ProgressState,
+    live: LiveLines,
+    /// Width of the step names.
+    name_width: usize,
     ticks: usize,
-    has_told_failure: bool,
+    has_printed_failure: bool,
 }
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// Names of steps beyond this many columns are not lined up.
-const MAX_NAMES: usize = 32;
-/// Steps that are shown at once; of the others only their number.
-const MAX_ACTIVE: usize = 12;
-/// Columns of a bar.
-const BAR: u32 = 20;
-/// Letters of an error that stands in a line.
-const MAX_ERROR: usize = 200;
+/// Maximum width to which step names are aligned.
+const MAX_NAME_WIDTH: usize = 32;
+/// Maximum active steps shown. Further steps are only counted.
+const MAX_SHOWN_STEPS: usize = 12;
+/// Width of a progress bar.
+const BAR_WIDTH: u32 = 20;
+/// Maximum characters of an error on one line.
+const MAX_ERROR_CHARS: usize = 200;
 
-impl<'f> Display<'f> {
-    pub(crate) fn new(style: Style, flow: Option<&'f Flow>) -> Self {
-        let steps = flow.iter().flat_map(|flow| &flow.playbook.workflow);
-        let widest = steps.map(|step| columns(&step.name.value)).max();
+impl<'s> ProgressDisplay<'s> {
+    pub(crate) fn new(style: ProgressStyle, source: Option<&'s PlaybookSource>) -> Self {
+        let steps = source.iter().flat_map(|source| &source.playbook.workflow);
+        let widest = steps.map(|step| display_width(&step.name.value)).max();
         Self {
             style,
-            flow,
-            story: Story::default(),
-            live: Live::default(),
-            names: widest.unwrap_or(0).min(MAX_NAMES),
+            source,
+            state: ProgressState::default(),
+            live: LiveLines::default(),
+            name_width: widest.unwrap_or(0).min(MAX_NAME_WIDTH),
             ticks: 0,
-            has_told_failure: false,
+            has_printed_failure: false,
         }
     }
 
-    /// How the run ended, if it has.
-    pub(crate) fn end(&self) -> Option<ExecutionStatus> {
-        self.story.end()
+    /// Final status of the run, if it has ended.
+    pub(crate) fn final_status(&self) -> Option<ExecutionStatus> {
+        self.state.final_status()
     }
 
-    /// Whether a failure that nothing caught was told, with its place.
-    pub(crate) fn has_told_failure(&self) -> bool {
-        self.has_told_failure
+    /// True if an uncaught failure was printed with its position.
+    pub(crate) fn has_printed_failure(&self) -> bool {
+        self.has_printed_failure
     }
 
-    /// Tells of events.
-    pub(crate) fn take(&mut self, events: &[EventView], io: &mut Io<'_>) -> io::Result<()> {
-        let mut told = Vec::new();
+    /// Prints events.
+    pub(crate) fn print_events(&mut self, events: &[EventView], io: &mut Io<'_>) -> io::Result<()> {
+        let mut lines = Vec::new();
         for event in events {
-            let Some(moment) = Moment::of(event) else {
+            let Some(progress_event) = ProgressEvent::from_event(event) else {
                 continue;
             };
-            for note in self.story.go_on(moment, event.created_at) {
-                self.tell(&note, io, &mut told);
+            for note in self.state.apply_event(progress_event, event.created_at) {
+                self.push_note(&note, io, &mut lines);
             }
         }
-        if told.is_empty() {
+        if lines.is_empty() {
             return Ok(());
         }
-        self.live.erase(&mut io.err)?;
-        for line in told {
-            io.talk(line)?;
+        self.live.erase_lines(&mut io.err)?;
+        for line in lines {
+            io.print_message(line)?;
         }
         Ok(())
     }
 
-    /// Shows what goes on right now, on a terminal.
-    pub(crate) fn tick(&mut self, now: Timestamp, io: &mut Io<'_>) -> io::Result<()> {
-        if self.style != Style::Live {
+    /// Redraws the active steps on a terminal.
+    pub(crate) fn redraw(&mut self, now: Timestamp, io: &mut Io<'_>) -> io::Result<()> {
+        if self.style != ProgressStyle::Live {
             return Ok(());
         }
         self.ticks = self.ticks.wrapping_add(1);
@@ -115,120 +115,131 @@ impl<'f> Display<'f> {
         let paint = io.err.paint();
         let spinner = SPINNER[self.ticks % SPINNER.len()];
         let mut lines: Vec<String> = Vec::new();
-        for (at, active) in self.story.active().take(MAX_ACTIVE) {
-            let text = format!("{}  {}", self.name(at), going_on(active, now));
-            let text = shorten(&text, width.saturating_sub(3), "…");
+        for (pass, active) in self.state.active_steps().take(MAX_SHOWN_STEPS) {
+            let text = format!("{}  {}", self.step_label(pass), format_active(active, now));
+            let text = truncate_to_width(&text, width.saturating_sub(3), "…");
             lines.push(format!("{} {text}", paint.text(palette::CODE, spinner)));
         }
-        let hidden = self.story.active().skip(MAX_ACTIVE).count();
+        let hidden = self.state.active_steps().skip(MAX_SHOWN_STEPS).count();
         if hidden > 0 {
-            lines.push(format!("  and {} more", counted(hidden, "step")));
+            lines.push(format!("  and {} more", pluralize(hidden, "step")));
         }
-        self.live.draw(&lines, &mut io.err)
+        self.live.draw_lines(&lines, &mut io.err)
     }
 
-    /// Leaves only what stays.
-    pub(crate) fn finish(&mut self, io: &mut Io<'_>) -> io::Result<()> {
-        self.live.erase(&mut io.err)
+    /// Removes the active steps, keeping the permanent lines.
+    pub(crate) fn clear_live_lines(&mut self, io: &mut Io<'_>) -> io::Result<()> {
+        self.live.erase_lines(&mut io.err)
     }
 
-    fn tell(&mut self, note: &Note, io: &Io<'_>, told: &mut Vec<String>) {
-        if let Some(line) = self.line(note, io) {
-            told.push(line);
+    fn push_note(&mut self, note: &ProgressNote, io: &Io<'_>, lines: &mut Vec<String>) {
+        if let Some(line) = self.note_line(note, io) {
+            lines.push(line);
         }
-        if let Note::Failed {
-            at,
+        if let ProgressNote::Failed {
+            pass,
             error,
             is_caught: false,
             ..
         } = note
         {
-            told.push(failure_in(self.flow, &at.step, error, &io.err));
-            self.has_told_failure = true;
+            lines.push(render_step_failure(self.source, &pass.step, error, &io.err));
+            self.has_printed_failure = true;
         }
     }
 
-    /// The line of a note, if it has one here.
-    fn line(&self, note: &Note, io: &Io<'_>) -> Option<String> {
+    /// Line of a note, if the style prints one.
+    fn note_line(&self, note: &ProgressNote, io: &Io<'_>) -> Option<String> {
         let paint = io.err.paint();
         let width = io.err.width();
-        if self.style == Style::Quiet {
+        if self.style == ProgressStyle::Quiet {
             return None;
         }
         let (sign, style, text) = match note {
-            Note::Entered { .. } if self.style == Style::Live => return None,
-            Note::Entered { at, items } => {
+            ProgressNote::Entered { .. } if self.style == ProgressStyle::Live => return None,
+            ProgressNote::Entered { pass, items } => {
                 let items = items.map_or_else(String::new, |items| {
-                    format!("  {}", counted(items as usize, "item"))
+                    format!("  {}", pluralize(items as usize, "item"))
                 });
-                ("▸", palette::QUIET, format!("{}{items}", self.name(at)))
+                (
+                    "▸",
+                    palette::MUTED,
+                    format!("{}{items}", self.step_label(pass)),
+                )
             }
-            Note::Completed { at, took } => {
-                let text = format!("{}  {}", self.name(at), taken(took));
-                ("✓", palette::GOOD, text)
+            ProgressNote::Completed { pass, stats } => {
+                let text = format!("{}  {}", self.step_label(pass), format_stats(stats));
+                ("✓", palette::SUCCESS, text)
             }
-            Note::Failed {
-                at,
-                took,
+            ProgressNote::Failed {
+                pass,
+                stats,
                 error,
                 is_caught,
             } => {
-                let name = self.name(at);
-                let took = taken(took);
+                let name = self.step_label(pass);
+                let stats = format_stats(stats);
                 let text = if *is_caught {
-                    format!("{name}  {took}, failed and caught: {}", brief(error))
+                    format!(
+                        "{name}  {stats}, failed and caught: {}",
+                        error_summary(error)
+                    )
                 } else {
-                    format!("{name}  {took}, failed")
+                    format!("{name}  {stats}, failed")
                 };
-                ("✗", palette::BAD, text)
+                ("✗", palette::FAILURE, text)
             }
-            Note::Cancelled { at, took } => {
-                let text = format!("{}  {}, given up", self.name(at), taken(took));
-                ("–", palette::DOUBT, text)
+            ProgressNote::Cancelled { pass, stats } => {
+                let text = format!(
+                    "{}  {}, cancelled",
+                    self.step_label(pass),
+                    format_stats(stats)
+                );
+                ("–", palette::CAUTION, text)
             }
-            Note::Retried { at, error, after } => {
-                let (name, after) = (self.name(at), after.human());
-                let text = format!("{name}  again in {after}: {}", brief(error));
-                ("↻", palette::DOUBT, text)
+            ProgressNote::Retried { pass, error, after } => {
+                let (name, after) = (self.step_label(pass), after.to_human());
+                let text = format!("{name}  retry in {after}: {}", error_summary(error));
+                ("↻", palette::CAUTION, text)
             }
-            Note::Expired { at, reason } => {
-                let text = format!("{}  lost by its worker ({reason})", self.name(at));
-                ("↻", palette::DOUBT, text)
+            ProgressNote::Expired { pass, reason } => {
+                let text = format!("{}  lost by its worker ({reason})", self.step_label(pass));
+                ("↻", palette::CAUTION, text)
             }
-            Note::Skipped { step, reason } => {
-                let name = self.padded(step);
-                let text = format!("{name}  skipped: {}", reason.words());
-                ("–", palette::QUIET, text)
+            ProgressNote::Skipped { step, reason } => {
+                let name = self.pad_name(step);
+                let text = format!("{name}  skipped: {}", reason.description());
+                ("–", palette::MUTED, text)
             }
         };
         let text = text.trim_end();
         let text = if io.err.is_terminal() {
-            shorten(text, width.saturating_sub(2), "…")
+            truncate_to_width(text, width.saturating_sub(2), "…")
         } else {
-            // Whoever reads it from a file has room for all of it.
+            // A file has no width limit.
             text.to_owned()
         };
-        Some(painted(paint, sign, style, &text))
+        Some(paint_line(paint, sign, style, &text))
     }
 
-    fn name(&self, at: &At) -> String {
-        if at.run > 1 {
-            self.padded(&format!("{} ({})", at.step, at.run))
+    fn step_label(&self, pass: &StepPass) -> String {
+        if pass.number > 1 {
+            self.pad_name(&format!("{} ({})", pass.step, pass.number))
         } else {
-            self.padded(&at.step)
+            self.pad_name(&pass.step)
         }
     }
 
-    fn padded(&self, name: &str) -> String {
-        let name = visible(name);
-        let blanks = self.names.saturating_sub(columns(&name));
+    fn pad_name(&self, name: &str) -> String {
+        let name = escape_control(name);
+        let blanks = self.name_width.saturating_sub(display_width(&name));
         format!("{name}{}", " ".repeat(blanks))
     }
 }
 
-impl Flow {
-    /// The playbook of a text, if it is one.
-    pub(crate) fn of(file: String, text: String) -> Option<Self> {
+impl PlaybookSource {
+    /// Parses a playbook. Returns `None` for other documents.
+    pub(crate) fn parse_playbook(file: String, text: String) -> Option<Self> {
         match check(&text, &CheckOptions::default()).document {
             Some(Document::Playbook(playbook)) => Some(Self {
                 file,
@@ -241,95 +252,96 @@ impl Flow {
         }
     }
 
-    /// Where an error comes from.
-    fn place(&self, step: &str, error: &TaskError) -> Option<Span> {
-        let step = self.playbook.step(step)?;
-        Some(origin(&self.text, step, error))
+    /// Position of the cause of an error.
+    fn error_span(&self, step: &str, error: &TaskError) -> Option<Span> {
+        let step = self.playbook.find_step(step)?;
+        Some(find_error_span(&self.text, step, error))
     }
 }
 
-/// An error with the line of the playbook that it comes from, where that is at hand.
-pub(crate) fn failure_in(
-    flow: Option<&Flow>,
+/// Renders an error with the playbook line that caused it, if available.
+pub(crate) fn render_step_failure(
+    source: Option<&PlaybookSource>,
     step: &str,
     error: &TaskError,
-    stream: &Stream<'_>,
+    stream: &OutputStream<'_>,
 ) -> String {
     let mut notes = Vec::new();
     if let Some(index) = error.index {
         notes.push(format!("in iteration {index}"));
     }
     if let Some(attempt) = error.attempt.filter(|attempt| *attempt > 1) {
-        notes.push(format!("after {}", counted(attempt as usize, "attempt")));
+        notes.push(format!("after {}", pluralize(attempt as usize, "attempt")));
     }
-    let found = diagnostic::Failure {
+    let failure = diagnostic::RunFailure {
         kind: error.kind.as_str(),
         message: &error.message,
-        span: flow.and_then(|flow| flow.place(step, error)),
+        span: source.and_then(|source| source.error_span(step, error)),
         notes: &notes,
     };
-    let (file, text) = flow.map_or(("", ""), |flow| (&flow.file, &flow.text));
-    diagnostic::render_failure(file, text, &found, stream)
+    let (file, text) = source.map_or(("", ""), |source| (&source.file, &source.text));
+    diagnostic::render_failure(file, text, &failure, stream)
 }
 
-fn painted(paint: Paint, sign: &str, style: anstyle::Style, text: &str) -> String {
-    if style == palette::QUIET {
+fn paint_line(paint: ColorPaint, sign: &str, style: anstyle::Style, text: &str) -> String {
+    if style == palette::MUTED {
         return paint.text(style, format!("{sign} {text}")).to_string();
     }
     format!("{} {text}", paint.text(style, sign))
 }
 
-fn taken(took: &Taken) -> String {
-    let mut text = took.time.human();
-    if let Some(count) = took.count {
+fn format_stats(stats: &StepStats) -> String {
+    let mut text = stats.time.to_human();
+    if let Some(progress) = stats.loop_progress {
         text += &format!(
             ", {} of {}",
-            count.done.saturating_sub(count.failed),
-            count.of
+            progress.done.saturating_sub(progress.failed),
+            progress.total
         );
-        if count.failed > 0 {
-            text += &format!(", {} failed", count.failed);
+        if progress.failed > 0 {
+            text += &format!(", {} failed", progress.failed);
         }
     }
-    if took.retries > 0 {
-        let noun = if took.retries == 1 {
+    if stats.retries > 0 {
+        let noun = if stats.retries == 1 {
             "retry"
         } else {
             "retries"
         };
-        text += &format!(", {} {noun}", took.retries);
+        text += &format!(", {} {noun}", stats.retries);
     }
     text
 }
 
-fn going_on(active: &Active, now: Timestamp) -> String {
+fn format_active(active: &ActiveStep, now: Timestamp) -> String {
     let mut text = String::new();
-    if let Some(count) = active.count {
-        let full = (u64::from(BAR) * u64::from(count.done)).checked_div(count.of.into());
-        let full = usize::try_from(full.unwrap_or(0))
+    if let Some(progress) = active.loop_progress {
+        let filled =
+            (u64::from(BAR_WIDTH) * u64::from(progress.done)).checked_div(progress.total.into());
+        let filled = usize::try_from(filled.unwrap_or(0))
             .unwrap_or(0)
-            .min(BAR as usize);
-        let rest = BAR as usize - full;
+            .min(BAR_WIDTH as usize);
+        let empty = BAR_WIDTH as usize - filled;
         text += &format!(
             "{}{} {}/{}  ",
-            "━".repeat(full),
-            "─".repeat(rest),
-            count.done,
-            count.of
+            "━".repeat(filled),
+            "─".repeat(empty),
+            progress.done,
+            progress.total
         );
-        if count.failed > 0 {
-            text += &format!("{} failed  ", count.failed);
+        if progress.failed > 0 {
+            text += &format!("{} failed  ", progress.failed);
         }
     }
-    text += &now.since(active.since).human();
-    if let Some(error) = &active.trouble {
-        text += &format!("  trying again: {}", brief(error));
+    text += &now.duration_since(active.since).to_human();
+    if let Some(error) = &active.retry_error {
+        text += &format!("  retrying: {}", error_summary(error));
     }
     text
 }
 
-/// An error in a line.
-fn brief(error: &TaskError) -> String {
+/// First line of an error, shortened.
+fn error_summary(error: &TaskError) -> String {
     let first = error.message.lines().next().unwrap_or_default();
-    shorten(&visible(first), MAX_ERROR, "…")
+    truncate_to_width(&escape_control(first), MAX_ERROR_CHARS, "…")
 }

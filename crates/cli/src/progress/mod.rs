@@ -1,13 +1,13 @@
-//! What a run is doing, told while it goes on.
+//! Progress of a run, shown while it is running.
 //!
-//! Owns the way from events to lines: [`moment`] reads an event, [`story`] knows what is under way,
-//! [`display`] writes. Nothing here asks anybody: events come in, lines go out.
+//! Converts events to lines: [`progress_event`] interprets an event, [`progress_state`] tracks the
+//! active steps, and [`display`] writes the lines. Performs no requests.
 
 mod display;
-mod live;
-mod moment;
-mod story;
+mod live_lines;
+mod progress_event;
+mod progress_state;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use display::{Display, Flow, Style, failure_in};
+pub(crate) use display::{PlaybookSource, ProgressDisplay, ProgressStyle, render_step_failure};

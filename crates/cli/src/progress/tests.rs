@@ -2,10 +2,10 @@ use noetl_api::execution::EventView;
 use noetl_playbook::{CheckOptions, Document, check};
 use noetl_types::{EventId, EventName, EventType, ExecutionId, Json, Seq, Timestamp};
 
-use super::{Display, Flow, Style};
-use crate::io::{Env, Io, Stream};
+use super::{PlaybookSource, ProgressDisplay, ProgressStyle};
+use crate::io::{Env, Io, OutputStream};
 
-const FLOW: &str = "apiVersion: noetl.io/v2
+const FLOW_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: flow }
 workflow:
@@ -21,22 +21,24 @@ workflow:
         result = a / 0
 ";
 
-fn flow() -> Flow {
-    let Some(Document::Playbook(playbook)) = check(FLOW, &CheckOptions::default()).document else {
+fn sample_flow() -> PlaybookSource {
+    let Some(Document::Playbook(playbook)) =
+        check(FLOW_PLAYBOOK, &CheckOptions::default()).document
+    else {
         panic!("a playbook");
     };
-    Flow {
+    PlaybookSource {
         file: "flow.yaml".to_owned(),
-        text: FLOW.to_owned(),
+        text: FLOW_PLAYBOOK.to_owned(),
         playbook,
     }
 }
 
-/// An event of a step, so many milliseconds after the start.
-fn event(ms: i64, kind: EventType, step: &str, meta: &str, told: &str) -> EventView {
+/// Builds an event of a step, `ms` milliseconds after the start.
+fn step_event(ms: i64, kind: EventType, step: &str, meta: &str, outcome: &str) -> EventView {
     let json = |text: &str| serde_json::from_str::<Json>(text).unwrap();
     let time = Timestamp::from_unix_ms(1_000_000 + ms).unwrap();
-    let told = json(told);
+    let outcome = json(outcome);
     EventView {
         event_id: EventId::new(1).unwrap(),
         seq: Seq::FIRST,
@@ -45,14 +47,14 @@ fn event(ms: i64, kind: EventType, step: &str, meta: &str, told: &str) -> EventV
         node_id: None,
         node_name: Some(step.into()),
         status: kind
-            .usual_status()
-            .map_or("FAILED", |it| it.as_str())
+            .default_status()
+            .map_or("FAILED", |status| status.as_str())
             .into(),
         created_at: time,
         timestamp: time,
         duration: None,
         context: None,
-        result: (!told.is_null()).then(|| Json::object([("context", told)])),
+        result: (!outcome.is_null()).then(|| Json::object([("context", outcome)])),
         error: None,
         catalog_id: None,
         parent_event_id: None,
@@ -61,10 +63,10 @@ fn event(ms: i64, kind: EventType, step: &str, meta: &str, told: &str) -> EventV
     }
 }
 
-fn story() -> Vec<EventView> {
+fn sample_events() -> Vec<EventView> {
     let loop_meta = r#"{"run":1,"collection_size":4}"#;
     let done = |ms| {
-        event(
+        step_event(
             ms,
             EventType::CommandCompleted,
             "fetch",
@@ -73,16 +75,16 @@ fn story() -> Vec<EventView> {
         )
     };
     vec![
-        event(0, EventType::StepEnter, "fetch", loop_meta, "null"),
+        step_event(0, EventType::StepEnter, "fetch", loop_meta, "null"),
         done(10),
-        event(
+        step_event(
             20,
             EventType::CommandFailed,
             "fetch",
             r#"{"run":1}"#,
             "null",
         ),
-        event(
+        step_event(
             25,
             EventType::CallError,
             "fetch",
@@ -93,45 +95,49 @@ fn story() -> Vec<EventView> {
     ]
 }
 
-fn shown(style: Style, width: usize, act: impl FnOnce(&mut Display<'_>, &mut Io<'_>)) -> String {
-    let flow = flow();
+fn render_display(
+    style: ProgressStyle,
+    width: usize,
+    draw: impl FnOnce(&mut ProgressDisplay<'_>, &mut Io<'_>),
+) -> String {
+    let source = sample_flow();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut io = Io {
         input: &mut std::io::empty(),
-        out: Stream::plain(&mut out),
-        err: Stream::terminal(&mut err, width),
+        out: OutputStream::plain(&mut out),
+        err: OutputStream::terminal(&mut err, width),
         env: Env::default(),
     };
     io.force_color(false);
-    act(&mut Display::new(style, Some(&flow)), &mut io);
+    draw(&mut ProgressDisplay::new(style, Some(&source)), &mut io);
     String::from_utf8(err)
         .unwrap()
         .replace('\r', "")
         .replace('\u{1b}', "ESC")
 }
 
-fn at(ms: i64) -> Timestamp {
+fn time_at_ms(ms: i64) -> Timestamp {
     Timestamp::from_unix_ms(1_000_000 + ms).unwrap()
 }
 
 #[test]
-fn a_terminal_shows_what_goes_on_as_a_bar() {
-    let told = shown(Style::Live, 60, |display, io| {
-        display.take(&story(), io).unwrap();
-        display.tick(at(1_530), io).unwrap();
-        display.tick(at(1_630), io).unwrap();
-        let exit = event(
+fn terminal_shows_progress_bar() {
+    let rendered = render_display(ProgressStyle::Live, 60, |display, io| {
+        display.print_events(&sample_events(), io).unwrap();
+        display.redraw(time_at_ms(1_530), io).unwrap();
+        display.redraw(time_at_ms(1_630), io).unwrap();
+        let exit = step_event(
             1_700,
             EventType::StepExit,
             "fetch",
             r#"{"run":1}"#,
             r#"{"error":{"message":"x"},"caught":true}"#,
         );
-        display.take(&[exit], io).unwrap();
-        display.finish(io).unwrap();
+        display.print_events(&[exit], io).unwrap();
+        display.clear_live_lines(io).unwrap();
     });
-    insta::assert_snapshot!(told, @r"
-    ↻ fetch    again in 1.5 s: refused
+    insta::assert_snapshot!(rendered, @r"
+    ↻ fetch    retry in 1.5 s: refused
     ⠙ fetch    ━━━━━━━━━━━━━━━───── 3/4  1 failed  1.5 s
     ESC[1AESC[J⠹ fetch    ━━━━━━━━━━━━━━━───── 3/4  1 failed  1.6 s
     ESC[1AESC[J✗ fetch    1.7 s, 2 of 4, 1 failed, 1 retry, failed and cau…
@@ -139,20 +145,20 @@ fn a_terminal_shows_what_goes_on_as_a_bar() {
 }
 
 #[test]
-fn a_failure_points_at_the_line_of_the_code() {
-    let told = shown(Style::Quiet, 80, |display, io| {
-        let enter = event(0, EventType::StepEnter, "compute", r#"{"run":1}"#, "null");
-        let exit = event(
+fn failure_points_at_code_line() {
+    let rendered = render_display(ProgressStyle::Quiet, 80, |display, io| {
+        let enter = step_event(0, EventType::StepEnter, "compute", r#"{"run":1}"#, "null");
+        let exit = step_event(
             5,
             EventType::StepExit,
             "compute",
             r#"{"run":1}"#,
             r#"{"error":{"kind":"transform","message":"ZeroDivisionError","task":"compute","details":{"line":2},"attempt":3,"index":7},"caught":false}"#,
         );
-        display.take(&[enter, exit], io).unwrap();
-        assert!(display.has_told_failure());
+        display.print_events(&[enter, exit], io).unwrap();
+        assert!(display.has_printed_failure());
     });
-    insta::assert_snapshot!(told, @r"
+    insta::assert_snapshot!(rendered, @r"
     error[transform]: ZeroDivisionError
       --> flow.yaml:14:9
        |
@@ -165,11 +171,11 @@ fn a_failure_points_at_the_line_of_the_code() {
 }
 
 #[test]
-fn what_is_left_when_a_run_is_cancelled_was_given_up() {
-    let told = shown(Style::Lines, 80, |display, io| {
-        let end = event(1_000, EventType::PlaybookCancelled, "flow", "{}", "null");
-        let mut events = story();
-        events.push(event(
+fn open_steps_are_shown_as_cancelled() {
+    let rendered = render_display(ProgressStyle::Lines, 80, |display, io| {
+        let end = step_event(1_000, EventType::PlaybookCancelled, "flow", "{}", "null");
+        let mut events = sample_events();
+        events.push(step_event(
             40,
             EventType::StepSkipped,
             "compute",
@@ -177,13 +183,13 @@ fn what_is_left_when_a_run_is_cancelled_was_given_up() {
             "null",
         ));
         events.push(end);
-        display.take(&events, io).unwrap();
-        assert!(display.end().is_some());
+        display.print_events(&events, io).unwrap();
+        assert!(display.final_status().is_some());
     });
-    insta::assert_snapshot!(told, @r"
+    insta::assert_snapshot!(rendered, @r"
     ▸ fetch    4 items
-    ↻ fetch    again in 1.5 s: refused
-    – compute  skipped: its condition does not hold
-    – fetch    1.0 s, 2 of 4, 1 failed, 1 retry, given up
+    ↻ fetch    retry in 1.5 s: refused
+    – compute  skipped: its condition is false
+    – fetch    1.0 s, 2 of 4, 1 failed, 1 retry, cancelled
     ");
 }

@@ -1,74 +1,21 @@
-//! A diagnostic with the line that it is about.
+//! Renders diagnostics and failures with the source line.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
-use noetl_playbook::source::{Source, Span};
+use noetl_playbook::source::{DocumentText, Span};
 use noetl_playbook::{Diagnostic, Severity};
 
-use crate::io::Stream;
-use crate::render::words;
+use crate::io::OutputStream;
+use crate::render::text_layout;
 
-/// Writes out a diagnostic about the text of a file, for the stream that it will be shown on.
-pub(crate) fn render(file: &str, text: &str, found: &Diagnostic, stream: &Stream<'_>) -> String {
-    let renderer = if stream.paint().is_on() {
-        Renderer::styled()
-    } else {
-        Renderer::plain()
-    };
-    let renderer = renderer.term_width(stream.width());
-    let level = match found.severity {
-        Severity::Error => Level::ERROR,
-        Severity::Warning => Level::WARNING,
-        Severity::Note => Level::NOTE,
-    };
-    let path = words::visible(file);
-    let excerpt = Excerpt::new(text, found);
-    let snippet = Snippet::source(&*excerpt.text)
-        .path(&path)
-        .line_start(excerpt.number)
-        .annotation(AnnotationKind::Visible.span(0..0))
-        .annotation(AnnotationKind::Primary.span(excerpt.marked.clone()));
-    let title = level.primary_title(&found.message).id(found.code.as_str());
-    let mut report = vec![title.element(snippet)];
-    if let Some(hint) = &found.hint {
-        report.push(Group::with_title(Level::HELP.secondary_title(hint)));
-    }
-    let rendered = renderer.render(&report);
-    match excerpt.column {
-        None => rendered,
-        // The renderer counts columns from where the excerpt begins.
-        Some(column) => rendered.replacen(
-            &format!("{path}:{}:{column}\n", found.line),
-            &format!("{path}:{}:{}\n", found.line, found.column),
-            1,
-        ),
-    }
-}
-
-/// Something that went wrong in a run.
-#[derive(Debug)]
-pub(crate) struct Failure<'f> {
-    /// What kind of failure it is.
-    pub(crate) kind: &'f str,
-    /// What happened; it may have lines.
-    pub(crate) message: &'f str,
-    /// Where in the playbook, if that is known.
-    pub(crate) span: Option<Span>,
-    /// What else is to be said.
-    pub(crate) notes: &'f [String],
-}
-
-/// Lines of a message that are shown; a traceback says what matters in its last ones.
-const MAX_MESSAGE: usize = 20;
-
-/// Writes out a failure with the line of the playbook that it comes from.
-pub(crate) fn render_failure(
+/// Renders a diagnostic about a file for an output stream.
+pub(crate) fn render_diagnostic(
     file: &str,
     text: &str,
-    failure: &Failure<'_>,
-    stream: &Stream<'_>,
+    diagnostic: &Diagnostic,
+    stream: &OutputStream<'_>,
 ) -> String {
     let renderer = if stream.paint().is_on() {
         Renderer::styled()
@@ -76,11 +23,70 @@ pub(crate) fn render_failure(
         Renderer::plain()
     };
     let renderer = renderer.term_width(stream.width());
-    let (title, more) = lines_of(failure.message);
-    let path = words::visible(file);
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+        Severity::Note => Level::NOTE,
+    };
+    let path = text_layout::escape_control(file);
+    let excerpt = SourceExcerpt::new(text, diagnostic);
+    let snippet = Snippet::source(&*excerpt.text)
+        .path(&path)
+        .line_start(excerpt.number)
+        .annotation(AnnotationKind::Visible.span(0..0))
+        .annotation(AnnotationKind::Primary.span(excerpt.marked.clone()));
+    let title = level
+        .primary_title(&diagnostic.message)
+        .id(diagnostic.code.as_str());
+    let mut report = vec![title.element(snippet)];
+    if let Some(hint) = &diagnostic.hint {
+        report.push(Group::with_title(Level::HELP.secondary_title(hint)));
+    }
+    let rendered = renderer.render(&report);
+    match excerpt.column {
+        None => rendered,
+        // The renderer counts columns from the start of the excerpt.
+        Some(column) => rendered.replacen(
+            &format!("{path}:{}:{column}\n", diagnostic.line),
+            &format!("{path}:{}:{}\n", diagnostic.line, diagnostic.column),
+            1,
+        ),
+    }
+}
+
+/// Failure of a run.
+#[derive(Debug)]
+pub(crate) struct RunFailure<'f> {
+    pub(crate) kind: &'f str,
+    /// Message, possibly with several lines.
+    pub(crate) message: &'f str,
+    /// Position in the playbook, if known.
+    pub(crate) span: Option<Span>,
+    /// Additional notes.
+    pub(crate) notes: &'f [String],
+}
+
+/// Maximum lines of a message. The last lines of a traceback are the relevant ones.
+const MAX_MESSAGE_LINES: usize = 20;
+
+/// Renders a failure with the playbook line that caused it.
+pub(crate) fn render_failure(
+    file: &str,
+    text: &str,
+    failure: &RunFailure<'_>,
+    stream: &OutputStream<'_>,
+) -> String {
+    let renderer = if stream.paint().is_on() {
+        Renderer::styled()
+    } else {
+        Renderer::plain()
+    };
+    let renderer = renderer.term_width(stream.width());
+    let (title, other_lines) = split_message(failure.message);
+    let path = text_layout::escape_control(file);
     let excerpt = failure.span.map(|span| {
-        let line = Source::new(text).position(span.start).line;
-        Excerpt::at(text, span, line as usize)
+        let line = DocumentText::new(text).position(span.start).line;
+        SourceExcerpt::at_span(text, span, line as usize)
     });
     let snippet = excerpt.as_ref().map(|excerpt| {
         Snippet::source(&*excerpt.text)
@@ -93,63 +99,67 @@ pub(crate) fn render_failure(
         Some(snippet) => title.element(snippet),
         None => Group::with_title(title),
     };
-    for note in more.iter().chain(failure.notes) {
+    for note in other_lines.iter().chain(failure.notes) {
         group = group.element(Level::NOTE.no_name().message(note));
     }
     renderer.render(&[group])
 }
 
-/// The line of a message that says the most, and the others: code that fails ends in what failed.
-fn lines_of(message: &str) -> (String, Vec<String>) {
+/// Splits a message into its first line and the last of the other lines.
+fn split_message(message: &str) -> (String, Vec<String>) {
     let lines: Vec<&str> = message
         .lines()
         .filter(|line| !line.trim().is_empty())
         .collect();
     let Some((title, rest)) = lines.split_first() else {
-        return ("it gave no reason".to_owned(), Vec::new());
+        return ("no reason given".to_owned(), Vec::new());
     };
-    let from = rest.len().saturating_sub(MAX_MESSAGE);
-    let rest = rest[from..].iter().map(|line| words::visible(line));
-    (words::visible(title), rest.collect())
+    let from = rest.len().saturating_sub(MAX_MESSAGE_LINES);
+    let rest = rest[from..]
+        .iter()
+        .map(|line| text_layout::escape_control(line));
+    (text_layout::escape_control(title), rest.collect())
 }
 
-/// An excerpt reaches no further than this many bytes to either side of what it is about.
-const REACH: usize = 2_000;
+/// Maximum bytes of an excerpt on each side of the marked position.
+const MAX_EXCERPT_BYTES: usize = 2_000;
 
-/// The line that a diagnostic is about, and the part of it to underline.
+/// Source line of a diagnostic, with the part to underline.
 ///
-/// The renderer gets no more than that: it measures all it is given, and would do so again for each
-/// of many diagnostics, which takes minutes where a document of a megabyte is written on one line.
-/// Where a place spans lines, its first line tells the reader enough.
-struct Excerpt<'t> {
+/// The renderer gets only this excerpt. It measures all text it is given, again for each
+/// diagnostic, which takes minutes for a document of one megabyte on a single line. If a span
+/// covers several lines, only the first is shown.
+struct SourceExcerpt<'t> {
     text: Cow<'t, str>,
-    /// The number of its first line.
+    /// Number of the first line.
     number: usize,
-    /// The part to underline.
+    /// Byte range to underline.
     marked: Range<usize>,
-    /// The column of that part in the excerpt, where it is another than in the line.
+    /// Column of the range in the excerpt, if it differs from the column in the line.
     column: Option<usize>,
 }
 
-impl<'t> Excerpt<'t> {
-    fn new(text: &'t str, found: &Diagnostic) -> Self {
-        Self::at(text, found.span, found.line as usize)
+impl<'t> SourceExcerpt<'t> {
+    fn new(text: &'t str, diagnostic: &Diagnostic) -> Self {
+        Self::at_span(text, diagnostic.span, diagnostic.line as usize)
     }
 
-    /// The line of a place, which is the line of this number.
-    fn at(text: &'t str, span: Span, number: usize) -> Self {
+    /// Excerpt of the line with this number.
+    fn at_span(text: &'t str, span: Span, number: usize) -> Self {
         let start = text.floor_char_boundary(span.start as usize);
         let end = text.floor_char_boundary(span.end as usize).max(start);
-        let first = line_start(text, start);
+        let first = line_start_offset(text, start);
         let last = text[start..].find('\n').map_or(text.len(), |at| start + at);
         let last = start + text[start..last].trim_end_matches('\r').len();
         if text[first..last].trim().is_empty() {
-            return Self::below_others(text, start, number);
+            return Self::below_last_text(text, start, number);
         }
         let from = text
-            .ceil_char_boundary(start.saturating_sub(REACH))
+            .ceil_char_boundary(start.saturating_sub(MAX_EXCERPT_BYTES))
             .max(first);
-        let to = text.floor_char_boundary(start + REACH).min(last);
+        let to = text
+            .floor_char_boundary(start + MAX_EXCERPT_BYTES)
+            .min(last);
         Self {
             text: Cow::from(&text[from..to]),
             number,
@@ -158,13 +168,14 @@ impl<'t> Excerpt<'t> {
         }
     }
 
-    /// An empty line, as at the end of a file that breaks off, says nothing without what is above it.
-    fn below_others(text: &'t str, start: usize, number: usize) -> Self {
+    /// Excerpt of an empty line, as at the end of a truncated file, with the last non-empty line
+    /// above it.
+    fn below_last_text(text: &'t str, start: usize, number: usize) -> Self {
         let above = text[..start].trim_end().len();
-        let first =
-            line_start(text, above).max(text.ceil_char_boundary(start.saturating_sub(REACH)));
+        let first = line_start_offset(text, above)
+            .max(text.ceil_char_boundary(start.saturating_sub(MAX_EXCERPT_BYTES)));
         let lines = text[first..start].matches('\n').count();
-        // To the renderer, the last line is a line only if another one follows.
+        // The renderer recognizes the last line only if it ends with a line break.
         let text = Cow::from(format!("{}\n", &text[first..start]));
         let marked = start - first..start - first;
         Self {
@@ -176,7 +187,7 @@ impl<'t> Excerpt<'t> {
     }
 }
 
-fn line_start(text: &str, offset: usize) -> usize {
+fn line_start_offset(text: &str, offset: usize) -> usize {
     text[..offset].rfind('\n').map_or(0, |at| at + 1)
 }
 
@@ -187,8 +198,8 @@ mod tests {
 
     use super::*;
 
-    fn found(text: &str, span: Span) -> Diagnostic {
-        let source = Source::new(text);
+    fn sample_diagnostic(text: &str, span: Span) -> Diagnostic {
+        let source = DocumentText::new(text);
         let (start, end) = (source.position(span.start), source.position(span.end));
         Diagnostic {
             code: Code::NP010,
@@ -204,20 +215,20 @@ mod tests {
         }
     }
 
-    fn shown(text: &str, span: Span) -> String {
+    fn render_sample(text: &str, span: Span) -> String {
         let mut sink = Vec::new();
-        render(
+        render_diagnostic(
             "f.yaml",
             text,
-            &found(text, span),
-            &Stream::plain(&mut sink),
+            &sample_diagnostic(text, span),
+            &OutputStream::plain(&mut sink),
         )
     }
 
     #[test]
-    fn an_empty_line_is_shown_below_the_last_that_is_not() {
+    fn empty_line_is_shown_below_last_text() {
         let text = "a: [1,\n\n\n\n\n\n\n";
-        insta::assert_snapshot!(shown(text, Span::new(text.len(), text.len())), @r"
+        insta::assert_snapshot!(render_sample(text, Span::new(text.len(), text.len())), @r"
         warning[NP010]: something
          --> f.yaml:8:1
           |
@@ -231,8 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn a_place_of_many_lines_is_underlined_in_the_first() {
-        insta::assert_snapshot!(shown("a: |\n  one\n  two\nb: 1\n", Span::new(3, 17)), @r"
+    fn multiline_span_is_underlined_in_first_line() {
+        insta::assert_snapshot!(render_sample("a: |\n  one\n  two\nb: 1\n", Span::new(3, 17)), @r"
         warning[NP010]: something
          --> f.yaml:1:4
           |
@@ -244,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn a_very_long_line_keeps_its_columns() {
+    fn long_line_keeps_its_columns() {
         let text = format!(
             "a: é{}[nxt]{}\r\nb: 1\n",
             "-".repeat(30_000),
             "-".repeat(30_000)
         );
         let at = text.find("nxt").unwrap();
-        insta::assert_snapshot!(shown(&text, Span::new(at, at + 3)), @r"
+        insta::assert_snapshot!(render_sample(&text, Span::new(at, at + 3)), @r"
         warning[NP010]: something
          --> f.yaml:1:30006
           |
@@ -264,16 +275,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_place_is_the_one_that_was_found(
+        fn header_shows_span_position(
             text in "(\\PC|[ \n\t\r:日é]){0,40}",
             start in 0usize..80,
             length in 0usize..20,
         ) {
             let start = text.floor_char_boundary(start.min(text.len()));
             let span = Span::new(start, start + length);
-            let place = Source::new(&text).position(span.start);
-            let shown = shown(&text, span);
-            prop_assert!(shown.contains(&format!("--> f.yaml:{place}\n")), "{shown}\nnot {place}");
+            let position = DocumentText::new(&text).position(span.start);
+            let rendered = render_sample(&text, span);
+            prop_assert!(rendered.contains(&format!("--> f.yaml:{position}\n")), "{rendered}\nnot {position}");
         }
     }
 }

@@ -1,74 +1,74 @@
-//! Pages of documentation on a terminal.
+//! Renders documentation pages on a terminal.
 //!
-//! The pages are written in a small part of Markdown: headings, paragraphs, lists, fenced code,
-//! `code` and **bold** inside lines. What is not known here is shown as it stands.
+//! Supports a small part of Markdown: headings, paragraphs, lists, fenced code, `code` and
+//! **bold**. Other markup is printed unchanged.
 
 use anstyle::Style;
 
-use crate::io::Paint;
-use crate::render::{palette, words};
+use crate::io::ColorPaint;
+use crate::render::{palette, text_layout};
 
-/// Code is moved this far to the right.
-const INDENT: &str = "    ";
+/// Indentation of code.
+const CODE_INDENT: &str = "    ";
 
 /// Marks the line of an example that a diagnostic is reported for.
-const POINTER: &str = "  > ";
+const LINE_POINTER: &str = "  > ";
 
-/// A page for a terminal.
-pub(crate) fn render(page: &str, paint: Paint) -> String {
+/// Renders a page for a terminal.
+pub(crate) fn render_markdown(page: &str, paint: ColorPaint) -> String {
     let mut text = String::new();
-    let mut code: Option<Code> = None;
+    let mut code: Option<CodeBlock> = None;
     for line in page.lines() {
-        let line = words::visible(line);
+        let line = text_layout::escape_control(line);
         match (&mut code, line.strip_prefix("```")) {
             (Some(_), Some(_)) => {
                 code = None;
                 continue;
             }
             (None, Some(info)) => {
-                code = Some(Code::new(info));
+                code = Some(CodeBlock::new(info));
                 continue;
             }
-            (Some(code), None) => text += &code.line(&line, paint),
-            (None, None) => text += &prose(&line, paint),
+            (Some(code), None) => text += &code.render_line(&line, paint),
+            (None, None) => text += &render_prose(&line, paint),
         }
         text.push('\n');
     }
     text
 }
 
-/// Fenced code that is being written.
-struct Code {
-    /// The line to point at, from 1.
-    points_at: Option<usize>,
+/// Fenced code being rendered.
+struct CodeBlock {
+    /// Number of the line to mark, from 1.
+    marked_line: Option<usize>,
     number: usize,
 }
 
-impl Code {
-    /// Code whose fence says, like `yaml at=9:17`, where in it something is reported.
+impl CodeBlock {
+    /// Code block with the info string of its fence. `at=9:17` marks a position.
     fn new(info: &str) -> Self {
-        let place = info
+        let position = info
             .split_whitespace()
             .find_map(|word| word.strip_prefix("at="));
-        let line = place.and_then(|place| place.split(':').next());
+        let line = position.and_then(|position| position.split(':').next());
         Self {
-            points_at: line.and_then(|line| line.parse().ok()),
+            marked_line: line.and_then(|line| line.parse().ok()),
             number: 0,
         }
     }
 
-    fn line(&mut self, line: &str, paint: Paint) -> String {
+    fn render_line(&mut self, line: &str, paint: ColorPaint) -> String {
         self.number += 1;
-        if self.points_at == Some(self.number) {
-            let pointer = paint.text(palette::BAD, POINTER);
+        if self.marked_line == Some(self.number) {
+            let pointer = paint.text(palette::FAILURE, LINE_POINTER);
             format!("{pointer}{}", paint.text(palette::CODE.bold(), line))
         } else {
-            format!("{INDENT}{}", paint.text(palette::CODE, line))
+            format!("{CODE_INDENT}{}", paint.text(palette::CODE, line))
         }
     }
 }
 
-fn prose(line: &str, paint: Paint) -> String {
+fn render_prose(line: &str, paint: ColorPaint) -> String {
     let heading = line.trim_start_matches('#');
     if heading.len() < line.len() && heading.starts_with(' ') {
         let style = if line.starts_with("##") {
@@ -79,28 +79,28 @@ fn prose(line: &str, paint: Paint) -> String {
         return paint.text(style, heading.trim()).to_string();
     }
     if !paint.is_on() {
-        // Without colours, the marks are all that tells a name from a word.
+        // Without colors, the marks distinguish names from words.
         return line.to_owned();
     }
-    inline(line, "`", palette::CODE, |rest| {
-        inline(rest, "**", palette::NAME, str::to_owned)
+    render_inline(line, "`", palette::CODE, |rest| {
+        render_inline(rest, "**", palette::NAME, str::to_owned)
     })
 }
 
-/// A line with what stands between two marks shown in a style, and the rest shown by `other`.
-fn inline(line: &str, mark: &str, style: Style, other: impl Fn(&str) -> String) -> String {
-    let mut shown = String::new();
+/// Renders text between two marks in a style, and the rest with `other`.
+fn render_inline(line: &str, mark: &str, style: Style, other: impl Fn(&str) -> String) -> String {
+    let mut rendered = String::new();
     let mut rest = line;
-    while let Some((before, marked, after)) = marked(rest, mark) {
-        shown.push_str(&other(before));
-        shown.push_str(&format!("{style}{marked}{style:#}"));
+    while let Some((before, marked, after)) = split_marked(rest, mark) {
+        rendered.push_str(&other(before));
+        rendered.push_str(&format!("{style}{marked}{style:#}"));
         rest = after;
     }
-    shown.push_str(&other(rest));
-    shown
+    rendered.push_str(&other(rest));
+    rendered
 }
 
-fn marked<'t>(text: &'t str, mark: &str) -> Option<(&'t str, &'t str, &'t str)> {
+fn split_marked<'t>(text: &'t str, mark: &str) -> Option<(&'t str, &'t str, &'t str)> {
     let (before, rest) = text.split_once(mark)?;
     let (marked, after) = rest.split_once(mark)?;
     Some((before, marked, after))
@@ -114,8 +114,8 @@ mod tests {
         ## Reported for\n\n```yaml at=2:1\na: 1\nb: 2\n```\n";
 
     #[test]
-    fn a_page_is_lightly_set() {
-        insta::assert_snapshot!(render(PAGE, Paint::PLAIN), @r"
+    fn renders_headings_and_code() {
+        insta::assert_snapshot!(render_markdown(PAGE, ColorPaint::PLAIN), @r"
         NP999: title
 
         Text with `code`, **bold** and a lone `.

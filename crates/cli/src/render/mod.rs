@@ -1,8 +1,8 @@
-//! From findings to text for people.
+//! Renders results as text for people.
 
 pub(crate) mod diagnostic;
 pub(crate) mod markdown;
 pub(crate) mod palette;
 pub(crate) mod report;
 pub(crate) mod result;
-pub(crate) mod words;
+pub(crate) mod text_layout;

@@ -1,48 +1,47 @@
-//! What came out of a run, as data.
+//! Renders the result of a run as data.
 
 use std::fmt::Write as _;
 
 use clap::ValueEnum;
 use noetl_types::{Json, JsonMap};
 
-/// The form of a result.
+/// Format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
-    /// Indented JSON.
+pub(crate) enum ResultFormat {
+    /// Indented JSON
     Json,
-    /// YAML.
+    /// YAML
     Yaml,
-    /// A text as it is; anything else as JSON in one line.
+    /// Plain text; other values as JSON on one line
     Text,
 }
 
-/// Writes out a result. Unless a form is asked for, a text is shown as it is and nothing is shown
-/// of nothing.
-pub(crate) fn render(result: &Json, form: Option<Form>) -> Option<String> {
-    Some(match form {
-        Some(Form::Json) => indented(result),
-        Some(Form::Yaml) => yaml(result),
-        Some(Form::Text) => bare(result),
+/// Renders a result. Without a format, a text is rendered unchanged and null is omitted.
+pub(crate) fn render_result(result: &Json, format: Option<ResultFormat>) -> Option<String> {
+    Some(match format {
+        Some(ResultFormat::Json) => to_indented_json(result),
+        Some(ResultFormat::Yaml) => to_yaml(result),
+        Some(ResultFormat::Text) => to_plain_text(result),
         None => match result {
             Json::Null => return None,
-            Json::Str(_) => bare(result),
+            Json::Str(_) => to_plain_text(result),
             Json::Bool(_)
             | Json::Int(_)
             | Json::UInt(_)
             | Json::Float(_)
             | Json::List(_)
-            | Json::Map(_) => indented(result),
+            | Json::Map(_) => to_indented_json(result),
         },
     })
 }
 
-fn indented(value: &Json) -> String {
-    // Every value of ours can be written; where that should fail, its short form says the same.
+fn to_indented_json(value: &Json) -> String {
+    // Serialization does not fail. The compact form is only a fallback.
     let text = serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string());
     text + "\n"
 }
 
-fn bare(value: &Json) -> String {
+fn to_plain_text(value: &Json) -> String {
     let mut text = value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned);
@@ -52,34 +51,34 @@ fn bare(value: &Json) -> String {
     text
 }
 
-fn yaml(value: &Json) -> String {
+fn to_yaml(value: &Json) -> String {
     let mut text = String::new();
-    block(&mut text, value, 0);
+    write_block(&mut text, value, 0);
     text
 }
 
-/// Writes a value that begins on a line of its own.
-fn block(text: &mut String, value: &Json, indent: usize) {
+/// Writes a value that starts on its own line.
+fn write_block(text: &mut String, value: &Json, indent: usize) {
     if !is_block(value) {
-        let _ = writeln!(text, "{:indent$}{}", "", scalar(value));
+        let _ = writeln!(text, "{:indent$}{}", "", to_yaml_scalar(value));
     } else if let Json::Map(map) = value {
-        entries(text, map, indent, true);
+        write_entries(text, map, indent, true);
     } else if let Json::List(items) = value {
         for item in items.iter() {
             let _ = write!(text, "{:indent$}-", "");
             match item {
-                // The first entry stands behind the dash, the others below it.
+                // The first entry follows the dash, the others are below it.
                 Json::Map(map) if !map.is_empty() => {
                     text.push(' ');
-                    entries(text, map, indent + 2, false);
+                    write_entries(text, map, indent + 2, false);
                 }
-                other => behind(text, other, indent + 2),
+                other => write_after_key(text, other, indent + 2),
             }
         }
     }
 }
 
-/// Whether a value takes lines of its own.
+/// True if the value takes several lines.
 fn is_block(value: &Json) -> bool {
     match value {
         Json::Map(map) => !map.is_empty(),
@@ -93,40 +92,40 @@ fn is_block(value: &Json) -> bool {
     }
 }
 
-fn entries(text: &mut String, map: &JsonMap, indent: usize, mut is_padded: bool) {
+fn write_entries(text: &mut String, map: &JsonMap, indent: usize, mut is_padded: bool) {
     for (key, value) in map {
-        let pad = if is_padded { indent } else { 0 };
-        let _ = write!(text, "{:pad$}{}:", "", quoted(key));
-        behind(text, value, indent + 2);
+        let padding = if is_padded { indent } else { 0 };
+        let _ = write!(text, "{:padding$}{}:", "", quote_yaml(key));
+        write_after_key(text, value, indent + 2);
         is_padded = true;
     }
 }
 
-fn behind(text: &mut String, value: &Json, indent: usize) {
+fn write_after_key(text: &mut String, value: &Json, indent: usize) {
     if is_block(value) {
         text.push('\n');
-        block(text, value, indent);
+        write_block(text, value, indent);
     } else {
-        let _ = writeln!(text, " {}", scalar(value));
+        let _ = writeln!(text, " {}", to_yaml_scalar(value));
     }
 }
 
-fn scalar(value: &Json) -> String {
-    value.as_str().map_or_else(|| value.to_string(), quoted)
+fn to_yaml_scalar(value: &Json) -> String {
+    value.as_str().map_or_else(|| value.to_string(), quote_yaml)
 }
 
-/// A text that reads back as itself: bare where nothing else could be meant.
-fn quoted(text: &str) -> String {
+/// Quotes a string unless it is unambiguous without quotes.
+fn quote_yaml(text: &str) -> String {
     let is_plain = text
         .chars()
-        .all(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '/' | '.' | ' '))
+        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | ' '))
         && text.starts_with(char::is_alphabetic)
         && !text.ends_with(' ')
         && noetl_playbook::to_json(text)
             .as_ref()
             .and_then(Json::as_str)
             == Some(text)
-        && !is_old_word(text);
+        && !is_yaml_keyword(text);
     if is_plain {
         text.to_owned()
     } else {
@@ -134,8 +133,8 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// Words that older readers of YAML take for something else.
-fn is_old_word(text: &str) -> bool {
+/// Words with another meaning in older YAML versions.
+fn is_yaml_keyword(text: &str) -> bool {
     matches!(
         text.to_ascii_lowercase().as_str(),
         "y" | "n" | "yes" | "no" | "on" | "off" | "true" | "false" | "null"
@@ -148,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    fn sample() -> Json {
+    fn sample_json() -> Json {
         let inner = Json::object([
             ("b", Json::list([Json::from(1_i64), Json::Null])),
             ("a", Json::from("x y")),
@@ -165,8 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn the_forms() {
-        insta::assert_snapshot!(render(&sample(), Some(Form::Yaml)).unwrap(), @r#"
+    fn renders_all_formats() {
+        insta::assert_snapshot!(render_result(&sample_json(), Some(ResultFormat::Yaml)).unwrap(), @r#"
         empty: {}
         list:
           - a: x y
@@ -183,12 +182,18 @@ mod tests {
         word: "no"
         "#);
         let text = Json::from("hello");
-        assert_eq!(render(&text, None).unwrap(), "hello\n");
-        assert_eq!(render(&text, Some(Form::Json)).unwrap(), "\"hello\"\n");
-        assert_eq!(render(&Json::Null, None), None);
-        assert_eq!(render(&Json::Null, Some(Form::Json)).unwrap(), "null\n");
+        assert_eq!(render_result(&text, None).unwrap(), "hello\n");
         assert_eq!(
-            render(&Json::list([Json::from(1_i64)]), Some(Form::Text)).unwrap(),
+            render_result(&text, Some(ResultFormat::Json)).unwrap(),
+            "\"hello\"\n"
+        );
+        assert_eq!(render_result(&Json::Null, None), None);
+        assert_eq!(
+            render_result(&Json::Null, Some(ResultFormat::Json)).unwrap(),
+            "null\n"
+        );
+        assert_eq!(
+            render_result(&Json::list([Json::from(1_i64)]), Some(ResultFormat::Text)).unwrap(),
             "[1]\n"
         );
     }
@@ -210,8 +215,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn yaml_reads_back(value in any_json()) {
-            let text = render(&value, Some(Form::Yaml)).unwrap();
+        fn yaml_round_trips(value in any_json()) {
+            let text = render_result(&value, Some(ResultFormat::Yaml)).unwrap();
             prop_assert_eq!(noetl_playbook::to_json(&text), Some(value), "{}", text);
         }
     }

@@ -1,4 +1,4 @@
-//! A client of the server that the configuration names.
+//! Client of the configured server.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,21 +11,21 @@ use crate::config::table::{SERVER_URL, TLS_CA, TLS_CLIENT_CERT, TLS_CLIENT_KEY, 
 use crate::config::{Config, ConfigError, Setting};
 use crate::error::Error;
 
-/// A client of the server.
-pub(crate) fn client(config: &Config) -> Result<Client, Error> {
+/// Builds a client of the configured server.
+pub(crate) fn server_client(config: &Config) -> Result<Client, Error> {
     let url = config.value(&SERVER_URL)?;
     let settings = client_settings(config)?;
     Ok(Client::new(&url, settings).map_err(StartError::Client)?)
 }
 
-/// Whom a client acts for, what it shows, and whom it trusts.
+/// Token, client certificate and trusted authority of a client.
 pub(crate) fn client_settings(config: &Config) -> Result<ClientSettings, ConfigError> {
-    let chain = file(
+    let chain = read_setting_file(
         config,
         &TLS_CLIENT_CERT,
         "the file of NOETL_TLS_CLIENT_CERT",
     )?;
-    let key = file(config, &TLS_CLIENT_KEY, "the file of NOETL_TLS_CLIENT_KEY")?;
+    let key = read_setting_file(config, &TLS_CLIENT_KEY, "the file of NOETL_TLS_CLIENT_KEY")?;
     let missing = |name| Err(ConfigError::Missing { name });
     let certificate = match (chain, key) {
         (Some(chain), Some(key)) => Some(ClientCertificate { chain, key }),
@@ -35,14 +35,14 @@ pub(crate) fn client_settings(config: &Config) -> Result<ClientSettings, ConfigE
     };
     Ok(ClientSettings {
         token: config.get(&TOKEN)?.map(BearerToken::new),
-        authority: file(config, &TLS_CA, "the file of NOETL_TLS_CA")?,
+        authority: read_setting_file(config, &TLS_CA, "the file of NOETL_TLS_CA")?,
         certificate,
         ..ClientSettings::default()
     })
 }
 
-/// What is in the file that a setting names.
-fn file(
+/// Reads the file that a setting names.
+fn read_setting_file(
     config: &Config,
     setting: &Setting<PathBuf>,
     what: &'static str,
@@ -50,10 +50,10 @@ fn file(
     let Some(path) = config.get(setting)? else {
         return Ok(None);
     };
-    let read = fs::read(&path).map_err(|error| ConfigError::File {
+    let contents = fs::read(&path).map_err(|error| ConfigError::UnusableFile {
         what,
         path: path.display().to_string(),
         reason: error.kind().to_string(),
     });
-    read.map(Some)
+    contents.map(Some)
 }

@@ -1,9 +1,9 @@
-//! Why a part of the system does not start.
+//! Errors of starting a component.
 
 use std::io;
 use std::net::SocketAddr;
 
-use noetl_api::client::ClientRefused;
+use noetl_api::client::ClientBuildError;
 use noetl_server::RuntimeError;
 use noetl_server::http::ServeError;
 use noetl_store::StoreError;
@@ -12,113 +12,114 @@ use noetl_worker::WorkerError;
 use thiserror::Error;
 use tokio::task::JoinError;
 
-use super::causes;
+use super::error_chain;
 use crate::config::table::PORT;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 
-/// Why a part of the system does not start, or stops by itself.
+/// Error of a component that does not start or stops unexpectedly.
 #[derive(Debug, Error)]
 pub(crate) enum StartError {
-    /// Another process writes to the file.
-    #[error("another process uses {path}")]
-    InUse {
+    /// Another process uses the database file.
+    #[error("another process is using {path}")]
+    DatabaseInUse {
         path: String,
-        /// How long it was waited for.
+        /// Time spent waiting for it.
         waited: Millis,
-        /// What that process is, where it says so.
+        /// Description of that process, if known.
         holder: Option<String>,
     },
-    /// The file cannot be opened.
-    #[error("the database {path} cannot be opened: {}", causes(source))]
-    File { path: String, source: StoreError },
-    /// The database server cannot be used.
+    /// The database file cannot be opened.
+    #[error("cannot open the database {path}: {}", error_chain(source))]
+    DatabaseFile { path: String, source: StoreError },
+    /// The PostgreSQL database cannot be used.
     #[error(
-        "the PostgreSQL database at {place} cannot be used: {}",
-        causes(source)
+        "cannot use the PostgreSQL database at {place}: {}",
+        error_chain(source)
     )]
     Database {
         place: String,
-        /// Whether another role than the server's owns the tables.
+        /// True if a separate role owns the tables.
         has_owner: bool,
         source: StoreError,
     },
-    /// Somebody listens there already.
-    #[error("port {} of {} is taken", address.port(), address.ip())]
-    PortTaken {
+    /// The port is already in use.
+    #[error("port {} of {} is already in use", address.port(), address.ip())]
+    PortInUse {
         address: SocketAddr,
         setting: &'static str,
     },
-    /// The address cannot be listened on.
+    /// The address cannot be used for listening.
     #[error("cannot listen on {address}: {}", source.kind())]
     Listen {
         address: SocketAddr,
         setting: &'static str,
         source: io::Error,
     },
-    /// The address of the server is wrong.
+    /// The address of the server is invalid.
     #[error(transparent)]
-    Client(#[from] ClientRefused),
-    /// The runtime refused.
-    #[error("{}", causes(.0))]
+    Client(#[from] ClientBuildError),
+    /// The runtime failed.
+    #[error("{}", error_chain(.0))]
     Runtime(#[from] RuntimeError),
-    /// The server refused.
-    #[error("{}", causes(.0))]
+    /// The HTTP server failed.
+    #[error("{}", error_chain(.0))]
     Serve(#[from] ServeError),
-    /// The worker was refused.
-    #[error("{}", causes(.0))]
+    /// The worker was rejected.
+    #[error("{}", error_chain(.0))]
     Worker(#[from] WorkerError),
-    /// A part of the process is gone that all of it needs.
-    #[error("the {what} has left before it was told to stop")]
-    Left { what: &'static str },
-    /// The same, by a mistake of the program.
+    /// A required component stopped although no stop was requested.
+    #[error("the {what} stopped unexpectedly")]
+    ComponentStopped { what: &'static str },
+    /// A required component panicked.
     #[error("the {what} has crashed")]
-    Crashed { what: &'static str },
-    /// The machine has no threads or timers to give.
+    ComponentCrashed { what: &'static str },
+    /// The system provides no threads or timers.
     #[error("the process cannot start: {}", .0.kind())]
     Process(#[source] io::Error),
 }
 
 impl StartError {
-    /// Why a part of the process that should have gone on has ended.
-    pub(crate) fn of_end<E: Into<Self>>(
+    /// Error for a component that ended although it should have continued.
+    pub(crate) fn from_component_end<E: Into<Self>>(
         what: &'static str,
-        ended: Result<Result<(), E>, JoinError>,
+        result: Result<Result<(), E>, JoinError>,
     ) -> Self {
-        match ended {
-            Ok(Ok(())) => Self::Left { what },
+        match result {
+            Ok(Ok(())) => Self::ComponentStopped { what },
             Ok(Err(error)) => error.into(),
-            Err(_) => Self::Crashed { what },
+            Err(_) => Self::ComponentCrashed { what },
         }
     }
 
-    /// What the user can do about it.
-    pub(crate) fn help(&self) -> Option<String> {
+    /// Suggested fix.
+    pub(crate) fn help_text(&self) -> Option<String> {
         match self {
-            Self::InUse {
+            Self::DatabaseInUse {
                 waited: Millis::ZERO,
                 holder,
                 ..
             } => {
                 let holder = holder.as_deref().unwrap_or("the other process");
                 Some(format!(
-                    "stop {holder}, or name another database by --store sqlite:PATH"
+                    "stop {holder}, or choose another database with --store sqlite:PATH"
                 ))
             }
-            Self::InUse { waited, holder, .. } => {
-                let waited = waited.human();
+            Self::DatabaseInUse { waited, holder, .. } => {
+                let waited = waited.to_human();
                 Some(match holder {
                     Some(holder) => format!(
-                        "{holder} did not answer within {waited}; stop it, or name another \
-                         database by --store sqlite:PATH"
+                        "{holder} did not respond within {waited}; stop it, or choose another \
+                         database with --store sqlite:PATH"
                     ),
                     None => format!(
-                        "it did not end within {waited}; wait longer with --lock-timeout, or \
-                         name another database by --store sqlite:PATH"
+                        "it did not finish within {waited}; wait longer with --lock-timeout, or \
+                         choose another database with --store sqlite:PATH"
                     ),
                 })
             }
-            Self::File { .. } => Some(
-                "name another database by --store sqlite:PATH, or use --store memory".to_owned(),
+            Self::DatabaseFile { .. } => Some(
+                "choose another database with --store sqlite:PATH, or use --store memory"
+                    .to_owned(),
             ),
             Self::Database { has_owner, .. } => {
                 let owner = if *has_owner {
@@ -127,42 +128,44 @@ impl StartError {
                     ""
                 };
                 Some(format!(
-                    "check that PostgreSQL 15 or newer runs there and that {owner}NOETL_DSN, or \
-                     POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DATABASE, are right"
+                    "check that PostgreSQL 15 or newer is running there and that {owner}NOETL_DSN, or \
+                     POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DATABASE, are correct"
                 ))
             }
-            Self::PortTaken { setting, .. } if *setting == PORT.facts.name => {
-                Some("choose another by --port, or --port 0 for a free one".to_owned())
+            Self::PortInUse { setting, .. } if *setting == PORT.info.name => {
+                Some("choose another with --port, or use --port 0 for a free one".to_owned())
             }
-            Self::Listen { setting, .. } if *setting == PORT.facts.name => {
-                Some("choose another address by --host and --port".to_owned())
+            Self::Listen { setting, .. } if *setting == PORT.info.name => {
+                Some("choose another address with --host and --port".to_owned())
             }
-            Self::PortTaken { setting, .. } | Self::Listen { setting, .. } => Some(format!(
-                "choose another in {setting}; port 0 takes a free one"
+            Self::PortInUse { setting, .. } | Self::Listen { setting, .. } => Some(format!(
+                "choose another in {setting}; port 0 selects a free one"
             )),
             Self::Worker(_) => Some("check --server and NOETL_TOKEN".to_owned()),
             Self::Client(_) => Some("check --server".to_owned()),
-            Self::Left { .. } => {
-                Some("'noetl worker drain' asks workers to leave; start it again".to_owned())
+            Self::ComponentStopped { .. } => Some(
+                "it may have been drained with 'noetl worker drain'; start it again".to_owned(),
+            ),
+            Self::ComponentCrashed { .. } => {
+                Some("see its log for the cause; start it again".to_owned())
             }
-            Self::Crashed { .. } => Some("its log says where; start it again".to_owned()),
             Self::Runtime(_) | Self::Serve(_) | Self::Process(_) => None,
         }
     }
 
-    /// The exit code it leads to.
-    pub(crate) fn exit(&self) -> Exit {
+    /// Exit code of the error.
+    pub(crate) fn exit_code(&self) -> CommandExit {
         match self {
-            Self::InUse { .. } | Self::PortTaken { .. } => Exit::Conflict,
-            Self::Client(_) | Self::Serve(_) => Exit::Usage,
-            Self::File { .. }
+            Self::DatabaseInUse { .. } | Self::PortInUse { .. } => CommandExit::Conflict,
+            Self::Client(_) | Self::Serve(_) => CommandExit::Usage,
+            Self::DatabaseFile { .. }
             | Self::Database { .. }
             | Self::Listen { .. }
             | Self::Runtime(_)
             | Self::Worker(_)
-            | Self::Left { .. }
-            | Self::Crashed { .. }
-            | Self::Process(_) => Exit::Failed,
+            | Self::ComponentStopped { .. }
+            | Self::ComponentCrashed { .. }
+            | Self::Process(_) => CommandExit::Failed,
         }
     }
 }

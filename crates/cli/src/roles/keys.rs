@@ -1,4 +1,4 @@
-//! The keys that secrets are sealed under.
+//! Encryption keys for secrets.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -6,35 +6,35 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use noetl_server::vault::{BadKey, Key, KeyRing};
+use noetl_server::crypto::{EncryptionKey, InvalidKey, KeyRing};
 
-use super::store::Place;
+use super::store::StoreLocation;
 use crate::config::table::{ENCRYPTION_KEY, ENCRYPTION_KEYS_OLD};
 use crate::config::{Config, ConfigError};
 use crate::error::Error;
 
-/// Why there is no key.
+/// Error of loading the encryption key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyError {
-    /// The file of the key cannot be used.
-    #[error("the encryption key in '{}' cannot be used: {source}", path.display())]
+    /// The key file cannot be read or written.
+    #[error("cannot use the encryption key in '{}': {source}", path.display())]
     File { path: PathBuf, source: io::Error },
-    /// What is in it is no key.
-    #[error("'{}' holds no encryption key: {source}", path.display())]
-    Bad { path: PathBuf, source: BadKey },
+    /// The key file contains no valid key.
+    #[error("'{}' does not contain an encryption key: {source}", path.display())]
+    Invalid { path: PathBuf, source: InvalidKey },
 }
 
-/// The keys: as the configuration says, or for a database in a file the one beside it. A server makes
-/// that one when it is missing; nobody else does.
-pub(super) fn keys(
+/// Loads the keys from the configuration, or for a database file from the key file next to it. Only
+/// a server creates a missing key file.
+pub(super) fn load_keys(
     config: &Config,
-    place: &Place,
+    location: &StoreLocation,
     is_server: bool,
 ) -> Result<Option<Arc<KeyRing>>, Error> {
     let current = match config.get(&ENCRYPTION_KEY)? {
-        Some(text) => Some(read(ENCRYPTION_KEY.facts.name, &text)?),
-        None => match place.file() {
-            Some(file) => beside(file, is_server)?,
+        Some(text) => Some(parse_key(ENCRYPTION_KEY.info.name, &text)?),
+        None => match location.file_path() {
+            Some(file) => load_key_file(file, is_server)?,
             None => None,
         },
     };
@@ -46,23 +46,23 @@ pub(super) fn keys(
         .split(',')
         .map(str::trim)
         .filter(|text| !text.is_empty());
-    // A key has its name from itself; one that is written before it is for people.
+    // A key may have a human-readable prefix, which is ignored: its id is derived from the key.
     let old = old.map(|text| text.rsplit(':').next().unwrap_or(text));
-    let old = old.map(|text| read(ENCRYPTION_KEYS_OLD.facts.name, text));
+    let old = old.map(|text| parse_key(ENCRYPTION_KEYS_OLD.info.name, text));
     let ring = KeyRing::new(current, old.collect::<Result<_, _>>()?);
     Ok(Some(Arc::new(ring)))
 }
 
-fn read(name: &str, text: &str) -> Result<Key, ConfigError> {
-    Key::read(text).map_err(|fault| ConfigError::Invalid {
+fn parse_key(name: &str, text: &str) -> Result<EncryptionKey, ConfigError> {
+    EncryptionKey::from_base64(text).map_err(|error| ConfigError::InvalidValue {
         place: name.to_owned(),
-        // It is a secret.
+        // Secret, so not printed.
         value: None,
-        fault: fault.to_string(),
+        fault: error.to_string(),
     })
 }
 
-fn beside(file: &Path, may_make: bool) -> Result<Option<Key>, Error> {
+fn load_key_file(file: &Path, may_create: bool) -> Result<Option<EncryptionKey>, Error> {
     let path = file.with_extension("key");
     let unusable = |source| KeyError::File {
         path: path.clone(),
@@ -70,22 +70,23 @@ fn beside(file: &Path, may_make: bool) -> Result<Option<Key>, Error> {
     };
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && may_make => {
-            make(&path).map_err(unusable)?
+        Err(error) if error.kind() == io::ErrorKind::NotFound && may_create => {
+            create_key_file(&path).map_err(unusable)?
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unusable(error).into()),
     };
-    let key = Key::read(&text).map_err(|source| KeyError::Bad {
+    let key = EncryptionKey::from_base64(&text).map_err(|source| KeyError::Invalid {
         path: path.clone(),
         source,
     })?;
     Ok(Some(key))
 }
 
-/// Makes a key that only its owner may read. Of two that do so at once, one key is kept.
-fn make(path: &Path) -> io::Result<String> {
-    let text = Key::text_of_new().map_err(io::Error::other)?;
+/// Creates a key file that only its owner can read. If two processes do this at once, both use the
+/// same key.
+fn create_key_file(path: &Path) -> io::Result<String> {
+    let text = EncryptionKey::generate_base64().map_err(io::Error::other)?;
     let opened = OpenOptions::new()
         .write(true)
         .create_new(true)

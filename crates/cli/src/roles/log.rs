@@ -1,4 +1,4 @@
-//! The log of a process that lasts.
+//! Logging of long-running processes.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use tracing_subscriber::EnvFilter;
 use crate::config::table::{DEBUG, LOG, LOG_FORMAT};
 use crate::config::{Config, ConfigError, LogFormat};
 
-/// Begins to log to standard error.
+/// Starts logging to standard error.
 pub(crate) fn start_logging(
     config: &Config,
     is_terminal: bool,
     has_color: bool,
 ) -> Result<(), ConfigError> {
-    let filter = EnvFilter::builder().parse_lossy(filter(config)?);
+    let filter = EnvFilter::builder().parse_lossy(log_filter(config)?);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr);
@@ -22,7 +22,7 @@ pub(crate) fn start_logging(
         LogFormat::Text => false,
         LogFormat::Json => true,
     };
-    let started = if is_json {
+    let result = if is_json {
         builder
             .json()
             .flatten_event(true)
@@ -32,18 +32,18 @@ pub(crate) fn start_logging(
     } else {
         builder.with_ansi(has_color).with_target(false).try_init()
     };
-    // A process logs to one place: the first that was asked for.
-    drop(started);
+    // An error means that logging was already started, which is fine.
+    drop(result);
     Ok(())
 }
 
-/// What is logged where only more of it is asked for.
-const MORE: &str = "info,noetl=debug";
+/// Log filter with `NOETL_DEBUG`.
+const DEBUG_FILTER: &str = "info,noetl=debug";
 
-/// What is logged: as somebody says, or else more or less of it.
-fn filter(config: &Config) -> Result<String, ConfigError> {
+/// Log filter from the configuration.
+fn log_filter(config: &Config) -> Result<String, ConfigError> {
     if config.value(&DEBUG)? && !config.is_given(&LOG) {
-        return Ok(MORE.to_owned());
+        return Ok(DEBUG_FILTER.to_owned());
     }
     config.value(&LOG)
 }
@@ -51,17 +51,17 @@ fn filter(config: &Config) -> Result<String, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Given;
+    use crate::config::GivenSettings;
 
     #[test]
-    fn more_is_logged_unless_somebody_says_what() {
+    fn debug_flag_yields_to_explicit_filter() {
         let filter = |variables: &[(&str, &str)]| {
             let variables = variables.iter().copied().collect();
-            filter(&Config::load(&Given::default(), &variables).unwrap()).unwrap()
+            log_filter(&Config::load(&GivenSettings::default(), &variables).unwrap()).unwrap()
         };
         assert_eq!(filter(&[]), "info");
         assert_eq!(filter(&[("NOETL_DEBUG", "false")]), "info");
-        assert_eq!(filter(&[("NOETL_DEBUG", "true")]), MORE);
+        assert_eq!(filter(&[("NOETL_DEBUG", "true")]), DEBUG_FILTER);
         let both = [("NOETL_DEBUG", "true"), ("NOETL_LOG", "warn")];
         assert_eq!(filter(&both), "warn");
     }

@@ -1,43 +1,45 @@
-//! The parts of a running system, and how they are put together in one process or in several.
+//! Components of a running system, and their assembly in one or several processes.
 //!
-//! Owns opening what the configuration names and closing it again. Must not: print, or decide what
-//! a command does with it.
+//! Owns opening what the configuration names and closing it again. Must not print, or decide what a
+//! command does with the components.
 
-mod beacon;
 mod client;
 mod error;
-mod host;
 mod keys;
-mod listen;
+mod listeners;
+mod lock_file;
 mod log;
-mod look;
 mod orphans;
+mod read_only;
 mod runtime;
 mod signals;
 mod store;
+mod target;
 mod threads;
 mod watch;
 mod worker;
 
-pub(crate) use beacon::Beacon;
-pub(crate) use client::{client, client_settings};
+pub(crate) use client::{client_settings, server_client};
 pub(crate) use error::StartError;
-pub(crate) use host::{Host, HostError, exit_of_refusal, own_pool};
 pub(crate) use keys::KeyError;
-pub(crate) use listen::{http_settings, listen, listen_for_scrapes};
+pub(crate) use listeners::{bind_listeners, bind_worker_metrics, http_settings};
+pub(crate) use lock_file::ServerLockFile;
 pub(crate) use log::start_logging;
-pub(crate) use orphans::{Gone, bury};
-pub(crate) use runtime::{Facade, open_runtime, reading_runtime};
-pub(crate) use signals::{Signals, stopped};
-pub(crate) use store::{Opened, Place};
-pub(crate) use threads::{Refused as ThreadsRefused, threads};
-pub(crate) use watch::Watch;
-pub(crate) use worker::{Code, OfPlatform, WorkerPlan, sandbox, toolbox};
+pub(crate) use orphans::{OrphanScope, cancel_orphans};
+pub(crate) use runtime::{ServerEndpoint, open_read_only_runtime, open_runtime};
+pub(crate) use signals::{StopSignals, shutdown_tokens};
+pub(crate) use store::{OpenResult, StoreLocation};
+pub(crate) use target::{Target, TargetError, exit_for_api_error, local_pool_name};
+pub(crate) use threads::{RuntimeBuildError, build_tokio_runtime};
+pub(crate) use watch::ExecutionWatch;
+pub(crate) use worker::{
+    CodeTrust, PlatformToolSettings, WorkerPlan, build_toolbox, sandbox_settings,
+};
 
 use std::error::Error;
 
-/// An error and all that led to it, in one line.
-pub(crate) fn causes(error: &dyn Error) -> String {
+/// Formats an error and its sources in one line.
+pub(crate) fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

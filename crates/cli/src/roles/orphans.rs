@@ -1,4 +1,4 @@
-//! Runs whose process is gone.
+//! Cancels runs whose process no longer exists.
 
 use std::collections::BTreeSet;
 
@@ -8,64 +8,70 @@ use noetl_store::{Execution, ExecutionFilter, RuntimeKind, Store, StoreError};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus, Millis, TenantId, Timestamp};
 
-use super::store::Place;
-use crate::config::table::OFFLINE_AFTER;
+use super::store::StoreLocation;
+use crate::config::table::WORKER_OFFLINE_SECS;
 use crate::config::{Config, ConfigError};
 
-/// Pools of single runs begin like this. Each run has its own, so that no other process does its
-/// work and it does nobody else's.
-pub(crate) const POOL_PREFIX: &str = "local-";
+/// Prefix of the pools of local runs. Each local run has its own pool, so that processes do not
+/// execute each other's commands.
+pub(crate) const LOCAL_POOL_PREFIX: &str = "local-";
 
-/// A worker of a database counts as gone after so many times the silence after which it counts as
-/// offline: processes of several machines share it, and their clocks differ.
-const SILENCES: u32 = 5;
+/// Multiple of the offline timeout after which a worker on a shared database counts as lost.
+/// Machines share the database, and their clocks differ.
+const LOST_TIMEOUT_MULTIPLE: u32 = 5;
 
-/// Runs of each status that are looked at, at most.
-const MAX_LOOKED: usize = 100_000;
+/// Maximum runs examined per status.
+const MAX_EXAMINED_RUNS: usize = 100_000;
 
-/// Whose runs nobody will ever go on with.
+/// Runs that no process will continue.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Gone {
-    /// Those of all single processes: the store is this process's alone, so no other one lives.
-    Everybody,
-    /// Those of processes whose worker was not heard of for so long.
-    Silent(Millis),
+pub(crate) enum OrphanScope {
+    /// All local runs. This process uses the store exclusively, so no other process is running
+    /// them.
+    AllLocalRuns,
+    /// Local runs whose worker has sent no heartbeat for this time.
+    SilentFor(Millis),
 }
 
-impl Gone {
-    /// Whose runs can be left behind in a place; nobody's where nothing outlives a process.
-    pub(crate) fn of(place: &Place, config: &Config) -> Result<Option<Self>, ConfigError> {
-        Ok(match place {
-            Place::Memory => None,
-            Place::File { .. } => Some(Self::Everybody),
-            Place::Database(_) => {
-                let silence = config.value(&OFFLINE_AFTER)?.saturating_mul(SILENCES);
-                Some(Self::Silent(Millis::from_secs(silence.into())))
+impl OrphanScope {
+    /// Scope for a store. `None` for a store in memory.
+    pub(crate) fn for_location(
+        location: &StoreLocation,
+        config: &Config,
+    ) -> Result<Option<Self>, ConfigError> {
+        Ok(match location {
+            StoreLocation::Memory => None,
+            StoreLocation::File { .. } => Some(Self::AllLocalRuns),
+            StoreLocation::Database(_) => {
+                let silence = config
+                    .value(&WORKER_OFFLINE_SECS)?
+                    .saturating_mul(LOST_TIMEOUT_MULTIPLE);
+                Some(Self::SilentFor(Millis::from_secs(silence.into())))
             }
         })
     }
 }
 
-/// Ends the runs of single processes that are gone, and says how many there were.
-pub(crate) async fn bury(
+/// Cancels orphaned local runs and returns their number.
+pub(crate) async fn cancel_orphans(
     store: &dyn Store,
     runtime: &Runtime,
-    gone: Gone,
+    scope: OrphanScope,
 ) -> Result<usize, RuntimeError> {
     let now = SystemClock.now();
-    let (before, alive) = match gone {
-        Gone::Everybody => (None, BTreeSet::new()),
-        // A run that has just begun may be there before its worker is.
-        Gone::Silent(silence) => {
-            let since = now.saturating_sub(silence);
-            (Some(since), heard_of(store, since).await?)
+    let (cutoff, live_pools) = match scope {
+        OrphanScope::AllLocalRuns => (None, BTreeSet::new()),
+        // A new run can exist before its worker is registered.
+        OrphanScope::SilentFor(silence) => {
+            let cutoff = now.saturating_sub(silence);
+            (Some(cutoff), active_pools(store, cutoff).await?)
         }
     };
-    let is_left = |execution: &Execution| {
+    let is_orphan = |execution: &Execution| {
         let facts = &execution.facts;
-        facts.pool.as_str().starts_with(POOL_PREFIX)
-            && !alive.contains(facts.pool.as_str())
-            && before.is_none_or(|before| facts.started_at < before)
+        facts.pool.as_str().starts_with(LOCAL_POOL_PREFIX)
+            && !live_pools.contains(facts.pool.as_str())
+            && cutoff.is_none_or(|cutoff| facts.started_at < cutoff)
     };
     let mut count = 0;
     for status in [
@@ -73,18 +79,18 @@ pub(crate) async fn bury(
         ExecutionStatus::Running,
         ExecutionStatus::Paused,
     ] {
-        for execution_id in left_behind(store, status, is_left).await? {
+        for execution_id in list_orphans(store, status, is_orphan).await? {
             let request = CancelRequest {
-                reason: Some("the process that ran it is gone".into()),
+                reason: Some("the process that ran it no longer exists".into()),
                 cascade: None,
             };
-            match runtime.cancel(execution_id, None, request).await {
+            match runtime.cancel_execution(execution_id, None, request).await {
                 Ok(_) => count += 1,
                 Err(RuntimeError::Refused(problem))
                     if problem.known_code() == Some(ErrorCode::AlreadyTerminal) => {}
-                // The others on the database are not kept from their work by one that cannot end.
-                Err(error) if matches!(gone, Gone::Silent(_)) => {
-                    tracing::warn!(%execution_id, %error, "a run whose process is gone stays");
+                // On a shared database, one failed cancellation must not prevent the startup.
+                Err(error) if matches!(scope, OrphanScope::SilentFor(_)) => {
+                    tracing::warn!(%execution_id, %error, "cannot cancel a run whose process no longer exists");
                 }
                 Err(error) => return Err(error),
             }
@@ -93,9 +99,9 @@ pub(crate) async fn bury(
     Ok(count)
 }
 
-/// The pools with a worker that was heard of since.
-async fn heard_of(store: &dyn Store, since: Timestamp) -> Result<BTreeSet<String>, StoreError> {
-    let workers = store.runtimes(RuntimeKind::WorkerPool).await?;
+/// Pools with a worker heartbeat since the given time.
+async fn active_pools(store: &dyn Store, since: Timestamp) -> Result<BTreeSet<String>, StoreError> {
+    let workers = store.list_runtimes(RuntimeKind::WorkerPool).await?;
     let fresh = workers.iter().filter(|worker| worker.heartbeat >= since);
     let pools = fresh.filter_map(|worker| {
         let labels = worker.detail.as_ref()?.get("labels")?;
@@ -104,14 +110,14 @@ async fn heard_of(store: &dyn Store, since: Timestamp) -> Result<BTreeSet<String
     Ok(pools.collect())
 }
 
-async fn left_behind(
+async fn list_orphans(
     store: &dyn Store,
     status: ExecutionStatus,
-    is_left: impl Fn(&Execution) -> bool,
+    is_orphan: impl Fn(&Execution) -> bool,
 ) -> Result<Vec<ExecutionId>, StoreError> {
-    let mut found = Vec::new();
+    let mut orphans = Vec::new();
     let mut after = None;
-    let mut looked = 0;
+    let mut examined = 0;
     loop {
         let filter = ExecutionFilter {
             tenant_id: TenantId::default(),
@@ -121,13 +127,16 @@ async fn left_behind(
             after,
             limit: PageLimit::MAX,
         };
-        let page = store.executions(filter).await?;
-        let left = page.executions.iter().filter(|one| is_left(one));
-        found.extend(left.map(|execution| execution.execution_id));
-        looked += page.executions.len();
+        let page = store.list_executions(filter).await?;
+        let matching = page
+            .executions
+            .iter()
+            .filter(|execution| is_orphan(execution));
+        orphans.extend(matching.map(|execution| execution.execution_id));
+        examined += page.executions.len();
         after = page.next;
-        if after.is_none() || looked >= MAX_LOOKED {
-            return Ok(found);
+        if after.is_none() || examined >= MAX_EXAMINED_RUNS {
+            return Ok(orphans);
         }
     }
 }

@@ -1,119 +1,127 @@
-//! The runtime, as the configuration wants it.
+//! Runtime with the settings of the configuration.
 
 use std::sync::Arc;
 
-use noetl_engine::Defaults;
-use noetl_server::{LinkSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
+use noetl_engine::PlanDefaults;
+use noetl_server::{
+    NatsConnectionSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock,
+};
 use noetl_store::Store;
 use noetl_types::limits::MaxAttempts;
 use noetl_types::{Millis, Text};
 
 use super::error::StartError;
-use super::keys::keys;
-use super::store::Place;
+use super::keys::load_keys;
+use super::store::StoreLocation;
 use crate::config::table::{
-    AUTO_PURGE, CLASSIC_CLAIM_MAX, COMMAND_LEASE, DISABLE_METRICS, INLINE_MAX, INTERNAL_TOKEN,
-    MACHINE_ID, MAX_ATTEMPTS, MAX_LIVE, NATS_BARE_SUBJECT, NATS_PASSWORD, NATS_TOKEN, NATS_URL,
-    NATS_URL_ALIAS, NATS_USER, NOTIFY_CAPABILITY, OFFLINE_AFTER, OUTBOX, OUTBOX_KEEP, OUTBOX_LEASE,
-    OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD, PUBLIC_URL, RESULT_MAX, SECRET_AUDIT_REQUIRED,
-    SERVER_NAME, SHARD_COUNT, SHARD_INDEX, SNAPSHOT_EVERY, STREAM_BACKFILL, STREAM_BATCH,
-    STREAM_DEDUP, STREAM_ENABLED, STREAM_POLL, STREAM_RETENTION, TRACES,
+    AUTO_PURGE_DAYS, CLASSIC_CLAIM_MAX_SECS, COMMAND_LEASE_SECS, DISABLE_METRICS, INLINE_MAX,
+    INTERNAL_TOKEN, MACHINE_ID, MAX_ATTEMPTS, MAX_LIVE, NATS_BARE_SUBJECT, NATS_COMMAND_TOKENS,
+    NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, OUTBOX_ENABLED,
+    OUTBOX_KEEP_HOURS, OUTBOX_LEASE_SECS, OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD_MONTHS, PUBLIC_URL,
+    RESULT_MAX, SECRET_AUDIT_REQUIRED, SERVER_NAME, SHARD_COUNT, SHARD_INDEX,
+    SNAPSHOT_INTERVAL_EVENTS, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP_SECS, STREAM_ENABLED,
+    STREAM_POLL_MS, STREAM_RETENTION_SECS, TRACES, WORKER_OFFLINE_SECS,
 };
 use crate::config::{Config, ConfigError};
+use crate::error::Error;
 
-/// The server in front of a runtime.
+/// Server in front of a runtime.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facade<'u> {
-    /// Where it is reached, where the user names no other address.
+pub(crate) struct ServerEndpoint<'u> {
+    /// Address of the server, unless the configuration sets a public one.
     pub(crate) url: &'u str,
-    /// Whether callers show tokens.
-    pub(crate) wants_tokens: bool,
+    /// True if callers need tokens.
+    pub(crate) requires_tokens: bool,
 }
 
-/// Begins to drive what a store holds, behind a server or alone.
+/// Opens a runtime that executes runs, with or without a server.
 pub(crate) async fn open_runtime(
     store: Arc<dyn Store>,
-    place: &Place,
+    location: &StoreLocation,
     config: &Config,
-    facade: Option<Facade<'_>>,
-) -> Result<Runtime, crate::error::Error> {
+    endpoint: Option<ServerEndpoint<'_>>,
+) -> Result<Runtime, Error> {
     let settings = Settings {
-        keys: keys(config, place, facade.is_some())?,
-        ..settings(config, facade)?
+        keys: load_keys(config, location, endpoint.is_some())?,
+        ..runtime_settings(config, endpoint)?
     };
     let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await;
     Ok(runtime.map_err(StartError::Runtime)?)
 }
 
-/// Looks at what a store holds, and drives nothing.
-pub(crate) fn reading_runtime(
+/// Opens a runtime that only reads the store.
+pub(crate) fn open_read_only_runtime(
     store: Arc<dyn Store>,
     config: &Config,
 ) -> Result<Runtime, ConfigError> {
-    let settings = settings(config, None)?;
-    Ok(Runtime::open_to_read(
+    let settings = runtime_settings(config, None)?;
+    Ok(Runtime::open_read_only(
         store,
         Arc::new(SystemClock),
         settings,
     ))
 }
 
-fn settings(config: &Config, facade: Option<Facade<'_>>) -> Result<Settings, ConfigError> {
+fn runtime_settings(
+    config: &Config,
+    endpoint: Option<ServerEndpoint<'_>>,
+) -> Result<Settings, ConfigError> {
     let public_url = match config.get(&PUBLIC_URL)? {
         Some(public_url) => Some(Text::from(public_url)),
-        None => facade.map(|facade| Text::from(facade.url)),
+        None => endpoint.map(|endpoint| Text::from(endpoint.url)),
     };
-    let (is_server, has_token) = (facade.is_some(), config.get(&INTERNAL_TOKEN)?.is_some());
-    let wants_tokens = facade.is_some_and(|facade| facade.wants_tokens);
+    let (is_server, has_token) = (endpoint.is_some(), config.get(&INTERNAL_TOKEN)?.is_some());
+    let requires_tokens = endpoint.is_some_and(|endpoint| endpoint.requires_tokens);
     Ok(Settings {
         server_name: Text::from(config.value(&SERVER_NAME)?),
-        traces: config.get(&TRACES)?.map(Text::from),
+        trace_endpoint: config.get(&TRACES)?.map(Text::from),
         public_url,
-        // Where nobody is asked for a token, an address need not stand for one.
-        notify_capability: wants_tokens && config.get(&NOTIFY_CAPABILITY)?.unwrap_or(true),
+        // Without required tokens, command notifications need none either.
+        notify_with_command_token: requires_tokens
+            && config.get(&NATS_COMMAND_TOKENS)?.unwrap_or(true),
         machine_id: config.get(&MACHINE_ID)?,
-        lease: Millis::from_secs(config.value(&COMMAND_LEASE)?.into()),
-        worker_offline: Millis::from_secs(config.value(&OFFLINE_AFTER)?.into()),
-        classic_claim_max: Millis::from_secs(config.value(&CLASSIC_CLAIM_MAX)?.into()),
+        lease_duration: Millis::from_secs(config.value(&COMMAND_LEASE_SECS)?.into()),
+        worker_offline_after: Millis::from_secs(config.value(&WORKER_OFFLINE_SECS)?.into()),
+        max_classic_claim: Millis::from_secs(config.value(&CLASSIC_CLAIM_MAX_SECS)?.into()),
         shard_count: config.value(&SHARD_COUNT)?,
         shard_index: config.value(&SHARD_INDEX)?,
-        defaults: Defaults {
+        defaults: PlanDefaults {
             inline_max: config.value(&INLINE_MAX)?,
             max_attempts: MaxAttempts::clamped(config.value(&MAX_ATTEMPTS)?.into()),
         },
-        result_max: config.value(&RESULT_MAX)?,
+        max_result_size: config.value(&RESULT_MAX)?,
         metrics: !config.value(&DISABLE_METRICS)?,
         max_live_executions: config.value(&MAX_LIVE)?,
-        snapshot_every: config.value(&SNAPSHOT_EVERY)?,
-        partitions_ahead: config.value(&PARTITIONS_AHEAD)?,
-        // Rows that nobody can claim would only pile up: in a run without a server, and in a server
-        // whose internal API is closed.
-        outbox: is_server && config.get(&OUTBOX)?.unwrap_or(has_token),
+        snapshot_min_events: config.value(&SNAPSHOT_INTERVAL_EVENTS)?,
+        partitions_ahead: config.value(&PARTITIONS_AHEAD_MONTHS)?,
+        // Without a publisher, rows would only accumulate: in a local run, and in a server whose
+        // internal API is disabled.
+        outbox: is_server && config.get(&OUTBOX_ENABLED)?.unwrap_or(has_token),
         platform: is_server && has_token,
-        outbox_lease: Millis::from_secs(config.value(&OUTBOX_LEASE)?.into()),
+        outbox_lease: Millis::from_secs(config.value(&OUTBOX_LEASE_SECS)?.into()),
         outbox_max_attempts: config.value(&OUTBOX_MAX_ATTEMPTS)?,
-        outbox_keep: Millis::from_secs(u64::from(config.value(&OUTBOX_KEEP)?) * 3600),
-        auto_purge_days: config.value(&AUTO_PURGE)?,
+        outbox_retention: Millis::from_secs(u64::from(config.value(&OUTBOX_KEEP_HOURS)?) * 3600),
+        auto_purge_days: config.value(&AUTO_PURGE_DAYS)?,
         secret_audit_required: config.value(&SECRET_AUDIT_REQUIRED)?,
-        nats: nats(config)?,
+        nats: nats_settings(config)?,
         ..Settings::default()
     })
 }
 
-/// How NATS is used, where an address of it is given.
-fn nats(config: &Config) -> Result<Option<NatsSettings>, ConfigError> {
+/// NATS settings, if an address is configured.
+fn nats_settings(config: &Config) -> Result<Option<NatsSettings>, ConfigError> {
     let is_streaming = config.value(&STREAM_ENABLED)?;
     let (dedup, retention) = (
-        config.value(&STREAM_DEDUP)?,
-        config.value(&STREAM_RETENTION)?,
+        config.value(&STREAM_DEDUP_SECS)?,
+        config.value(&STREAM_RETENTION_SECS)?,
     );
     if dedup > retention {
-        return Err(ConfigError::Invalid {
-            place: STREAM_DEDUP.facts.name.to_owned(),
+        return Err(ConfigError::InvalidValue {
+            place: STREAM_DEDUP_SECS.info.name.to_owned(),
             value: Some(dedup.to_string()),
             fault: format!(
-                "a broker knows a message for no longer than it keeps it, which is {retention} by \
-                 NOETL_EVENT_STREAM_RETENTION_SECS: lower the one, or raise the other"
+                "must not exceed the retention of messages, which is {retention} by \
+                 NOETL_EVENT_STREAM_RETENTION_SECS; lower this value or raise the retention"
             ),
         });
     }
@@ -123,10 +131,10 @@ fn nats(config: &Config) -> Result<Option<NatsSettings>, ConfigError> {
     };
     let Some(url) = url else {
         if is_streaming {
-            return Err(ConfigError::Invalid {
-                place: STREAM_ENABLED.facts.name.to_owned(),
+            return Err(ConfigError::InvalidValue {
+                place: STREAM_ENABLED.info.name.to_owned(),
                 value: Some("true".to_owned()),
-                fault: "it needs a NATS server: set NOETL_NATS_URL".to_owned(),
+                fault: "requires a NATS server; set NOETL_NATS_URL".to_owned(),
             });
         }
         return Ok(None);
@@ -135,13 +143,13 @@ fn nats(config: &Config) -> Result<Option<NatsSettings>, ConfigError> {
     let user = config.get(&NATS_USER)?.map(|user| (user, password));
     let stream = StreamSettings {
         batch: config.value(&STREAM_BATCH)?,
-        poll: Millis::from_ms(config.value(&STREAM_POLL)?.into()),
+        poll_interval: Millis::from_ms(config.value(&STREAM_POLL_MS)?.into()),
         backfill: config.value(&STREAM_BACKFILL)?,
         duplicate_window: Millis::from_secs(dedup.into()),
         retention: Millis::from_secs(retention.into()),
     };
     Ok(Some(NatsSettings {
-        link: LinkSettings {
+        link: NatsConnectionSettings {
             url,
             user,
             token: config.get(&NATS_TOKEN)?,
@@ -157,52 +165,56 @@ mod tests {
     use noetl_types::ByteSize;
 
     use super::*;
-    use crate::config::Given;
+    use crate::config::GivenSettings;
 
     #[test]
-    fn bounds_are_as_somebody_says() {
-        let of = |variables: &[(&str, &str)]| {
+    fn limits_come_from_settings() {
+        let settings_for = |variables: &[(&str, &str)]| {
             let variables = variables.iter().copied().collect();
-            let config = Config::load(&Given::default(), &variables).unwrap();
-            settings(&config, None).unwrap()
+            let config = Config::load(&GivenSettings::default(), &variables).unwrap();
+            runtime_settings(&config, None).unwrap()
         };
-        let (usual, default) = (of(&[]), Settings::default());
-        assert_eq!(usual.defaults, default.defaults);
-        assert_eq!(usual.max_live_executions, default.max_live_executions);
+        let (defaulted, default) = (settings_for(&[]), Settings::default());
+        assert_eq!(defaulted.defaults, default.defaults);
+        assert_eq!(defaulted.max_live_executions, default.max_live_executions);
         assert_eq!(
-            (usual.result_max, usual.metrics),
-            (default.result_max, true)
+            (defaulted.max_result_size, defaulted.metrics),
+            (default.max_result_size, true)
         );
-        let said = of(&[
+        let configured = settings_for(&[
             ("NOETL_MAX_LIVE_EXECUTIONS", "5"),
             ("NOETL_MAX_ATTEMPTS", "4"),
             ("NOETL_INLINE_MAX_BYTES", "1024"),
             ("NOETL_RESULT_MAX_BYTES", "2MiB"),
             ("NOETL_DISABLE_METRICS", "true"),
         ]);
-        assert_eq!(said.max_live_executions, 5);
-        assert_eq!(said.defaults.max_attempts.get(), 4);
-        assert_eq!(said.defaults.inline_max, ByteSize::from_kib(1));
-        assert_eq!(said.result_max, ByteSize::from_mib(2));
-        assert!(!said.metrics);
+        assert_eq!(configured.max_live_executions, 5);
+        assert_eq!(configured.defaults.max_attempts.get(), 4);
+        assert_eq!(configured.defaults.inline_max, ByteSize::from_kib(1));
+        assert_eq!(configured.max_result_size, ByteSize::from_mib(2));
+        assert!(!configured.metrics);
     }
 
-    fn config(variables: &[(&str, &str)]) -> Config {
-        Config::load(&Given::default(), &variables.iter().copied().collect()).unwrap()
+    fn load_config(variables: &[(&str, &str)]) -> Config {
+        Config::load(
+            &GivenSettings::default(),
+            &variables.iter().copied().collect(),
+        )
+        .unwrap()
     }
 
     #[test]
-    fn a_broker_that_should_know_messages_which_it_does_not_keep_is_refused() {
-        let refused = |dedup, retention| {
+    fn rejects_dedup_window_beyond_retention() {
+        let error_for = |dedup, retention| {
             let variables = [
                 ("NOETL_EVENT_STREAM_DEDUP_SECS", dedup),
                 ("NOETL_EVENT_STREAM_RETENTION_SECS", retention),
             ];
-            let settings = settings(&config(&variables), None);
+            let settings = runtime_settings(&load_config(&variables), None);
             settings.err().map(|error| error.to_string())
         };
-        assert_eq!(refused("60", "60"), None);
-        let text = refused("61", "60").unwrap();
+        assert_eq!(error_for("60", "60"), None);
+        let text = error_for("61", "60").unwrap();
         assert!(
             text.starts_with("NOETL_EVENT_STREAM_DEDUP_SECS is '61'"),
             "{text}"
@@ -211,21 +223,21 @@ mod tests {
     }
 
     #[test]
-    fn the_outbox_is_on_where_somebody_can_come_for_it() {
-        let outbox = |variables: &[(&str, &str)], facade| {
-            let settings = settings(&config(variables), facade).unwrap();
+    fn outbox_requires_internal_token() {
+        let outbox = |variables: &[(&str, &str)], endpoint| {
+            let settings = runtime_settings(&load_config(variables), endpoint).unwrap();
             settings.outbox
         };
-        let facade = Some(Facade {
+        let endpoint = Some(ServerEndpoint {
             url: "http://localhost:1",
-            wants_tokens: true,
+            requires_tokens: true,
         });
-        let token = ("NOETL_INTERNAL_API_TOKEN", "a word of the platform");
-        let switched = |to| ("NOETL_OUTBOX_ENABLED", to);
-        assert!(!outbox(&[], facade));
-        assert!(outbox(&[token], facade));
+        let token = ("NOETL_INTERNAL_API_TOKEN", "platform-token");
+        let enabled = |value| ("NOETL_OUTBOX_ENABLED", value);
+        assert!(!outbox(&[], endpoint));
+        assert!(outbox(&[token], endpoint));
         assert!(!outbox(&[token], None));
-        assert!(outbox(&[switched("on")], facade));
-        assert!(!outbox(&[token, switched("off")], facade));
+        assert!(outbox(&[enabled("on")], endpoint));
+        assert!(!outbox(&[token, enabled("off")], endpoint));
     }
 }

@@ -1,4 +1,4 @@
-//! What the user and the system tell a process.
+//! Signals that stop a process.
 
 use std::io;
 
@@ -6,9 +6,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::StartError;
 
-/// Interrupts and requests to end, one after the other.
+/// Stream of interrupt and terminate signals.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub(crate) struct StopSignals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -16,13 +16,13 @@ pub(crate) struct Signals {
     count: usize,
 }
 
-impl Signals {
-    /// Whether there was more than one: the user does not want to wait.
-    pub(crate) fn are_impatient(&self) -> bool {
+impl StopSignals {
+    /// True if more than one signal was received, so the user does not want to wait.
+    pub(crate) fn is_repeated(&self) -> bool {
         self.count > 1
     }
 
-    /// Listens from now on; without it, either ends the process.
+    /// Starts listening. Without this, each signal ends the process.
     #[cfg(unix)]
     pub(crate) fn new() -> Result<Self, StartError> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -34,9 +34,9 @@ impl Signals {
         })
     }
 
-    /// The next of them.
+    /// Waits for the next signal.
     #[cfg(unix)]
-    pub(crate) async fn next(&mut self) -> io::Result<()> {
+    pub(crate) async fn next_signal(&mut self) -> io::Result<()> {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -45,29 +45,29 @@ impl Signals {
         Ok(())
     }
 
-    /// Listens from now on; without it, either ends the process.
+    /// Starts listening. Without this, each signal ends the process.
     #[cfg(not(unix))]
     pub(crate) fn new() -> Result<Self, StartError> {
         Ok(Self { count: 0 })
     }
 
-    /// The next of them.
+    /// Waits for the next signal.
     #[cfg(not(unix))]
-    pub(crate) async fn next(&mut self) -> io::Result<()> {
+    pub(crate) async fn next_signal(&mut self) -> io::Result<()> {
         tokio::signal::ctrl_c().await?;
         self.count += 1;
         Ok(())
     }
 }
 
-/// A token that is cancelled at the first signal. At the second, `at_once` is.
-pub(crate) fn stopped() -> Result<(CancellationToken, CancellationToken), StartError> {
-    let mut signals = Signals::new()?;
-    let (orderly, at_once) = (CancellationToken::new(), CancellationToken::new());
-    let tokens = (orderly.clone(), at_once.clone());
+/// Returns two tokens: the first signal cancels the first, the second signal cancels the second.
+pub(crate) fn shutdown_tokens() -> Result<(CancellationToken, CancellationToken), StartError> {
+    let mut signals = StopSignals::new()?;
+    let (graceful, immediate) = (CancellationToken::new(), CancellationToken::new());
+    let tokens = (graceful.clone(), immediate.clone());
     tokio::spawn(async move {
-        for token in [orderly, at_once] {
-            if signals.next().await.is_err() {
+        for token in [graceful, immediate] {
+            if signals.next_signal().await.is_err() {
                 return;
             }
             token.cancel();

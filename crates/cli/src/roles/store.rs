@@ -1,4 +1,4 @@
-//! Where logs are kept: which place the configuration means, and opening it.
+//! Location of the store, as configured, and opening it.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -9,380 +9,388 @@ use etcetera::base_strategy::{BaseStrategy as _, choose_base_strategy};
 use noetl_server::{Clock as _, SystemClock};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
-use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store, StoreError, Trust};
+use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store, StoreError, TlsVerification};
 
-use super::beacon::Beacon;
 use super::error::StartError;
+use super::lock_file::ServerLockFile;
 use crate::config::table::{
-    CLUSTER_DSN, DATA_DIR, DSN, OWNER_DSN, PARTITIONS_AHEAD, POSTGRES_ACQUIRE_TIMEOUT,
+    CLUSTER_DSN, DATA_DIR, DSN, OWNER_DSN, PARTITIONS_AHEAD_MONTHS, POSTGRES_ACQUIRE_TIMEOUT_SECS,
     POSTGRES_DATABASE, POSTGRES_HOST, POSTGRES_MAX_CONNECTIONS, POSTGRES_MIN_CONNECTIONS,
     POSTGRES_PASSWORD, POSTGRES_PORT, POSTGRES_SSLMODE, POSTGRES_SSLROOTCERT, POSTGRES_USER,
     SCHEMA, SHARDS, STATEMENT_CACHE, STORE, TLS_KEY, UNSAFE_DURABILITY,
 };
-use crate::config::{Config, ConfigError, Origin, StoreChoice};
-use crate::render::words::visible;
+use crate::config::{Config, ConfigError, SettingOrigin, StoreChoice};
+use crate::render::text_layout::escape_control;
 
-/// Connections of the PostgreSQL store that write.
-const WRITERS: u32 = 2;
+/// Write connections of the PostgreSQL store.
+const WRITER_CONNECTIONS: u32 = 2;
 
-/// The place that the configuration means.
+/// Configured location of the store.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
-    /// A file, and whether it is the one that every command uses unless told otherwise.
-    File { path: PathBuf, is_usual: bool },
-    /// A database server.
-    Database(Box<Database>),
-    /// This process.
+pub(crate) enum StoreLocation {
+    /// A database file. `is_default` is true if every command uses it by default.
+    File { path: PathBuf, is_default: bool },
+    /// A PostgreSQL database.
+    Database(Box<DatabaseSettings>),
+    /// Memory of this process.
     Memory,
 }
 
-/// A database server.
+/// Settings of a PostgreSQL database.
 #[derive(Clone)]
-pub(crate) struct Database {
-    /// For people: without user and password.
-    shown: String,
+pub(crate) struct DatabaseSettings {
+    /// Address for messages, without user and password.
+    display_name: String,
     dsn: String,
-    /// The same for the role that owns the tables, where it is another.
-    owner: Option<String>,
+    /// Address for the role that owns the tables, if it is a different one.
+    owner_dsn: Option<String>,
     schema: String,
-    trust: Option<Trust>,
+    trust: Option<TlsVerification>,
     root_certificates: Option<PathBuf>,
     connections: u32,
-    /// Those that are opened at once.
-    opened: u32,
-    /// Statements that a connection keeps prepared.
-    prepared: u32,
-    /// Whether the server may be one that loses what it has committed.
+    /// Connections opened at startup.
+    initial_connections: u32,
+    /// Prepared statements cached per connection.
+    statement_cache: u32,
+    /// Accepts a server that can lose committed transactions.
     unsafe_durability: bool,
-    /// Seconds that one waits for a connection.
-    acquire_timeout: u32,
+    /// Maximum seconds to wait for a connection.
+    acquire_timeout_secs: u32,
     months_ahead: u32,
 }
 
-/// The address holds a password, so it shows nothing of itself.
-impl std::fmt::Debug for Database {
+/// The address contains a password, so only the display name is printed.
+impl std::fmt::Debug for DatabaseSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Database({})", self.shown)
+        write!(f, "Database({})", self.display_name)
     }
 }
 
-/// What came of opening a place.
-pub(crate) enum Opened {
-    /// It is open.
+/// Result of opening a store.
+pub(crate) enum OpenResult {
     Store(Arc<dyn Store>),
-    /// Another process has the file; a server, if it says so.
-    Held(Option<Beacon>),
+    /// Another process uses the file. Contains the lock file if that process is a server.
+    InUse(Option<ServerLockFile>),
 }
 
-impl Place {
-    /// The place that the configuration means.
-    pub(crate) fn of(config: &Config) -> Result<Self, ConfigError> {
+impl StoreLocation {
+    /// Location from the configuration.
+    pub(crate) fn from_config(config: &Config) -> Result<Self, ConfigError> {
         if config.is_given(&SHARDS) {
-            let text = "NOETL_SHARDS names several databases, and this version works with one: name \
-                it by NOETL_DSN or POSTGRES_HOST, and leave NOETL_SHARDS out";
-            return Err(ConfigError::Refused(text));
+            let text = "NOETL_SHARDS names several databases, but this version supports one; set \
+                NOETL_DSN or POSTGRES_HOST, and unset NOETL_SHARDS";
+            return Err(ConfigError::Unsupported(text));
         }
         if config.is_given(&CLUSTER_DSN) {
-            let text = "NOETL_CLUSTER_DSN names the database of what several databases share, and this \
-                version works with one: name it by NOETL_DSN or POSTGRES_HOST, and leave \
-                NOETL_CLUSTER_DSN out";
-            return Err(ConfigError::Refused(text));
+            let text = "NOETL_CLUSTER_DSN names a database shared between several databases, but this \
+                version supports one; set NOETL_DSN or POSTGRES_HOST, and unset \
+                NOETL_CLUSTER_DSN";
+            return Err(ConfigError::Unsupported(text));
         }
         let is_postgres = config.is_given(&DSN) || config.is_given(&POSTGRES_HOST);
         match config.get(&STORE)? {
             Some(StoreChoice::Sqlite(path)) => Ok(Self::File {
                 path,
-                is_usual: false,
+                is_default: false,
             }),
             Some(StoreChoice::Memory) => Ok(Self::Memory),
-            Some(StoreChoice::Postgres) => Ok(Self::Database(Box::new(database(config)?))),
-            None if is_postgres => Ok(Self::Database(Box::new(database(config)?))),
+            Some(StoreChoice::Postgres) => Ok(Self::Database(Box::new(database_settings(config)?))),
+            None if is_postgres => Ok(Self::Database(Box::new(database_settings(config)?))),
             None if config.is_given(&OWNER_DSN) => {
-                let text = "NOETL_OWNER_DSN names who owns the tables of a database that nothing names: \
-                    name it by NOETL_DSN or POSTGRES_HOST too";
-                Err(ConfigError::Refused(text))
+                let text = "NOETL_OWNER_DSN is set, but no PostgreSQL database is configured; \
+                    set NOETL_DSN or POSTGRES_HOST too";
+                Err(ConfigError::Unsupported(text))
             }
             None => Ok(Self::File {
-                path: data_folder(config)?.join("noetl.db"),
-                is_usual: !matches!(config.shown(&DATA_DIR.facts).1, Origin::Flag(_)),
+                path: data_dir(config)?.join("noetl.db"),
+                is_default: !matches!(
+                    config.text_and_origin(&DATA_DIR.info).1,
+                    SettingOrigin::Flag(_)
+                ),
             }),
         }
     }
 
-    /// What to call it.
-    pub(crate) fn shown(&self) -> String {
+    /// Name for messages.
+    pub(crate) fn display_name(&self) -> String {
         match self {
-            Self::File { path, .. } => visible(&path.to_string_lossy()),
-            Self::Database(database) => database.shown.clone(),
+            Self::File { path, .. } => escape_control(&path.to_string_lossy()),
+            Self::Database(database) => database.display_name.clone(),
             Self::Memory => "memory".to_owned(),
         }
     }
 
-    /// The file, if it is one: a place that only one process writes to.
-    pub(crate) fn file(&self) -> Option<&Path> {
+    /// Path of the database file, if there is one. Only one process can write to it.
+    pub(crate) fn file_path(&self) -> Option<&Path> {
         match self {
             Self::File { path, .. } => Some(path),
             Self::Database(_) | Self::Memory => None,
         }
     }
 
-    /// Whether another role than the server's is named to own its tables.
-    pub(crate) fn has_owner(&self) -> bool {
-        matches!(self, Self::Database(database) if database.owner.is_some())
+    /// True if a separate role is configured as the owner of the tables.
+    pub(crate) fn has_separate_owner(&self) -> bool {
+        matches!(self, Self::Database(database) if database.owner_dsn.is_some())
     }
 
-    /// Opens it, unless another process has it.
-    pub(crate) async fn open(&self) -> Result<Opened, StartError> {
+    /// Opens the store, unless another process uses it.
+    pub(crate) async fn open_store(&self) -> Result<OpenResult, StartError> {
         match self {
-            Self::Memory => Ok(Opened::Store(Arc::new(MemoryStore::new()))),
-            Self::Database(database) => Ok(Opened::Store(Arc::new(database.open().await?))),
-            Self::File { path, .. } => open_file(path),
+            Self::Memory => Ok(OpenResult::Store(Arc::new(MemoryStore::new()))),
+            Self::Database(database) => {
+                Ok(OpenResult::Store(Arc::new(database.open_postgres().await?)))
+            }
+            Self::File { path, .. } => open_database_file(path),
         }
     }
 }
 
-impl Place {
-    /// Looks for somebody to read it through: the server that has it, or else the file itself, beside
-    /// whoever writes it. Nothing where there is no file.
-    pub(crate) fn look(&self) -> Result<Option<Opened>, StartError> {
+impl StoreLocation {
+    /// Finds the server that uses the database file, or opens the file read-only while other
+    /// processes may write to it. Returns `None` if there is no file.
+    pub(crate) fn find_server_or_open(&self) -> Result<Option<OpenResult>, StartError> {
         let Self::File { path, .. } = self else {
             return Ok(None);
         };
         if !path.exists() {
             return Ok(None);
         }
-        if is_held(path)
-            && let Some(beacon) = Beacon::seen(path)
+        if is_locked(path)
+            && let Some(lock_file) = ServerLockFile::read_beside(path)
         {
-            return Ok(Some(Opened::Held(Some(beacon))));
+            return Ok(Some(OpenResult::InUse(Some(lock_file))));
         }
-        Ok(Some(Opened::Store(open_to_read(path)?)))
+        Ok(Some(OpenResult::Store(open_file_read_only(path)?)))
     }
 }
 
-/// Opens a file beside whoever writes it, only to read.
-pub(crate) fn open_to_read(path: &Path) -> Result<Arc<dyn Store>, StartError> {
-    let store = SqliteStore::open_to_read(&SqliteOptions::new(path));
-    let store = store.map_err(|source| StartError::File {
-        path: visible(&path.to_string_lossy()),
+/// Opens a database file read-only while other processes may write to it.
+pub(crate) fn open_file_read_only(path: &Path) -> Result<Arc<dyn Store>, StartError> {
+    let store = SqliteStore::open_read_only(&SqliteOptions::new(path));
+    let store = store.map_err(|source| StartError::DatabaseFile {
+        path: escape_control(&path.to_string_lossy()),
         source,
     })?;
     Ok(Arc::new(store))
 }
 
-fn open_file(path: &Path) -> Result<Opened, StartError> {
+fn open_database_file(path: &Path) -> Result<OpenResult, StartError> {
     match SqliteStore::open(&SqliteOptions::new(path)) {
         Ok(store) => {
-            // The lock is ours, so no server has it.
-            Beacon::put_out(path);
-            Ok(Opened::Store(Arc::new(store)))
+            // This process holds the lock, so any lock file of a server is stale.
+            ServerLockFile::remove_stale(path);
+            Ok(OpenResult::Store(Arc::new(store)))
         }
-        Err(_) if is_held(path) => Ok(Opened::Held(Beacon::seen(path))),
-        Err(source) => Err(StartError::File {
-            path: visible(&path.to_string_lossy()),
+        Err(_) if is_locked(path) => Ok(OpenResult::InUse(ServerLockFile::read_beside(path))),
+        Err(source) => Err(StartError::DatabaseFile {
+            path: escape_control(&path.to_string_lossy()),
             source,
         }),
     }
 }
 
-/// Whether another process has locked a database.
-fn is_held(database: &Path) -> bool {
+/// True if another process has locked the database.
+fn is_locked(database: &Path) -> bool {
     let mut path = database.as_os_str().to_owned();
     path.push(".lock");
     let Ok(lock) = File::options().write(true).open(PathBuf::from(path)) else {
         return false;
     };
-    // A lock that is had here is let go of with the file.
+    // A lock acquired here is released when the file is dropped.
     matches!(lock.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-impl Database {
-    /// How it is reached.
-    pub(super) fn options(&self) -> PostgresOptions {
+impl DatabaseSettings {
+    /// Connection options.
+    pub(super) fn postgres_options(&self) -> PostgresOptions {
         let mut options = PostgresOptions::new(&self.dsn, SystemClock.now());
-        options.owner.clone_from(&self.owner);
+        options.owner_config.clone_from(&self.owner_dsn);
         options.schema.clone_from(&self.schema);
         options.months_ahead = self.months_ahead;
         options.trust = self.trust;
         options
             .root_certificates
             .clone_from(&self.root_certificates);
-        let beside_writers = |count: u32| usize::try_from(count.saturating_sub(WRITERS));
-        options.connections = beside_writers(self.connections).unwrap_or(1).max(1);
-        options.opened = beside_writers(self.opened).unwrap_or(0);
-        options.prepared = usize::try_from(self.prepared).unwrap_or(usize::MAX);
+        let readers = |count: u32| usize::try_from(count.saturating_sub(WRITER_CONNECTIONS));
+        options.max_connections = readers(self.connections).unwrap_or(1).max(1);
+        options.initial_connections = readers(self.initial_connections).unwrap_or(0);
+        options.max_prepared_statements =
+            usize::try_from(self.statement_cache).unwrap_or(usize::MAX);
         options.unsafe_durability = self.unsafe_durability;
-        options.acquire_timeout = Duration::from_secs(self.acquire_timeout.into());
+        options.acquire_timeout = Duration::from_secs(self.acquire_timeout_secs.into());
         options
     }
 
-    async fn open(&self) -> Result<PostgresStore, StartError> {
-        let opened = PostgresStore::open(&self.options()).await;
-        opened.map_err(|source| self.refused(source))
+    async fn open_postgres(&self) -> Result<PostgresStore, StartError> {
+        let store = PostgresStore::open(&self.postgres_options()).await;
+        store.map_err(|source| self.to_start_error(source))
     }
 
-    /// Why it cannot be used.
-    pub(super) fn refused(&self, source: StoreError) -> StartError {
+    pub(super) fn to_start_error(&self, source: StoreError) -> StartError {
         StartError::Database {
-            place: self.shown.clone(),
-            has_owner: self.owner.is_some(),
+            place: self.display_name.clone(),
+            has_owner: self.owner_dsn.is_some(),
             source,
         }
     }
 }
 
-fn database(config: &Config) -> Result<Database, ConfigError> {
+fn database_settings(config: &Config) -> Result<DatabaseSettings, ConfigError> {
     let schema = config.value(&SCHEMA)?;
     let connections = config.value(&POSTGRES_MAX_CONNECTIONS)?;
-    let opened = config.value(&POSTGRES_MIN_CONNECTIONS)?;
-    if opened > connections {
-        let text = "POSTGRES_MIN_CONNECTIONS is more than POSTGRES_MAX_CONNECTIONS: set it to as many at \
-            most";
-        return Err(ConfigError::Refused(text));
+    let initial_connections = config.value(&POSTGRES_MIN_CONNECTIONS)?;
+    if initial_connections > connections {
+        let text = "POSTGRES_MIN_CONNECTIONS is greater than POSTGRES_MAX_CONNECTIONS; set it to at most that \
+            number";
+        return Err(ConfigError::Unsupported(text));
     }
-    let months_ahead = config.value(&PARTITIONS_AHEAD)?;
-    let (dsn, shown) = match config.get(&DSN)? {
+    let months_ahead = config.value(&PARTITIONS_AHEAD_MONTHS)?;
+    let (dsn, display_name) = match config.get(&DSN)? {
         Some(dsn) => {
-            let shown = without_secrets(&dsn);
-            (dsn, shown)
+            let display_name = redact_dsn(&dsn);
+            (dsn, display_name)
         }
-        None => of_parts(config)?,
+        None => dsn_from_parts(config)?,
     };
-    Ok(Database {
-        shown,
+    Ok(DatabaseSettings {
+        display_name,
         dsn,
-        owner: config.get(&OWNER_DSN)?,
+        owner_dsn: config.get(&OWNER_DSN)?,
         schema,
         trust: config.get(&POSTGRES_SSLMODE)?,
         root_certificates: config.get(&POSTGRES_SSLROOTCERT)?,
         connections,
-        opened,
-        prepared: config.value(&STATEMENT_CACHE)?,
+        initial_connections,
+        statement_cache: config.value(&STATEMENT_CACHE)?,
         unsafe_durability: config.value(&UNSAFE_DURABILITY)?,
-        acquire_timeout: config.value(&POSTGRES_ACQUIRE_TIMEOUT)?,
+        acquire_timeout_secs: config.value(&POSTGRES_ACQUIRE_TIMEOUT_SECS)?,
         months_ahead,
     })
 }
 
-fn of_parts(config: &Config) -> Result<(String, String), ConfigError> {
+fn dsn_from_parts(config: &Config) -> Result<(String, String), ConfigError> {
     let host = config.value(&POSTGRES_HOST)?;
     let port = config.value(&POSTGRES_PORT)?;
     let database = config.value(&POSTGRES_DATABASE)?;
     let mut dsn = format!(
         "host={} port={port} user={} dbname={}",
-        quoted(&host),
-        quoted(&config.value(&POSTGRES_USER)?),
-        quoted(&database),
+        quote_dsn_value(&host),
+        quote_dsn_value(&config.value(&POSTGRES_USER)?),
+        quote_dsn_value(&database),
     );
     if let Some(password) = config.get(&POSTGRES_PASSWORD)? {
-        dsn += &format!(" password={}", quoted(&password));
+        dsn += &format!(" password={}", quote_dsn_value(&password));
     }
-    Ok((dsn, visible(&format!("{host}:{port}/{database}"))))
+    Ok((dsn, escape_control(&format!("{host}:{port}/{database}"))))
 }
 
-/// A value of a connection string.
-fn quoted(text: &str) -> String {
+/// Quotes a value of a connection string.
+fn quote_dsn_value(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// An address without what is nobody's business: of a URL the host and what follows, of pairs the
-/// host, the port and the database.
-fn without_secrets(dsn: &str) -> String {
+/// Address without credentials: the part after the user of a URL, or the host, port and database of
+/// key-value pairs.
+fn redact_dsn(dsn: &str) -> String {
     if let Some((_, rest)) = dsn.split_once("://") {
-        let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
-        return visible(place.split('?').next().unwrap_or(place));
+        let address = rest.rsplit_once('@').map_or(rest, |(_, address)| address);
+        return escape_control(address.split('?').next().unwrap_or(address));
     }
     let keys = ["host=", "port=", "dbname="];
-    let is_told = |pair: &&str| keys.iter().any(|key| pair.starts_with(key));
-    let told: Vec<&str> = dsn.split_whitespace().filter(is_told).collect();
-    visible(&told.join(" "))
+    let is_public = |pair: &&str| keys.iter().any(|key| pair.starts_with(key));
+    let public: Vec<&str> = dsn.split_whitespace().filter(is_public).collect();
+    escape_control(&public.join(" "))
 }
 
-/// The folder of the embedded database, which is made if it is not there.
-fn data_folder(config: &Config) -> Result<PathBuf, ConfigError> {
-    let folder = match config.get(&DATA_DIR)? {
-        Some(folder) => folder,
+/// Directory of the embedded database. Created if it does not exist.
+fn data_dir(config: &Config) -> Result<PathBuf, ConfigError> {
+    let dir = match config.get(&DATA_DIR)? {
+        Some(dir) => dir,
         None => choose_base_strategy()
-            .map_err(|_| ConfigError::NoHome)?
+            .map_err(|_| ConfigError::NoDataDir)?
             .data_dir()
             .join("noetl"),
     };
-    make(&folder).map_err(|source| ConfigError::Folder {
-        path: visible(&folder.to_string_lossy()),
+    create_private_dir(&dir).map_err(|source| ConfigError::DataDir {
+        path: escape_control(&dir.to_string_lossy()),
         source,
     })?;
-    Ok(folder)
+    Ok(dir)
 }
 
-/// What of the platform's places is meant.
+/// Extent of the platform's paths to protect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Extent {
-    /// The folder of its data, and all that is in it.
-    Whole,
-    /// Only its own files: in their folder may be others, of whoever runs their own playbooks there.
+pub(super) enum SecretPathScope {
+    /// The data directory with all its contents.
+    Directory,
+    /// Only the platform's own files. Their directory can contain files of users who run their own
+    /// playbooks there.
     Files,
 }
 
-/// Files and folders that the platform keeps its data and its secrets in, there or not.
-pub(super) fn secret_places(config: &Config, extent: Extent) -> Result<Vec<PathBuf>, ConfigError> {
-    let of_user = choose_base_strategy().ok();
-    let mut places = Vec::new();
+/// Files and directories with data and secrets of the platform, existing or not.
+pub(super) fn secret_paths(
+    config: &Config,
+    scope: SecretPathScope,
+) -> Result<Vec<PathBuf>, ConfigError> {
+    let user_dirs = choose_base_strategy().ok();
+    let mut paths = Vec::new();
     let data = config.get(&DATA_DIR)?;
-    let data = data.or_else(|| Some(of_user.as_ref()?.data_dir().join("noetl")));
+    let data = data.or_else(|| Some(user_dirs.as_ref()?.data_dir().join("noetl")));
     if let Some(data) = data {
-        match extent {
-            Extent::Whole => places.push(data),
-            Extent::Files => places.extend(files_of(&data.join("noetl.db"))),
+        match scope {
+            SecretPathScope::Directory => paths.push(data),
+            SecretPathScope::Files => paths.extend(database_files(&data.join("noetl.db"))),
         }
     }
     if let Some(StoreChoice::Sqlite(path)) = config.get(&STORE)? {
-        places.extend(files_of(&path));
+        paths.extend(database_files(&path));
     }
-    places.extend(config.get(&TLS_KEY)?);
-    places.extend_from_slice(config.secret_files());
-    // Profiles have tokens in them.
-    places.extend(of_user.map(|folders| folders.config_dir().join("noetl/profiles.toml")));
-    // Who looks at them may be in another folder by then.
-    let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
-    Ok(places.into_iter().map(whole).collect())
+    paths.extend(config.get(&TLS_KEY)?);
+    paths.extend_from_slice(config.secret_files());
+    // Profiles can name files with tokens.
+    paths.extend(user_dirs.map(|dirs| dirs.config_dir().join("noetl/profiles.toml")));
+    // Absolute, since the current directory of the reader may differ.
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    Ok(paths.into_iter().map(absolute).collect())
 }
 
-/// The files of a database: itself, what stands beside it, and the key that secrets are sealed under.
-fn files_of(database: &Path) -> Vec<PathBuf> {
-    let beside = ["", "-wal", "-shm", "-journal", ".lock"].into_iter();
-    let beside = beside.map(|end| {
+/// Files of a database: the file, its companion files, and the encryption key.
+fn database_files(database: &Path) -> Vec<PathBuf> {
+    let files = ["", "-wal", "-shm", "-journal", ".lock"].into_iter();
+    let files = files.map(|suffix| {
         let mut name = database.as_os_str().to_owned();
-        name.push(end);
+        name.push(suffix);
         PathBuf::from(name)
     });
-    beside.chain([database.with_extension("key")]).collect()
+    files.chain([database.with_extension("key")]).collect()
 }
 
-/// Makes a folder that only its owner may look into: logs hold what playbooks work on.
-fn make(folder: &Path) -> std::io::Result<()> {
+/// Creates a directory that only its owner can access, since logs contain the data of playbooks.
+fn create_private_dir(dir: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    builder.create(dir)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Given;
+    use crate::config::GivenSettings;
 
     #[test]
-    fn an_address_is_shown_without_its_secrets() {
-        let shown = [
+    fn address_is_shown_without_secrets() {
+        let addresses = [
             "postgres://u:p%40ss@db.example:5432/noetl?sslmode=require",
             "postgres://u:a@b@db/x",
             "postgresql:///noetl",
             "host=db port=5 user=u password='se cret' dbname=n",
         ]
-        .map(without_secrets);
+        .map(redact_dsn);
         assert_eq!(
-            shown,
+            addresses,
             [
                 "db.example:5432/noetl",
                 "db/x",
@@ -393,30 +401,41 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_as_somebody_says() {
-        let of = |variables: &[(&str, &str)]| {
-            let given = [("NOETL_DSN", "postgres://h/d")];
-            let variables = given.iter().chain(variables).copied().collect();
-            let config = Config::load(&Given::default(), &variables).unwrap();
-            database(&config).map(|database| database.options())
+    fn pool_sizes_come_from_settings() {
+        let options_for = |variables: &[(&str, &str)]| {
+            let dsn = [("NOETL_DSN", "postgres://h/d")];
+            let variables = dsn.iter().chain(variables).copied().collect();
+            let config = Config::load(&GivenSettings::default(), &variables).unwrap();
+            database_settings(&config).map(|database| database.postgres_options())
         };
-        let usual = of(&[]).unwrap();
+        let defaulted = options_for(&[]).unwrap();
         assert_eq!(
-            (usual.connections, usual.opened, usual.prepared),
+            (
+                defaulted.max_connections,
+                defaulted.initial_connections,
+                defaulted.max_prepared_statements
+            ),
             (8, 0, 100)
         );
-        assert!(!usual.unsafe_durability);
-        let said = of(&[
+        assert!(!defaulted.unsafe_durability);
+        let configured = options_for(&[
             ("POSTGRES_MAX_CONNECTIONS", "7"),
             ("POSTGRES_MIN_CONNECTIONS", "6"),
             ("NOETL_PG_STATEMENT_CACHE_CAPACITY", "0"),
             ("NOETL_UNSAFE_DURABILITY", "true"),
         ]);
-        let said = said.unwrap();
-        // Two of them write.
-        assert_eq!((said.connections, said.opened, said.prepared), (5, 4, 0));
-        assert!(said.unsafe_durability);
-        let error = of(&[("POSTGRES_MIN_CONNECTIONS", "11")]).unwrap_err();
+        let configured = configured.unwrap();
+        // Two of the connections are for writes.
+        assert_eq!(
+            (
+                configured.max_connections,
+                configured.initial_connections,
+                configured.max_prepared_statements
+            ),
+            (5, 4, 0)
+        );
+        assert!(configured.unsafe_durability);
+        let error = options_for(&[("POSTGRES_MIN_CONNECTIONS", "11")]).unwrap_err();
         assert!(
             error.to_string().contains("POSTGRES_MAX_CONNECTIONS"),
             "{error}"
@@ -424,14 +443,14 @@ mod tests {
     }
 
     #[test]
-    fn values_of_a_connection_string_are_quoted() {
-        assert_eq!(quoted(r"a'b\c"), r"'a\'b\\c'");
+    fn connection_string_values_are_quoted() {
+        assert_eq!(quote_dsn_value(r"a'b\c"), r"'a\'b\\c'");
     }
 
     #[test]
-    fn every_file_with_a_secret_is_known() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
+    fn secret_files_are_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
         for (name, text) in [
             ("token", "t"),
             ("owner", "postgres://o:p@h/d"),
@@ -449,19 +468,25 @@ mod tests {
             ("NOETL_CONFIG", text("noetl.toml")),
         ];
         let variables = variables.iter().map(|(name, value)| (*name, &**value));
-        let config = Config::load(&Given::default(), &variables.collect()).unwrap();
-        let whole = secret_places(&config, Extent::Whole).unwrap();
-        let files = secret_places(&config, Extent::Files).unwrap();
-        let beside = std::path::absolute("beside.key").unwrap();
-        let named = ["tls.pem", "token", "owner", "noetl.toml"].map(path);
-        for place in named.into_iter().chain([beside]) {
-            assert!(whole.contains(&place), "{place:?} {whole:?}");
-            assert!(files.contains(&place), "{place:?} {files:?}");
+        let config = Config::load(&GivenSettings::default(), &variables.collect()).unwrap();
+        let with_directory = secret_paths(&config, SecretPathScope::Directory).unwrap();
+        let files = secret_paths(&config, SecretPathScope::Files).unwrap();
+        let key_file = std::path::absolute("beside.key").unwrap();
+        let named_files = ["tls.pem", "token", "owner", "noetl.toml"].map(path);
+        for path in named_files.into_iter().chain([key_file]) {
+            assert!(
+                with_directory.contains(&path),
+                "{path:?} {with_directory:?}"
+            );
+            assert!(files.contains(&path), "{path:?} {files:?}");
         }
-        assert!(whole.contains(&path("data")) && !files.contains(&path("data")));
+        assert!(with_directory.contains(&path("data")) && !files.contains(&path("data")));
         for name in ["noetl.db", "noetl.db-wal", "noetl.key"] {
             assert!(files.contains(&path("data").join(name)), "{files:?}");
         }
-        assert!(whole.iter().all(|place| place.is_absolute()), "{whole:?}");
+        assert!(
+            with_directory.iter().all(|path| path.is_absolute()),
+            "{with_directory:?}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The threads of the process.
+//! Threads of the process.
 
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -9,25 +9,28 @@ use super::error::StartError;
 use crate::config::table::THREADS;
 use crate::config::{Config, ConfigError};
 
-/// Threads that may wait for files and names at once: more than a worker has commands by far, since
-/// each may wait for a lock of a file. They are there only while they have something to do.
-const BLOCKING: usize = 256;
-/// How long such a thread waits for more to do.
-const IDLE: Duration = Duration::from_secs(2);
+/// Maximum threads for blocking work such as files and name resolution. Far more than the commands
+/// of a worker, since each command can wait for a file lock. Idle threads end.
+const MAX_BLOCKING_THREADS: usize = 256;
+/// Time until an idle blocking thread ends.
+const BLOCKING_KEEP_ALIVE: Duration = Duration::from_secs(2);
 
-/// Threads for everything that the process does; `most` bounds them where the user does not say.
-pub(crate) fn threads(config: &Config, most: usize) -> Result<Runtime, Refused> {
-    // An error says that there is a provider of cryptography already, which is as good.
+/// Builds the tokio runtime of the process. `max_threads` limits the default number of threads.
+pub(crate) fn build_tokio_runtime(
+    config: &Config,
+    max_threads: usize,
+) -> Result<Runtime, RuntimeBuildError> {
+    // An error means that a crypto provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cores = available_parallelism().map_or(1, usize::from);
     let count = match config.get(&THREADS)? {
-        Some(count) => usize::try_from(count).unwrap_or(most),
-        None => cores.min(most),
+        Some(count) => usize::try_from(count).unwrap_or(max_threads),
+        None => cores.min(max_threads),
     };
     let runtime = Builder::new_multi_thread()
         .worker_threads(count)
-        .max_blocking_threads(BLOCKING)
-        .thread_keep_alive(IDLE)
+        .max_blocking_threads(MAX_BLOCKING_THREADS)
+        .thread_keep_alive(BLOCKING_KEEP_ALIVE)
         .thread_name("noetl")
         .enable_all()
         .build()
@@ -35,9 +38,9 @@ pub(crate) fn threads(config: &Config, most: usize) -> Result<Runtime, Refused> 
     Ok(runtime)
 }
 
-/// Why there are no threads.
+/// Error of building the tokio runtime.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum RuntimeBuildError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]

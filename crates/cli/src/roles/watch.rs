@@ -1,131 +1,139 @@
-//! A run, followed: what happens to it, as it happens.
+//! Follows the events of a run.
 //!
-//! A server tells by itself, over one connection that is made anew where it breaks. A database file
-//! is looked at.
+//! A server pushes events over a connection that is re-established after errors. A database file is
+//! polled.
 
 use std::time::Duration;
 
-use noetl_api::client::News;
+use noetl_api::client::StreamUpdate;
 use noetl_api::execution::EventView;
 use noetl_api::query::EventsQuery;
 use noetl_api::{ApiError, Client};
 use noetl_server::Runtime;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionId, Seq, Version};
+use noetl_types::{ExecutionId, ExecutionVersion, Seq};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::host::{Host, HostError};
+use super::target::{Target, TargetError};
 
-/// How long a look at a database waits for something new.
-const PATIENCE: Duration = Duration::from_millis(250);
-/// News that wait to be shown, at most; a screen that is slower than a run slows the reading only.
-const MAX_WAITING: usize = 16;
-/// The first wait before a connection is made anew, and the longest.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// How long a server may be away.
-const AWAY: Duration = Duration::from_secs(30);
+/// Maximum time that a poll of a database waits for new events.
+const POLL_TIMEOUT: Duration = Duration::from_millis(250);
+/// Maximum batches of events waiting for display. A slow terminal only slows down reading.
+const MAX_PENDING_BATCHES: usize = 16;
+/// Minimum and maximum delay before reconnecting.
+const MIN_RECONNECT_DELAY: Duration = Duration::from_millis(100);
+const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(3);
+/// Maximum time that a server can be unavailable.
+const MAX_SERVER_OUTAGE: Duration = Duration::from_secs(30);
 
-/// What happens to a run.
-pub(crate) struct Watch {
-    news: mpsc::Receiver<Result<Vec<EventView>, HostError>>,
-    /// Ends with this.
-    _reading: JoinSet<()>,
+/// Stream of the events of a run.
+pub(crate) struct ExecutionWatch {
+    batches: mpsc::Receiver<Result<Vec<EventView>, TargetError>>,
+    /// The reader task ends when this is dropped.
+    _reader: JoinSet<()>,
 }
 
-impl Watch {
-    /// Follows a run behind an event.
-    pub(crate) fn new(host: &Host, execution_id: ExecutionId, after: Option<Seq>) -> Self {
-        let (tell, news) = mpsc::channel(MAX_WAITING);
-        let mut reading = JoinSet::new();
-        let reader = Reader {
+impl ExecutionWatch {
+    /// Follows a run from after an event.
+    pub(crate) fn new(target: &Target, execution_id: ExecutionId, after: Option<Seq>) -> Self {
+        let (sender, batches) = mpsc::channel(MAX_PENDING_BATCHES);
+        let mut tasks = JoinSet::new();
+        let reader = EventReader {
             execution_id,
             after,
-            tell,
+            sender,
         };
-        match host.clone() {
-            Host::Here(runtime) => reading.spawn(reader.look_at(runtime)),
-            Host::There(client) => reading.spawn(reader.listen_to(client)),
+        match target.clone() {
+            Target::Local(runtime) => tasks.spawn(reader.poll_runtime(runtime)),
+            Target::Remote(client) => tasks.spawn(reader.follow_server(client)),
         };
         Self {
-            news,
-            _reading: reading,
+            batches,
+            _reader: tasks,
         }
     }
 
-    /// What happened since; nothing once the run has ended and everything was told. A call that is
-    /// given up loses nothing.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<EventView>>, HostError> {
-        self.news.recv().await.transpose()
+    /// Waits for the next events. Returns `None` when the run has ended and all events were
+    /// delivered. Cancel-safe.
+    pub(crate) async fn next_batch(&mut self) -> Result<Option<Vec<EventView>>, TargetError> {
+        self.batches.recv().await.transpose()
     }
 }
 
 /// Reads the log of a run.
-struct Reader {
+struct EventReader {
     execution_id: ExecutionId,
     after: Option<Seq>,
-    tell: mpsc::Sender<Result<Vec<EventView>, HostError>>,
+    sender: mpsc::Sender<Result<Vec<EventView>, TargetError>>,
 }
 
-impl Reader {
-    async fn look_at(mut self, runtime: Runtime) {
+impl EventReader {
+    async fn poll_runtime(mut self, runtime: Runtime) {
         loop {
             let query = EventsQuery {
                 after_seq: self.after,
                 limit: PageLimit::MAX,
                 ..EventsQuery::default()
             };
-            let page = runtime.events(self.execution_id, query).await;
-            let is_over = page.is_err();
-            let is_all = page.as_ref().is_ok_and(|page| page.events.is_empty());
-            let events = page.map(|page| page.events).map_err(HostError::from);
-            if !self.told(events).await || is_over {
+            let page = runtime.list_events(self.execution_id, query).await;
+            let is_error = page.is_err();
+            let is_drained = page.as_ref().is_ok_and(|page| page.events.is_empty());
+            let events = page.map(|page| page.events).map_err(TargetError::from);
+            if !self.send_batch(events).await || is_error {
                 return;
             }
-            if is_all {
-                let version = self.after.map_or(Version::EMPTY, Version::from);
+            if is_drained {
+                let version = self
+                    .after
+                    .map_or(ExecutionVersion::EMPTY, ExecutionVersion::from);
                 runtime
-                    .wait_for_events(self.execution_id, version, PATIENCE)
+                    .wait_for_events(self.execution_id, version, POLL_TIMEOUT)
                     .await;
             }
         }
     }
 
-    async fn listen_to(mut self, client: Client) {
-        let mut away_since: Option<Instant> = None;
-        let mut wait = FIRST_WAIT;
+    async fn follow_server(mut self, client: Client) {
+        let mut down_since: Option<Instant> = None;
+        let mut delay = MIN_RECONNECT_DELAY;
         loop {
-            let mut was_there = false;
-            let error = match self.listen_once(&client, &mut was_there).await {
+            let mut was_connected = false;
+            let error = match self.follow_connection(&client, &mut was_connected).await {
                 Ok(()) => return,
                 Err(error) => error,
             };
-            if was_there {
-                (away_since, wait) = (None, FIRST_WAIT);
+            if was_connected {
+                (down_since, delay) = (None, MIN_RECONNECT_DELAY);
             }
-            let since = *away_since.get_or_insert_with(Instant::now);
-            if !error.is_retryable() || since.elapsed() > AWAY {
-                // Nobody may listen any more.
-                drop(self.tell.send(Err(error.into())).await);
+            let outage_start = *down_since.get_or_insert_with(Instant::now);
+            if !error.is_retryable() || outage_start.elapsed() > MAX_SERVER_OUTAGE {
+                // The receiver may be closed.
+                drop(self.sender.send(Err(error.into())).await);
                 return;
             }
-            sleep(wait).await;
-            wait = (wait * 2).min(LONGEST_WAIT);
+            sleep(delay).await;
+            delay = (delay * 2).min(MAX_RECONNECT_DELAY);
         }
     }
 
-    /// Listens until the run ends or nobody wants to know; an error is the end of the connection.
-    /// Notes whether the server was there.
-    async fn listen_once(&mut self, client: &Client, was_there: &mut bool) -> Result<(), ApiError> {
-        let mut live = client.follow(self.execution_id, self.after).await?;
-        *was_there = true;
+    /// Follows one connection until the run ends or the receiver is closed. Fails if the connection
+    /// ends. Sets `was_connected` once the server has responded.
+    async fn follow_connection(
+        &mut self,
+        client: &Client,
+        was_connected: &mut bool,
+    ) -> Result<(), ApiError> {
+        let mut stream = client
+            .follow_execution(self.execution_id, self.after)
+            .await?;
+        *was_connected = true;
         loop {
-            match live.next().await? {
-                News::End => return Ok(()),
-                News::Events(events) => {
-                    if !self.told(Ok(events)).await {
+            match stream.next().await? {
+                StreamUpdate::End => return Ok(()),
+                StreamUpdate::Events(events) => {
+                    if !self.send_batch(Ok(events)).await {
                         return Ok(());
                     }
                 }
@@ -133,14 +141,14 @@ impl Reader {
         }
     }
 
-    /// Tells news; `false` once nobody wants to know.
-    async fn told(&mut self, news: Result<Vec<EventView>, HostError>) -> bool {
-        if let Ok(events) = &news {
+    /// Sends events to the receiver. Returns false if it is closed.
+    async fn send_batch(&mut self, batch: Result<Vec<EventView>, TargetError>) -> bool {
+        if let Ok(events) = &batch {
             self.after = events.last().map(|event| event.seq).or(self.after);
             if events.is_empty() {
-                return !self.tell.is_closed();
+                return !self.sender.is_closed();
             }
         }
-        self.tell.send(news).await.is_ok()
+        self.sender.send(batch).await.is_ok()
     }
 }

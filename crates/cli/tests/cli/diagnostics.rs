@@ -1,6 +1,6 @@
-//! How the commonest diagnostics look.
+//! Rendering of the most common diagnostics.
 
-use crate::support::{Folder, Ran};
+use crate::support::{CommandOutput, TestDir};
 
 /// Documents with one mistake each.
 const MISTAKES: [(&str, &str); 10] = [
@@ -130,32 +130,32 @@ workflow:
     ),
 ];
 
-fn check(code: &str, document: &str, more: &[&str]) -> Ran {
+fn check_document(code: &str, document: &str, flags: &[&str]) -> CommandOutput {
     let file = format!("{code}.yaml");
-    let folder = Folder::new(&format!("diagnostics_{code}_{}", more.len()));
-    let args = [&["check", &file], more].concat();
-    folder.write(&file, document).run(&args)
+    let dir = TestDir::new(&format!("diagnostics_{code}_{}", flags.len()));
+    let args = [&["check", &file], flags].concat();
+    dir.write(&file, document).run(&args)
 }
 
 #[test]
-fn the_ten_commonest() {
-    let shown: Vec<String> = MISTAKES
+fn common_diagnostics() {
+    let outputs: Vec<String> = MISTAKES
         .iter()
-        .map(|(code, document)| check(code, document, &["--quiet"]).out)
+        .map(|(code, document)| check_document(code, document, &["--quiet"]).out)
         .collect();
-    insta::assert_snapshot!(shown.concat().trim_end());
+    insta::assert_snapshot!(outputs.concat().trim_end());
 }
 
 #[test]
-fn each_is_the_one_that_was_meant() {
+fn each_document_reports_its_code() {
     for (code, document) in MISTAKES {
-        let ran = check(code, document, &["--quiet", "--format", "json"]);
-        let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-        let codes: Vec<&str> = found["files"][0]["diagnostics"]
+        let output = check_document(code, document, &["--quiet", "--format", "json"]);
+        let report: serde_json::Value = serde_json::from_str(&output.out).unwrap();
+        let codes: Vec<&str> = report["files"][0]["diagnostics"]
             .as_array()
             .unwrap()
             .iter()
-            .map(|found| found["code"].as_str().unwrap())
+            .map(|diagnostic| diagnostic["code"].as_str().unwrap())
             .collect();
         assert_eq!(codes, [code]);
     }
@@ -164,22 +164,22 @@ fn each_is_the_one_that_was_meant() {
 #[test]
 fn severities_have_colours() {
     let (code, document) = MISTAKES[3];
-    let ran = check(code, document, &["--color", "always"]);
+    let output = check_document(code, document, &["--color", "always"]);
     assert!(
-        ran.out.contains("\u{1b}[33mwarning[NP010]"),
+        output.out.contains("\u{1b}[33mwarning[NP010]"),
         "{}",
-        ran.out.escape_debug()
+        output.out.escape_debug()
     );
 }
 
 #[test]
-fn a_very_long_line_is_shortened_around_the_mistake() {
+fn long_line_is_shortened_around_the_mistake() {
     let long = format!(
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: long }}\nworkflow:\n  \
          - {{ step: start, desc: {}, tool: {{ kind: noop }}, nxt: 1, when: \"{}\" }}\n",
         "word ".repeat(80).trim_end(),
         "workload.n > 1 or ".repeat(40) + "true",
     );
-    let ran = check("long", &long, &["--quiet"]);
-    insta::assert_snapshot!(ran.out.lines().take(7).collect::<Vec<_>>().join("\n"));
+    let output = check_document("long", &long, &["--quiet"]);
+    insta::assert_snapshot!(output.out.lines().take(7).collect::<Vec<_>>().join("\n"));
 }

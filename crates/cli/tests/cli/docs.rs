@@ -1,66 +1,67 @@
-//! The pages of the documentation keep what they say.
+//! Checks of the playbooks, results and links in the documentation.
 //!
-//! A fenced block `yaml` is a whole document and `yaml playbook` one without its first three keys;
-//! each must be clean. A `json` block right below one is its result: the playbook is run and must
-//! give it; an `error` block is a part of what it fails with. Links between the pages, and into the repository, lead somewhere.
+//! A fenced block `yaml` is a whole document, and `yaml playbook` one without its first three keys.
+//! Each must be free of diagnostics. A `json` block directly below one is the expected result of
+//! the playbook, and an `error` block a part of the expected error. Links between the pages and
+//! into the repository must resolve.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use noetl_playbook::model::{Build, ToolKind};
+use noetl_playbook::model::{BuildRequirement, ToolKind};
 use noetl_playbook::{CheckOptions, check};
 
-use crate::outside::Outside;
-use crate::run::at_home;
-use crate::support::{CRATE, Folder, Ran};
+use crate::fake_services::FakeServices;
+use crate::run::isolated_command;
+use crate::support::{CRATE_DIR, CommandOutput, TestDir};
 
-const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: snippet }\n";
+const PLAYBOOK_HEADER: &str =
+    "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: snippet }\n";
 
-/// A fenced block of a page.
-struct Block {
-    /// The line of the page on which it begins.
+struct FencedBlock {
+    /// Line of the page on which the block begins.
     line: usize,
     info: String,
     text: String,
-    /// Whether nothing but a blank line is between it and the block above.
+    /// True if only blank lines separate it from the previous block.
     follows: bool,
 }
 
-impl Block {
-    /// The document that it shows, if it shows one.
-    fn document(&self) -> Option<String> {
+impl FencedBlock {
+    /// Returns the playbook document of the block, if it contains one.
+    fn playbook_document(&self) -> Option<String> {
         match &*self.info {
             "yaml" => Some(self.text.clone()),
-            "yaml playbook" => Some(format!("{HEAD}{}", self.text)),
+            "yaml playbook" => Some(format!("{PLAYBOOK_HEADER}{}", self.text)),
             _ => None,
         }
     }
 }
 
-fn root() -> PathBuf {
-    Path::new(CRATE).join("../..")
+fn repository_root() -> PathBuf {
+    Path::new(CRATE_DIR).join("../..")
 }
 
-/// The pages for users: README and `docs`. What is in folders of `docs` has tests of its own.
-fn pages() -> Vec<PathBuf> {
-    let mut pages: Vec<PathBuf> = fs::read_dir(root().join("docs"))
+/// User documentation: README and `docs`. Subfolders of `docs` have separate tests.
+fn doc_pages() -> Vec<PathBuf> {
+    let mut pages: Vec<PathBuf> = fs::read_dir(repository_root().join("docs"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
         .collect();
     pages.sort();
-    pages.push(root().join("README.md"));
+    pages.push(repository_root().join("README.md"));
     pages
 }
 
-fn blocks(page: &str) -> Vec<Block> {
-    let mut found = Vec::new();
-    let mut open: Option<Block> = None;
+fn parse_blocks(page: &str) -> Vec<FencedBlock> {
+    let mut blocks = Vec::new();
+    let mut open: Option<FencedBlock> = None;
     let mut follows = false;
     for (index, line) in page.lines().enumerate() {
         match (&mut open, line.strip_prefix("```")) {
             (None, Some(info)) => {
-                open = Some(Block {
+                open = Some(FencedBlock {
                     line: index + 1,
                     info: info.to_owned(),
                     text: String::new(),
@@ -69,7 +70,7 @@ fn blocks(page: &str) -> Vec<Block> {
             }
             (None, None) => follows &= line.is_empty(),
             (Some(_), Some("")) => {
-                found.extend(open.take());
+                blocks.extend(open.take());
                 follows = true;
             }
             (Some(block), _) => {
@@ -79,72 +80,78 @@ fn blocks(page: &str) -> Vec<Block> {
         }
     }
     assert!(open.is_none(), "a block is not closed");
-    found
+    blocks
 }
 
 #[test]
-fn every_document_of_a_page_is_clean() {
-    let mut wrong = Vec::new();
+fn documented_playbooks_pass_check() {
+    let mut problems = Vec::new();
     let mut checked = 0;
-    for page in pages() {
-        for block in blocks(&fs::read_to_string(&page).unwrap()) {
-            let Some(document) = block.document() else {
+    for page in doc_pages() {
+        for block in parse_blocks(&fs::read_to_string(&page).unwrap()) {
+            let Some(document) = block.playbook_document() else {
                 continue;
             };
             checked += 1;
-            for found in check(&document, &CheckOptions::default()).diagnostics {
-                let place = format!("{}:{}", page.display(), block.line);
-                wrong.push(format!("{place}: {} {}", found.code, found.message));
+            for diagnostic in check(&document, &CheckOptions::default()).diagnostics {
+                let location = format!("{}:{}", page.display(), block.line);
+                problems.push(format!(
+                    "{location}: {} {}",
+                    diagnostic.code, diagnostic.message
+                ));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
     assert!(checked > 20, "the pages show documents");
 }
 
 #[test]
-fn what_a_page_says_a_playbook_gives_it_gives() {
-    let folder = Folder::new("docs_results");
-    let mut wrong = Vec::new();
-    let mut ran = 0;
-    for page in pages() {
-        let blocks = blocks(&fs::read_to_string(&page).unwrap());
-        for (block, below) in blocks.iter().zip(blocks.iter().skip(1)) {
-            let Some(document) = block.document().filter(|_| below.follows) else {
+fn documented_results_match() {
+    let dir = TestDir::new("docs_results");
+    let mut problems = Vec::new();
+    let mut count = 0;
+    for page in doc_pages() {
+        let blocks = parse_blocks(&fs::read_to_string(&page).unwrap());
+        for (block, next_block) in blocks.iter().zip(blocks.iter().skip(1)) {
+            let Some(document) = block.playbook_document().filter(|_| next_block.follows) else {
                 continue;
             };
-            if !["json", "error"].contains(&&*below.info) {
+            if !["json", "error"].contains(&&*next_block.info) {
                 continue;
             }
-            ran += 1;
-            folder.write("flow.yaml", document);
+            count += 1;
+            dir.write("flow.yaml", document);
             let args = ["run", "flow.yaml", "-q", "--ephemeral", "-o", "json"];
-            let run: Ran = at_home(&folder, &args).output().unwrap().into();
-            let is_so = if below.info == "json" {
-                let expected: serde_json::Value = serde_json::from_str(&below.text).unwrap();
-                serde_json::from_str::<serde_json::Value>(&run.out).ok() == Some(expected)
+            let output: CommandOutput = isolated_command(&dir, &args).output().unwrap().into();
+            let is_match = if next_block.info == "json" {
+                let expected: serde_json::Value = serde_json::from_str(&next_block.text).unwrap();
+                serde_json::from_str::<serde_json::Value>(&output.out).ok() == Some(expected)
             } else {
-                run.code == 1 && run.err.contains(below.text.trim())
+                output.code == 1 && output.err.contains(next_block.text.trim())
             };
-            if !is_so {
-                let place = format!("{}:{}", page.display(), block.line);
-                wrong.push(format!("{place}: {}", run.shown()));
+            if !is_match {
+                let location = format!("{}:{}", page.display(), block.line);
+                problems.push(format!("{location}: {}", output.to_snapshot()));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(ran > 10, "the pages show results");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    assert!(count > 10, "the pages show results");
 }
 
-/// The first playbook of the page, run as the page says, but for where its API and its table are.
+/// Runs the first playbook of the page, with other addresses for its API and its database.
 #[test]
-fn whoever_gets_started_gets_there() {
-    let (folder, outside) = (Folder::new("docs_started"), Outside::open());
-    let page = fs::read_to_string(root().join("docs/getting-started.md")).unwrap();
-    let document = blocks(&page).iter().find_map(Block::document).unwrap();
-    folder.write("weather.yaml", document);
-    let api = outside.set("api", "");
-    let database = format!("database={}", folder.path("weather.db").display());
+fn getting_started_page_works() {
+    let (dir, services) = (TestDir::new("docs_started"), FakeServices::open());
+    let page = fs::read_to_string(repository_root().join("docs/getting-started.md")).unwrap();
+    let document = parse_blocks(&page)
+        .iter()
+        .find_map(FencedBlock::playbook_document)
+        .unwrap();
+    dir.write("weather.yaml", document);
+    let api = services.set_argument("api", "");
+    let database = format!("database={}", dir.path("weather.db").display());
     let args = [
         "run",
         "weather.yaml",
@@ -154,31 +161,32 @@ fn whoever_gets_started_gets_there() {
         "--set",
         &database,
     ];
-    let run: Ran = at_home(&folder, &args).output().unwrap().into();
-    assert_eq!(run.code, 0, "{}", run.shown());
-    assert!(page.contains(&run.out), "{}", run.shown());
+    let output: CommandOutput = isolated_command(&dir, &args).output().unwrap().into();
+    assert_eq!(output.code, 0, "{}", output.to_snapshot());
+    assert!(page.contains(&output.out), "{}", output.to_snapshot());
 }
 
 #[test]
-fn every_kind_of_tool_is_on_its_page() {
-    let page = fs::read_to_string(root().join("docs/tools.md")).unwrap();
-    let words: Vec<&str> = page
-        .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+fn every_tool_kind_is_documented() {
+    let page = fs::read_to_string(repository_root().join("docs/tools.md")).unwrap();
+    let names: Vec<&str> = page
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .collect();
     let mut missing = Vec::new();
     for kind in ToolKind::WORDS {
         let spec = ToolKind::parse(kind).unwrap().spec();
         let keys = spec.keys.iter().map(|key| key.name);
-        // Forms of a key in base64 are explained once for all.
-        let keys = keys.filter(|key| spec.build == Build::Core && !key.ends_with("_b64"));
-        let unexplained = keys.chain([*kind]).filter(|word| !words.contains(word));
-        missing.extend(unexplained.map(|word| format!("{kind}: {word}")));
+        // Base64 variants of keys are documented in one place.
+        let keys =
+            keys.filter(|key| spec.build == BuildRequirement::Core && !key.ends_with("_b64"));
+        let undocumented = keys.chain([*kind]).filter(|name| !names.contains(name));
+        missing.extend(undocumented.map(|name| format!("{kind}: {name}")));
     }
-    assert!(missing.is_empty(), "not explained: {missing:#?}");
+    assert!(missing.is_empty(), "not documented: {missing:#?}");
 }
 
-/// The targets of the links of a page, code left out.
-fn links(page: &str) -> Vec<String> {
+/// Returns the link targets of a page, except in code.
+fn link_targets(page: &str) -> Vec<String> {
     let prose = page.split("\n```").step_by(2).collect::<String>();
     let targets = prose.split("](").skip(1);
     targets
@@ -188,41 +196,41 @@ fn links(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// The anchors of the headings of a page, as they are made from the text.
-fn anchors(page: &str) -> Vec<String> {
+/// Returns the anchors that are derived from the headings of a page.
+fn heading_anchors(page: &str) -> Vec<String> {
     let headings = page.lines().filter(|line| line.starts_with('#'));
     headings
         .map(|line| {
             let text = line.trim_start_matches('#').trim().to_lowercase();
             text.chars()
-                .filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'))
-                .map(|letter| if letter == ' ' { '-' } else { letter })
+                .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+                .map(|c| if c == ' ' { '-' } else { c })
                 .collect()
         })
         .collect()
 }
 
 #[test]
-fn every_link_leads_somewhere() {
-    let mut wrong = Vec::new();
-    for page in pages() {
+fn doc_links_resolve() {
+    let mut broken = Vec::new();
+    for page in doc_pages() {
         let text = fs::read_to_string(&page).unwrap();
-        for link in links(&text) {
+        for link in link_targets(&text) {
             let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
             let target = match file {
                 "" => page.clone(),
                 file => page.parent().unwrap().join(file),
             };
-            let is_there = target.exists();
-            let is_found = anchor.is_empty()
-                || is_there
-                    && anchors(&fs::read_to_string(&target).unwrap())
+            let exists = target.exists();
+            let has_anchor = anchor.is_empty()
+                || exists
+                    && heading_anchors(&fs::read_to_string(&target).unwrap())
                         .iter()
-                        .any(|found| found == anchor);
-            if !is_there || !is_found {
-                wrong.push(format!("{}: {link}", page.display()));
+                        .any(|heading| heading == anchor);
+            if !exists || !has_anchor {
+                broken.push(format!("{}: {link}", page.display()));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
 }

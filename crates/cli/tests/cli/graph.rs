@@ -2,111 +2,114 @@
 
 use std::fs;
 
-use crate::support::{CRATE, Folder, feed, run};
+use crate::support::{CRATE_DIR, TestDir, run_noetl, run_with_stdin};
 
-fn draw(file: &str, more: &[&str]) -> String {
-    let path = format!("{CRATE}/{file}");
-    let ran = run(&[&["graph", &path], more].concat());
-    assert_eq!((ran.code, &*ran.err), (0, ""));
-    ran.out
+fn draw_graph(file: &str, flags: &[&str]) -> String {
+    let path = format!("{CRATE_DIR}/{file}");
+    let output = run_noetl(&[&["graph", &path], flags].concat());
+    assert_eq!((output.code, &*output.err), (0, ""));
+    output.out
 }
 
-fn flow(name: &str) -> String {
-    draw(&format!("tests/flows/{name}.yaml"), &[])
+fn draw_flow(name: &str) -> String {
+    draw_graph(&format!("tests/flows/{name}.yaml"), &[])
 }
 
-fn corpus(name: &str, more: &[&str]) -> String {
-    draw(&format!("../testkit/corpus/good/{name}.yaml"), more)
-}
-
-#[test]
-fn one_after_the_other() {
-    insta::assert_snapshot!(flow("linear"));
+fn draw_corpus(name: &str, flags: &[&str]) -> String {
+    draw_graph(&format!("../testkit/corpus/good/{name}.yaml"), flags)
 }
 
 #[test]
-fn branches_that_meet_again() {
-    insta::assert_snapshot!(flow("diamonds"));
+fn linear_flow() {
+    insta::assert_snapshot!(draw_flow("linear"));
 }
 
 #[test]
-fn a_wide_fan_out() {
-    insta::assert_snapshot!(flow("wide_fan_out"));
+fn rejoining_branches() {
+    insta::assert_snapshot!(draw_flow("diamonds"));
 }
 
 #[test]
-fn cycles_inside_each_other() {
-    insta::assert_snapshot!(flow("nested_cycles"));
+fn wide_fan_out() {
+    insta::assert_snapshot!(draw_flow("wide_fan_out"));
 }
 
 #[test]
-fn a_cycle_with_two_ways_in_and_steps_that_are_never_reached() {
-    insta::assert_snapshot!(flow("tangle"));
+fn nested_cycles() {
+    insta::assert_snapshot!(draw_flow("nested_cycles"));
 }
 
 #[test]
-fn a_step_that_all_others_can_fall_into() {
-    insta::assert_snapshot!(flow("shared_alarm"));
+fn cycle_with_two_entries_and_unreachable_steps() {
+    insta::assert_snapshot!(draw_flow("tangle"));
 }
 
 #[test]
-fn decisions_inside_decisions() {
-    insta::assert_snapshot!(flow("deep"));
+fn step_shared_by_all_branches() {
+    insta::assert_snapshot!(draw_flow("shared_alarm"));
+}
+
+#[test]
+fn nested_decisions() {
+    insta::assert_snapshot!(draw_flow("deep"));
 }
 
 #[test]
 fn loops_of_every_mode() {
-    insta::assert_snapshot!(flow("loops"));
+    insta::assert_snapshot!(draw_flow("loops"));
 }
 
 #[test]
-fn arcs_that_are_never_taken_and_routers_that_must_match() {
-    insta::assert_snapshot!(flow("dead_arc"));
+fn dead_arcs_and_required_matches() {
+    insta::assert_snapshot!(draw_flow("dead_arc"));
 }
 
 #[test]
-fn names_that_fit_into_no_column() {
-    insta::assert_snapshot!(flow("long_names"));
+fn names_wider_than_columns() {
+    insta::assert_snapshot!(draw_flow("long_names"));
 }
 
 #[test]
-fn playbooks_from_life() {
+fn realistic_playbooks() {
     for name in [
         "order_saga",
         "daily_orders_etl",
         "export_poll",
         "weather_fanout",
     ] {
-        insta::assert_snapshot!(format!("from_life_{name}"), corpus(name, &[]));
+        insta::assert_snapshot!(format!("from_life_{name}"), draw_corpus(name, &[]));
     }
 }
 
 #[test]
-fn ascii_keeps_to_ascii() {
-    let drawing = corpus("export_poll", &["--ascii"]);
+fn ascii_output_is_ascii() {
+    let drawing = draw_corpus("export_poll", &["--ascii"]);
     assert!(drawing.is_ascii(), "{drawing}");
     insta::assert_snapshot!(drawing);
 }
 
 #[test]
-fn mermaid() {
+fn mermaid_format() {
     for name in ["order_saga", "export_poll", "weather_fanout"] {
         insta::assert_snapshot!(
             format!("mermaid_{name}"),
-            corpus(name, &["--format", "mermaid"])
+            draw_corpus(name, &["--format", "mermaid"])
         );
     }
 }
 
 #[test]
-fn graphviz() {
+fn dot_format() {
     for name in ["order_saga", "export_poll", "weather_fanout"] {
-        insta::assert_snapshot!(format!("dot_{name}"), corpus(name, &["--format", "dot"]));
+        insta::assert_snapshot!(
+            format!("dot_{name}"),
+            draw_corpus(name, &["--format", "dot"])
+        );
     }
 }
 
-/// Step names that are words of Mermaid and Graphviz, and every character that means something there.
-const NASTY: &str = r#"
+/// Step names that are keywords of Mermaid and Graphviz, and all characters with a meaning there.
+const SPECIAL_CHARACTERS_PLAYBOOK: &str = r#"
 apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: 'na"sty \ name' }
@@ -126,59 +129,60 @@ workflow:
 "#;
 
 #[test]
-fn nothing_in_a_playbook_breaks_the_formats() {
+fn special_characters_are_escaped() {
     for format in ["text", "mermaid", "dot"] {
-        let ran = feed(&["graph", "-", "--format", format], NASTY.as_bytes());
-        insta::assert_snapshot!(format!("nasty_{format}"), ran.shown());
+        let output = run_with_stdin(
+            &["graph", "-", "--format", format],
+            SPECIAL_CHARACTERS_PLAYBOOK.as_bytes(),
+        );
+        insta::assert_snapshot!(format!("nasty_{format}"), output.to_snapshot());
     }
 }
 
 #[test]
-fn every_playbook_of_the_corpus_can_be_drawn() {
-    for entry in fs::read_dir(format!("{CRATE}/../testkit/corpus/good")).unwrap() {
+fn draws_every_corpus_playbook() {
+    for entry in fs::read_dir(format!("{CRATE_DIR}/../testkit/corpus/good")).unwrap() {
         let path = entry.unwrap().path();
         if fs::read_to_string(&path).is_ok_and(|text| text.contains("kind: Playbook")) {
             for format in ["text", "mermaid", "dot"] {
-                let ran = run(&["graph", path.to_str().unwrap(), "--format", format]);
-                assert_eq!(ran.code, 0, "{}: {}", path.display(), ran.err);
+                let output = run_noetl(&["graph", path.to_str().unwrap(), "--format", format]);
+                assert_eq!(output.code, 0, "{}: {}", path.display(), output.err);
             }
         }
     }
 }
 
 #[test]
-fn a_document_with_errors_is_not_drawn() {
-    let ran = feed(
+fn rejects_document_with_errors() {
+    let output = run_with_stdin(
         &["graph", "-"],
         b"apiVersion: noetl.io/v2\nkind: Playbook\nworkflow: []\n",
     );
-    assert_eq!((ran.code, &*ran.out), (1, ""));
-    assert!(ran.err.contains("error[NP014]"), "{}", ran.err);
+    assert_eq!((output.code, &*output.out), (1, ""));
+    assert!(output.err.contains("error[NP014]"), "{}", output.err);
 }
 
 #[test]
-fn a_document_without_steps_has_no_graph() {
+fn model_has_no_graph() {
     let model = "apiVersion: noetl.io/v1\nkind: Model\nmetadata: { name: forest }\n";
-    let folder = Folder::new("graph_model");
-    let ran = folder
-        .write("model.yaml", model)
-        .run(&["graph", "model.yaml"]);
-    insta::assert_snapshot!(ran.shown(), @r"
+    let dir = TestDir::new("graph_model");
+    let output = dir.write("model.yaml", model).run(&["graph", "model.yaml"]);
+    insta::assert_snapshot!(output.to_snapshot(), @r"
     ──── stderr
-    error: 'model.yaml' is a Model, and only a playbook has a graph
-      help: look at it with: noetl check FILE
+    error: 'model.yaml' is a Model; only playbooks have a graph
+      help: check it with: noetl check FILE
     ──── exit 1
     ");
 }
 
 #[test]
-fn a_missing_file_is_not_found() {
-    let folder = Folder::new("graph_missing");
-    assert_eq!(folder.run(&["graph", "nowhere.yaml"]).code, 3);
-    insta::assert_snapshot!(folder.run(&["graph", "."]).shown(), @r"
+fn missing_file_exits_with_not_found() {
+    let dir = TestDir::new("graph_missing");
+    assert_eq!(dir.run(&["graph", "nowhere.yaml"]).code, 3);
+    insta::assert_snapshot!(dir.run(&["graph", "."]).to_snapshot(), @r"
     ──── stderr
     error: cannot read '.': is a directory
-      help: name a file inside it
+      help: specify a file inside it
     ──── exit 1
     ");
 }

@@ -1,16 +1,16 @@
-//! What the command says about itself.
+//! Help texts, version and completions.
 
 use std::process::{Command, Stdio};
 
-use crate::support::run;
+use crate::support::run_noetl;
 
 #[test]
-fn the_first_page() {
-    insta::assert_snapshot!(run(&["--help"]).shown());
+fn top_level_help() {
+    insta::assert_snapshot!(run_noetl(&["--help"]).to_snapshot());
 }
 
 #[test]
-fn the_pages_of_the_commands() {
+fn help_of_every_command() {
     for command in [
         "run",
         "dev",
@@ -32,26 +32,29 @@ fn the_pages_of_the_commands() {
         "completions",
         "man",
     ] {
-        insta::assert_snapshot!(format!("help_{command}"), run(&[command, "--help"]).shown());
+        insta::assert_snapshot!(
+            format!("help_{command}"),
+            run_noetl(&[command, "--help"]).to_snapshot()
+        );
     }
 }
 
 #[test]
-fn the_version() {
+fn prints_version() {
     let version = concat!("noetl ", env!("CARGO_PKG_VERSION"), "\n");
-    assert_eq!(run(&["--version"]).out, version);
+    assert_eq!(run_noetl(&["--version"]).out, version);
 }
 
 #[test]
-fn without_a_command_it_shows_help_and_fails() {
-    let ran = run(&[]);
-    assert_eq!((ran.code, &*ran.out), (2, ""));
-    assert!(ran.err.contains("Usage: noetl"));
+fn no_command_prints_help_and_fails() {
+    let output = run_noetl(&[]);
+    assert_eq!((output.code, &*output.out), (2, ""));
+    assert!(output.err.contains("Usage: noetl"));
 }
 
 #[test]
-fn slips_of_the_pen_are_recognised() {
-    insta::assert_snapshot!(run(&["grpah"]).shown(), @r"
+fn suggests_similar_command_and_flag() {
+    insta::assert_snapshot!(run_noetl(&["grpah"]).to_snapshot(), @r"
     ──── stderr
     error: unrecognized subcommand 'grpah'
 
@@ -62,7 +65,7 @@ fn slips_of_the_pen_are_recognised() {
     For more information, try '--help'.
     ──── exit 2
     ");
-    insta::assert_snapshot!(run(&["check", "--stric", "x.yaml"]).shown(), @r"
+    insta::assert_snapshot!(run_noetl(&["check", "--stric", "x.yaml"]).to_snapshot(), @r"
     ──── stderr
     error: unexpected argument '--stric' found
 
@@ -78,8 +81,8 @@ fn slips_of_the_pen_are_recognised() {
 #[test]
 fn completions_mention_every_command() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let ran = run(&["completions", shell]);
-        assert_eq!(ran.code, 0);
+        let output = run_noetl(&["completions", shell]);
+        assert_eq!(output.code, 0);
         for command in [
             "run",
             "dev",
@@ -101,19 +104,19 @@ fn completions_mention_every_command() {
             "completions",
             "man",
         ] {
-            assert!(ran.out.contains(command), "{shell} lacks {command}");
+            assert!(output.out.contains(command), "{shell} lacks {command}");
         }
     }
-    assert_eq!(run(&["completions", "tcsh"]).code, 2);
+    assert_eq!(run_noetl(&["completions", "tcsh"]).code, 2);
 }
 
 #[test]
-fn completions_for_bash_are_understood_by_bash() {
-    let script = run(&["completions", "bash"]).out;
+fn bash_accepts_its_completions() {
+    let script = run_noetl(&["completions", "bash"]).out;
     let bash = Command::new("bash")
         .args(["-n", "-c", &script])
         .stdin(Stdio::null())
         .status();
-    // A machine without bash has no use for them either.
+    // Skipped on a machine without bash.
     assert!(bash.is_err() || bash.is_ok_and(|status| status.success()));
 }

@@ -1,27 +1,27 @@
-//! The command as its users meet it: the real binary, its output and its exit codes.
+//! Tests of the real binary: its output and its exit codes.
 #![cfg(test)]
 
-mod asking;
 mod check;
-mod choosing;
+mod client_commands;
+mod command_output;
 mod database;
 mod diagnostics;
 mod docs;
-mod each;
-mod encrypted;
 mod examples;
 mod explain;
+mod fake_server;
+mod fake_services;
 mod graph;
 mod help;
-mod meanwhile;
 mod outbox;
-mod outside;
-mod played;
 mod process;
+mod readme_session;
 mod replay;
 mod run;
+mod run_inspection;
 mod secrets;
 mod serve;
-mod streams;
 mod support;
-mod transcript;
+mod target_selection;
+mod terminal_output;
+mod tls;

@@ -6,24 +6,24 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Longer than anything here takes on a machine that is busy with other tests.
-const LONG: Duration = Duration::from_mins(1);
+/// Upper bound of any wait for output on a busy machine.
+const OUTPUT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A process that ends with the test that started it.
-pub(crate) struct Process {
+/// Process that is killed at the end of its test.
+pub(crate) struct NoetlProcess {
     child: Child,
-    out: Lines,
-    err: Lines,
+    out: OutputLines,
+    err: OutputLines,
 }
 
-/// The lines of a stream, as they come.
-struct Lines {
+/// Lines of a stream, received as they are written.
+struct OutputLines {
     receiver: Receiver<String>,
-    seen: Vec<String>,
+    received: Vec<String>,
 }
 
-impl Lines {
-    fn of(stream: impl Read + Send + 'static) -> Self {
+impl OutputLines {
+    fn from_stream(stream: impl Read + Send + 'static) -> Self {
         let (sender, receiver) = channel();
         thread::spawn(move || {
             for line in BufReader::new(stream).lines().map_while(Result::ok) {
@@ -34,16 +34,16 @@ impl Lines {
         });
         Self {
             receiver,
-            seen: Vec::new(),
+            received: Vec::new(),
         }
     }
 
-    fn find(&mut self, wanted: &str) -> Option<String> {
+    fn wait_for_line(&mut self, expected: &str) -> Option<String> {
         loop {
-            match self.receiver.recv_timeout(LONG) {
+            match self.receiver.recv_timeout(OUTPUT_TIMEOUT) {
                 Ok(line) => {
-                    self.seen.push(line.clone());
-                    if line.contains(wanted) {
+                    self.received.push(line.clone());
+                    if line.contains(expected) {
                         return Some(line);
                     }
                 }
@@ -52,16 +52,16 @@ impl Lines {
         }
     }
 
-    /// All lines, once the stream has ended.
-    fn all(mut self) -> String {
-        while let Ok(line) = self.receiver.recv_timeout(LONG) {
-            self.seen.push(line);
+    /// Reads to the end of the stream and returns all lines.
+    fn read_to_end(mut self) -> String {
+        while let Ok(line) = self.receiver.recv_timeout(OUTPUT_TIMEOUT) {
+            self.received.push(line);
         }
-        self.seen.join("\n")
+        self.received.join("\n")
     }
 }
 
-impl Process {
+impl NoetlProcess {
     pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -70,68 +70,74 @@ impl Process {
             .spawn()
             .unwrap();
         Self {
-            out: Lines::of(child.stdout.take().unwrap()),
-            err: Lines::of(child.stderr.take().unwrap()),
+            out: OutputLines::from_stream(child.stdout.take().unwrap()),
+            err: OutputLines::from_stream(child.stderr.take().unwrap()),
             child,
         }
     }
 
     /// Waits for a line on standard output.
-    pub(crate) fn says(&mut self, wanted: &str) -> String {
-        match self.out.find(wanted) {
+    pub(crate) fn wait_for_stdout(&mut self, expected: &str) -> String {
+        match self.out.wait_for_line(expected) {
             Some(line) => line,
-            None => panic!("no '{wanted}' in {:?} {:?}", self.out.seen, self.err.seen),
+            None => panic!(
+                "no '{expected}' in {:?} {:?}",
+                self.out.received, self.err.received
+            ),
         }
     }
 
     /// Waits for a line on standard error.
-    pub(crate) fn tells(&mut self, wanted: &str) -> String {
-        match self.err.find(wanted) {
+    pub(crate) fn wait_for_stderr(&mut self, expected: &str) -> String {
+        match self.err.wait_for_line(expected) {
             Some(line) => line,
-            None => panic!("no '{wanted}' in {:?}", self.err.seen),
+            None => panic!("no '{expected}' in {:?}", self.err.received),
         }
     }
 
-    /// Sends it an interrupt, as Ctrl-C does.
-    pub(crate) fn interrupt(&self) {
+    /// Sends SIGINT, as Ctrl-C does.
+    pub(crate) fn send_interrupt(&self) {
         let id = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-INT", &id]).status().unwrap();
-        assert!(sent.success());
+        let status = Command::new("kill").args(["-INT", &id]).status().unwrap();
+        assert!(status.success());
     }
 
-    /// Ends it without giving it a chance to do anything about it.
+    /// Sends SIGKILL and waits for the exit.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits for its end; gives its exit code and what it wrote.
-    pub(crate) fn end(mut self) -> (i32, String, String) {
-        let (out, err) = (take(&mut self.out).all(), take(&mut self.err).all());
+    /// Waits for the exit and returns exit code, standard output and standard error.
+    pub(crate) fn wait_for_exit(mut self) -> (i32, String, String) {
+        let (out, err) = (
+            take_lines(&mut self.out).read_to_end(),
+            take_lines(&mut self.err).read_to_end(),
+        );
         let status: ExitStatus = self.child.wait().unwrap();
         (status.code().unwrap_or(-1), out, err)
     }
 }
 
-fn take(lines: &mut Lines) -> Lines {
+fn take_lines(lines: &mut OutputLines) -> OutputLines {
     let (_, receiver) = channel();
-    let empty = Lines {
+    let empty = OutputLines {
         receiver,
-        seen: Vec::new(),
+        received: Vec::new(),
     };
     std::mem::replace(lines, empty)
 }
 
-impl Drop for Process {
+impl Drop for NoetlProcess {
     fn drop(&mut self) {
-        // It has ended already where all went well.
+        // In a passing test the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Whether a process of this id lives.
-pub(crate) fn lives(id: &str) -> bool {
+/// True if a process with this id exists.
+pub(crate) fn is_process_alive(id: &str) -> bool {
     let probe = Command::new("kill")
         .args(["-0", id])
         .stderr(Stdio::null())

@@ -1,71 +1,74 @@
-//! `noetl replay`: from a file with events, from the database of a run, from a server.
+//! `noetl replay` from a log file, from a local database, and from a server.
 
 use std::fs;
 
-use crate::run::at_home;
-use crate::serve::listening;
-use crate::support::{CRATE, Folder, Ran, feed, run};
+use crate::run::isolated_command;
+use crate::serve::start_listening;
+use crate::support::{CRATE_DIR, CommandOutput, TestDir, run_noetl, run_with_stdin};
 
-fn corpus(name: &str) -> String {
-    format!("{CRATE}/../testkit/corpus/logs/{name}.jsonl")
+fn corpus_log_path(name: &str) -> String {
+    format!("{CRATE_DIR}/../testkit/corpus/logs/{name}.jsonl")
 }
 
-fn of_log(name: &str, more: &[&str]) -> Ran {
-    run(&[&["replay", "--log", &corpus(name)], more].concat())
+fn replay_log(name: &str, flags: &[&str]) -> CommandOutput {
+    run_noetl(&[&["replay", "--log", &corpus_log_path(name)], flags].concat())
 }
 
 #[test]
-fn a_log_for_people() {
-    let shown = [
+fn log_as_text() {
+    let outputs = [
         "parallel_loop",
         "classic_stages_and_frames",
         "classic_business_objects",
     ]
-    .map(|name| of_log(name, &[]).shown());
-    insta::assert_snapshot!(shown.join("\n\n"));
+    .map(|name| replay_log(name, &[]).to_snapshot());
+    insta::assert_snapshot!(outputs.join("\n\n"));
 }
 
 #[test]
-fn a_log_as_of_a_moment() {
-    let shown = [
-        of_log("classic_underscores", &["--at-seq", "4"]),
-        of_log("classic_underscores", &["--at-seq", "0"]),
-        of_log(
+fn log_at_position() {
+    let outputs = [
+        replay_log("classic_underscores", &["--at-seq", "4"]),
+        replay_log("classic_underscores", &["--at-seq", "0"]),
+        replay_log(
             "classic_underscores",
             &["--at-time", "2026-03-01T10:00:00Z"],
         ),
-        of_log(
+        replay_log(
             "classic_out_of_order",
             &["--at-event", "540431955200000008"],
         ),
-        of_log("classic_without_types", &["--projection", "execution"]),
+        replay_log("classic_without_types", &["--projection", "execution"]),
     ];
-    insta::assert_snapshot!(shown.map(|ran| ran.shown()).join("\n\n"));
+    insta::assert_snapshot!(outputs.map(|output| output.to_snapshot()).join("\n\n"));
 }
 
 #[test]
-fn the_same_from_standard_input() {
-    let text = fs::read(corpus("linear")).unwrap();
-    let fed = feed(&["replay", "--log", "-", "-o", "json"], &text);
-    assert_eq!((fed.code, &*fed.err), (0, ""));
-    assert_eq!(fed.out, of_log("linear", &["-o", "json"]).out);
-    assert!(fed.out.contains("\"projection_checksums\""), "{}", fed.out);
+fn log_from_standard_input() {
+    let text = fs::read(corpus_log_path("linear")).unwrap();
+    let output = run_with_stdin(&["replay", "--log", "-", "-o", "json"], &text);
+    assert_eq!((output.code, &*output.err), (0, ""));
+    assert_eq!(output.out, replay_log("linear", &["-o", "json"]).out);
+    assert!(
+        output.out.contains("\"projection_checksums\""),
+        "{}",
+        output.out
+    );
 }
 
 #[test]
-fn what_cannot_be_replayed_says_why() {
-    let folder = Folder::new("replay_what_cannot");
-    folder
-        .write(
-            "gap.jsonl",
-            "{\"execution_id\":9,\"event_id\":5,\"seq\":2}\n",
-        )
-        .write(
-            "bad.jsonl",
-            "\n{\"execution_id\":9,\"event_id\":5,\"status\":7}\n",
-        )
-        .write("empty.jsonl", "");
-    let tries: [&[&str]; 8] = [
+fn invalid_replays_are_reported() {
+    let dir = TestDir::new("replay_what_cannot");
+    dir.write(
+        "gap.jsonl",
+        "{\"execution_id\":9,\"event_id\":5,\"seq\":2}\n",
+    )
+    .write(
+        "bad.jsonl",
+        "\n{\"execution_id\":9,\"event_id\":5,\"status\":7}\n",
+    )
+    .write("empty.jsonl", "");
+    let invocations: [&[&str]; 8] = [
         &["replay"],
         &["replay", "--log", "gap.jsonl"],
         &["replay", "--log", "bad.jsonl"],
@@ -75,91 +78,99 @@ fn what_cannot_be_replayed_says_why() {
         &["replay", "7", "--at-seq", "1", "--at-event", "2"],
         &["replay", "--log", "gap.jsonl", "--projection", "steps"],
     ];
-    let shown: Vec<String> = tries
+    let outputs: Vec<String> = invocations
         .iter()
         .map(|args| {
-            let ran: Ran = at_home(&folder, args).output().unwrap().into();
-            format!("{args:?}\n{}", ran.shown())
+            let output: CommandOutput = isolated_command(&dir, args).output().unwrap().into();
+            format!("{args:?}\n{}", output.to_snapshot())
         })
         .collect();
-    insta::assert_snapshot!(shown.join("\n\n"));
+    insta::assert_snapshot!(outputs.join("\n\n"));
 }
 
-/// The checksum that an answer in JSON tells.
-fn checksum(answer: &str) -> String {
-    let (_, rest) = answer.split_once("\"checksum\"").unwrap();
+/// Returns the checksum of a JSON response.
+fn parse_checksum(response: &str) -> String {
+    let (_, rest) = response.split_once("\"checksum\"").unwrap();
     let (_, rest) = rest.split_once("\"value\": \"").unwrap();
     rest[..64].to_owned()
 }
 
-/// A run that `noetl run` left is replayed from its file, and the same from a server on that file.
+#[track_caller]
+fn assert_same_checksum(output: &CommandOutput, expected: &CommandOutput) {
+    assert_eq!(parse_checksum(&output.out), parse_checksum(&expected.out));
+}
+
+/// A run of `noetl run` is replayed from its database file, and from a server on that file.
 #[test]
-fn a_run_from_its_database_and_from_a_server() {
-    let folder = Folder::new("replay_a_run");
-    let example = format!("{CRATE}/../../examples/hello.yaml");
-    let ran: Ran = at_home(&folder, &["run", &example])
+fn database_and_server_replay_agree() {
+    let dir = TestDir::new("replay_a_run");
+    let example = format!("{CRATE_DIR}/../../examples/hello.yaml");
+    let output: CommandOutput = isolated_command(&dir, &["run", &example])
         .output()
         .unwrap()
         .into();
-    assert_eq!(ran.code, 0, "{}", ran.shown());
-    let digits = |word: &&str| word.len() > 15 && word.bytes().all(|it| it.is_ascii_digit());
-    let id = ran
+    assert_eq!(output.code, 0, "{}", output.to_snapshot());
+    let is_id = |word: &&str| word.len() > 15 && word.bytes().all(|byte| byte.is_ascii_digit());
+    let id = output
         .err
-        .split(|letter: char| !letter.is_ascii_digit())
-        .find(digits)
+        .split(|c: char| !c.is_ascii_digit())
+        .find(is_id)
         .unwrap()
         .to_owned();
-    let usual: Ran = at_home(&folder, &["replay", &id, "-o", "json"])
+    let default: CommandOutput = isolated_command(&dir, &["replay", &id, "-o", "json"])
         .output()
         .unwrap()
         .into();
-    assert_eq!((usual.code, &*usual.err), (0, ""), "{}", usual.shown());
-    assert!(usual.out.contains("\"COMPLETED\""), "{}", usual.out);
-    let file = folder.path("data/noetl.db").display().to_string();
-    let named = folder.run(&["replay", &id, "--store", &file, "-o", "json"]);
-    assert_eq!(named.out, usual.out);
-    for run in ["last", &id[4..]] {
-        let found = folder.run(&["replay", run, "--store", &file, "-o", "json"]);
-        assert_eq!(found.out, usual.out, "{run}: {}", found.shown());
-    }
-    let people = folder.run(&["replay", &id, "--store", &file]);
-    assert!(
-        people
-            .out
-            .starts_with(&format!("execution {id}  COMPLETED")),
+    assert_eq!(
+        (default.code, &*default.err),
+        (0, ""),
         "{}",
-        people.out
+        default.to_snapshot()
+    );
+    assert!(default.out.contains("\"COMPLETED\""), "{}", default.out);
+    let file = dir.path("data/noetl.db").display().to_string();
+    let from_file = dir.run(&["replay", &id, "--store", &file, "-o", "json"]);
+    assert_eq!(from_file.out, default.out);
+    for run in ["last", &id[4..]] {
+        let by_name = dir.run(&["replay", run, "--store", &file, "-o", "json"]);
+        assert_eq!(by_name.out, default.out, "{run}: {}", by_name.to_snapshot());
+    }
+    let text = dir.run(&["replay", &id, "--store", &file]);
+    assert!(
+        text.out.starts_with(&format!("execution {id}  COMPLETED")),
+        "{}",
+        text.out
     );
 
-    let (server, url) = listening(&folder, &["dev", "--port", "0"]);
-    let there = folder.run(&["replay", &id, "--server", &url, "-o", "json"]);
-    assert_eq!(there.code, 0, "{}", there.shown());
-    assert_eq!(checksum(&there.out), checksum(&usual.out));
-    let last = folder.run(&["replay", "last", "--server", &url, "-o", "json"]);
-    assert_eq!(checksum(&last.out), checksum(&usual.out));
-    let unknown = folder.run(&["replay", "77", "--server", &url]);
-    assert_eq!(unknown.code, 3, "{}", unknown.shown());
-    // By a profile, which is shown the token that it names: that of the environment is for others.
-    let asked = |args: &[&str], token: Option<&str>| -> Ran {
-        let mut command = at_home(&folder, args);
+    let (server, url) = start_listening(&dir, &["dev", "--port", "0"]);
+    let from_server = dir.run(&["replay", &id, "--server", &url, "-o", "json"]);
+    assert_eq!(from_server.code, 0, "{}", from_server.to_snapshot());
+    assert_same_checksum(&from_server, &default);
+    let last = dir.run(&["replay", "last", "--server", &url, "-o", "json"]);
+    assert_same_checksum(&last, &default);
+    let unknown = dir.run(&["replay", "77", "--server", &url]);
+    assert_eq!(unknown.code, 3, "{}", unknown.to_snapshot());
+    // A profile uses only the token that it names, not the token of the environment.
+    let run_with_token = |args: &[&str], token: Option<&str>| -> CommandOutput {
+        let mut command = isolated_command(&dir, args);
         command.envs(token.map(|token| ("NOETL_TOKEN", token)));
         command.output().unwrap().into()
     };
-    let added = asked(&["profile", "add", "here", "--server", &url], None);
-    assert_eq!(added.code, 0, "{}", added.shown());
+    let added = run_with_token(&["profile", "add", "here", "--server", &url], None);
+    assert_eq!(added.code, 0, "{}", added.to_snapshot());
     let by_profile = ["replay", &id, "--profile", "here", "-o", "json"];
     for token in [None, Some("noetl_wrong_token")] {
-        let there = asked(&by_profile, token);
-        assert_eq!(checksum(&there.out), checksum(&usual.out));
+        let from_server = run_with_token(&by_profile, token);
+        assert_same_checksum(&from_server, &default);
     }
     let by_address = ["replay", &id, "--server", &url, "-o", "json"];
-    let wrong = asked(&by_address, Some("noetl_wrong_token"));
-    assert!(wrong.err.contains("token"), "{}", wrong.shown());
+    let wrong = run_with_token(&by_address, Some("noetl_wrong_token"));
+    assert!(wrong.err.contains("token"), "{}", wrong.to_snapshot());
     assert_ne!(wrong.code, 0);
-    // The file is still read beside the server that has it.
-    let beside = folder.run(&["replay", &id, "--store", &file, "-o", "json"]);
-    assert_eq!(checksum(&beside.out), checksum(&usual.out));
-    server.interrupt();
-    let (code, _, err) = server.end();
+    // The file can be read while the server uses it.
+    let while_serving = dir.run(&["replay", &id, "--store", &file, "-o", "json"]);
+    assert_same_checksum(&while_serving, &default);
+    server.send_interrupt();
+    let (code, _, err) = server.wait_for_exit();
     assert_eq!(code, 0, "{err}");
 }

@@ -1,93 +1,91 @@
-//! `noetl run`: what it shows, what it gives, how it ends.
+//! `noetl run`: progress, result and exit code.
 
 use std::process::Command;
 
-use crate::process::{Process, lives};
-use crate::support::{CRATE, Folder, Ran, wait_until};
+use crate::process::{NoetlProcess, is_process_alive};
+use crate::support::{CRATE_DIR, CommandOutput, TestDir, wait_until};
 
-/// A command line whose data is in a folder of its own.
-pub(crate) fn at_home(folder: &Folder, args: &[&str]) -> Command {
-    let mut command = folder.command(args);
+/// Builds a command with a separate data directory and without the user's settings.
+pub(crate) fn isolated_command(dir: &TestDir, args: &[&str]) -> Command {
+    let mut command = dir.noetl_command(args);
     for (name, _) in std::env::vars() {
         if name.starts_with("NOETL_") || name.starts_with("POSTGRES_") {
             command.env_remove(name);
         }
     }
-    command.env("NOETL_DATA_DIR", folder.path("data"));
+    command.env("NOETL_DATA_DIR", dir.path("data"));
     command
 }
 
-const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: flow }\n";
+const PLAYBOOK_HEADER: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: flow }\n";
 
-fn run(folder: &Folder, args: &[&str]) -> Ran {
-    at_home(folder, args).output().unwrap().into()
+fn run_isolated(dir: &TestDir, args: &[&str]) -> CommandOutput {
+    isolated_command(dir, args).output().unwrap().into()
 }
 
-/// What differs from run to run is masked: durations, ids, folders.
-pub(crate) fn masked(folder: &Folder, text: &str) -> String {
-    let text = text.replace(&folder.path("").display().to_string(), "HOME/");
+/// Masks durations, ids and directories.
+pub(crate) fn mask_run_output(dir: &TestDir, text: &str) -> String {
+    let text = text.replace(&dir.path("").display().to_string(), "HOME/");
     let mut masked = String::new();
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        if !letter.is_ascii_digit() {
-            masked.push(letter);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if !c.is_ascii_digit() {
+            masked.push(c);
             continue;
         }
-        let mut number = String::from(letter);
-        while let Some(digit) = letters.next_if(|next| next.is_ascii_digit() || *next == '.') {
+        let mut number = String::from(c);
+        while let Some(digit) = chars.next_if(|next| next.is_ascii_digit() || *next == '.') {
             number.push(digit);
         }
         masked.push_str(if number.len() > 12 { "ID" } else { &number });
     }
-    let words = masked.split(' ').collect::<Vec<_>>();
-    let mut shown: Vec<String> = Vec::new();
-    for (at, word) in words.iter().enumerate() {
-        let next = words
-            .get(at + 1)
+    let parts = masked.split(' ').collect::<Vec<_>>();
+    let mut masked_words: Vec<String> = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        let next = parts
+            .get(index + 1)
             .map_or("", |next| next.trim_end_matches([',', '\n']));
         let unit = next.split('\n').next().unwrap_or_default();
         let is_time = matches!(unit.trim_end_matches(','), "ms" | "s")
-            && word
-                .chars()
-                .all(|letter| letter.is_ascii_digit() || letter == '.');
-        shown.push(if is_time {
+            && part.chars().all(|c| c.is_ascii_digit() || c == '.');
+        masked_words.push(if is_time {
             "N".to_owned()
         } else {
-            (*word).to_owned()
+            (*part).to_owned()
         });
     }
-    shown.join(" ").replace("N s", "N ms")
+    masked_words.join(" ").replace("N s", "N ms")
 }
 
-fn example(name: &str) -> String {
-    format!("{CRATE}/../../examples/{name}")
+fn example_path(name: &str) -> String {
+    format!("{CRATE_DIR}/../../examples/{name}")
 }
 
-/// Runs an example from the folder that holds it, as the README does.
-fn run_example(test: &str, name: &str, more: &[&str]) -> String {
-    let folder = Folder::new(test);
-    let text = std::fs::read_to_string(example(name)).unwrap();
-    folder.write(&format!("examples/{name}"), text);
+/// Runs an example from its directory, as the README does.
+fn run_example(test: &str, name: &str, flags: &[&str]) -> String {
+    let dir = TestDir::new(test);
+    let text = std::fs::read_to_string(example_path(name)).unwrap();
+    dir.write(&format!("examples/{name}"), text);
     let file = format!("examples/{name}");
     let mut args = vec!["run", &*file];
-    args.extend(more);
-    masked(&folder, &run(&folder, &args).shown())
+    args.extend(flags);
+    mask_run_output(&dir, &run_isolated(&dir, &args).to_snapshot())
 }
 
 #[test]
-fn the_examples_have_no_flaw() {
-    let folder = Folder::new("run_examples");
-    let ran = run(&folder, &["check", "--strict", &example("")]);
-    assert_eq!(ran.code, 0, "{}", ran.shown());
+fn examples_pass_strict_check() {
+    let dir = TestDir::new("run_examples");
+    let output = run_isolated(&dir, &["check", "--strict", &example_path("")]);
+    assert_eq!(output.code, 0, "{}", output.to_snapshot());
 }
 
 #[test]
-fn hello() {
+fn hello_example() {
     insta::assert_snapshot!(run_example("run_hello", "hello.yaml", &[]));
 }
 
 #[test]
-fn hello_to_somebody_else() {
+fn hello_example_with_input() {
     insta::assert_snapshot!(run_example(
         "run_hello_ada",
         "hello.yaml",
@@ -106,7 +104,7 @@ fn retries_are_shown() {
 }
 
 #[test]
-fn retries_that_do_not_help_fail_the_run_at_the_line_of_the_code() {
+fn exhausted_retries_fail_at_code_line() {
     insta::assert_snapshot!(run_example(
         "run_retries_fail",
         "retries.yaml",
@@ -115,12 +113,12 @@ fn retries_that_do_not_help_fail_the_run_at_the_line_of_the_code() {
 }
 
 #[test]
-fn a_failure_that_is_caught() {
+fn caught_failure_completes_the_run() {
     insta::assert_snapshot!(run_example("run_caught", "error_handling.yaml", &[]));
 }
 
 #[test]
-fn a_loop_with_failures() {
+fn loop_with_failures() {
     let numbers = "numbers=[1, 2, x, 4]";
     insta::assert_snapshot!(run_example(
         "run_loop",
@@ -130,17 +128,17 @@ fn a_loop_with_failures() {
 }
 
 #[test]
-fn quiet_leaves_only_the_result() {
-    let folder = Folder::new("run_quiet");
-    let ran = run(&folder, &["run", &example("hello.yaml"), "--quiet"]);
-    assert_eq!((ran.code, &*ran.err), (0, ""));
+fn quiet_prints_only_the_result() {
+    let dir = TestDir::new("run_quiet");
+    let output = run_isolated(&dir, &["run", &example_path("hello.yaml"), "--quiet"]);
+    assert_eq!((output.code, &*output.err), (0, ""));
     assert_eq!(
-        ran.out,
+        output.out,
         "{\n  \"greeting\": \"Hello, world!\",\n  \"letters\": 10\n}\n"
     );
 }
 
-const TEXT: &str = "apiVersion: noetl.io/v2
+const TEXT_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: text }
 workload: { word: hello, list: [] }
@@ -150,29 +148,28 @@ workflow:
 ";
 
 #[test]
-fn a_text_is_shown_as_it_is_unless_json_is_asked_for() {
-    let folder = Folder::new("run_text");
-    folder.write("text.yaml", TEXT);
-    let result = |more: &[&str]| {
+fn text_result_is_unquoted_except_as_json() {
+    let dir = TestDir::new("run_text");
+    dir.write("text.yaml", TEXT_PLAYBOOK);
+    let result = |flags: &[&str]| {
         let mut args = vec!["run", "text.yaml", "--quiet", "--ephemeral"];
-        args.extend(more);
-        run(&folder, &args).out
+        args.extend(flags);
+        run_isolated(&dir, &args).out
     };
     assert_eq!(result(&[]), "hello\n");
     assert_eq!(result(&["-o", "json"]), "\"hello\"\n");
     assert_eq!(result(&["--set", "word=1"]), "1\n");
-    assert!(!folder.path("data").exists(), "--ephemeral leaves nothing");
+    assert!(!dir.path("data").exists(), "--ephemeral stores nothing");
 }
 
 #[test]
-fn a_payload_comes_from_a_file_and_single_values_lie_over_it() {
-    let folder = Folder::new("run_payload");
-    folder
-        .write(
-            "text.yaml",
-            TEXT.replace("workload.word", "workload.a.b ~ workload.c"),
-        )
-        .write("payload.json", "{\"a\": {\"b\": \"x\"}, \"c\": \"y\"}");
+fn set_values_override_payload_file() {
+    let dir = TestDir::new("run_payload");
+    dir.write(
+        "text.yaml",
+        TEXT_PLAYBOOK.replace("workload.word", "workload.a.b ~ workload.c"),
+    )
+    .write("payload.json", "{\"a\": {\"b\": \"x\"}, \"c\": \"y\"}");
     let args = [
         "run",
         "text.yaml",
@@ -183,44 +180,41 @@ fn a_payload_comes_from_a_file_and_single_values_lie_over_it() {
         "--set",
         "c=z",
     ];
-    assert_eq!(run(&folder, &args).out, "xz\n");
+    assert_eq!(run_isolated(&dir, &args).out, "xz\n");
 }
 
 #[test]
-fn an_input_that_nothing_reads_is_told() {
-    let folder = Folder::new("run_unread");
-    let flow = |step: &str| format!("{HEAD}workload: {{ city: Oslo }}\n{step}");
+fn unread_input_is_warned_about() {
+    let dir = TestDir::new("run_unread");
+    let playbook = |step: &str| format!("{PLAYBOOK_HEADER}workload: {{ city: Oslo }}\n{step}");
     let step = "workflow: [{ step: a, tool: { kind: noop, result: '{{ workload.city }}' } }]";
-    let whole = "workflow: [{ step: a, tool: { kind: noop, result: '{{ workload }}' } }]";
-    folder
-        .write("one.yaml", flow(step))
-        .write("whole.yaml", flow(whole));
-    let said =
-        |file: &str, set: &str| run(&folder, &["run", file, "--ephemeral", "--set", set]).err;
-    let meant = "warning: nothing reads 'citty'; did you mean 'city'?";
-    assert!(said("one.yaml", "citty=Rome").contains(meant));
-    // A part of a name, or of any other word of the text, is not that name.
-    let meant = "warning: nothing reads 'cit'; did you mean 'city'?";
-    assert!(said("one.yaml", "cit=Rome").contains(meant));
-    assert!(said("one.yaml", "wind.max=3").contains("warning: nothing reads 'wind'"));
+    let whole_workload = "workflow: [{ step: a, tool: { kind: noop, result: '{{ workload }}' } }]";
+    dir.write("one.yaml", playbook(step))
+        .write("whole.yaml", playbook(whole_workload));
+    let stderr_of =
+        |file: &str, set: &str| run_isolated(&dir, &["run", file, "--ephemeral", "--set", set]).err;
+    let expected = "warning: the playbook does not read 'citty'; did you mean 'city'?";
+    assert!(stderr_of("one.yaml", "citty=Rome").contains(expected));
+    // A part of a name, or of another word in the playbook, does not count as a use.
+    let expected = "warning: the playbook does not read 'cit'; did you mean 'city'?";
+    assert!(stderr_of("one.yaml", "cit=Rome").contains(expected));
+    assert!(
+        stderr_of("one.yaml", "wind.max=3").contains("warning: the playbook does not read 'wind'")
+    );
     for (file, set) in [("one.yaml", "city=Rome"), ("whole.yaml", "citty=Rome")] {
-        let said = said(file, set);
-        assert!(!said.contains("warning"), "{said}");
+        let stderr = stderr_of(file, set);
+        assert!(!stderr.contains("warning"), "{stderr}");
     }
 }
 
 #[test]
-fn what_is_wrong_with_a_payload_names_the_flag_and_runs_nothing() {
-    let folder = Folder::new("run_payload_errors");
-    folder
-        .write("text.yaml", TEXT)
+fn invalid_payload_names_the_flag() {
+    let dir = TestDir::new("run_payload_errors");
+    dir.write("text.yaml", TEXT_PLAYBOOK)
         .write("list.json", "[1]")
         .write("broken.yaml", "a: [");
-    for (args, wanted) in [
-        (
-            ["--set", "word"],
-            "error: --set 'word': it has to be NAME=VALUE",
-        ),
+    for (args, expected) in [
+        (["--set", "word"], "error: --set 'word': must be NAME=VALUE"),
         (
             ["--set", "list=[1"],
             "error: --set 'list=[1': the value is not valid YAML",
@@ -235,44 +229,47 @@ fn what_is_wrong_with_a_payload_names_the_flag_and_runs_nothing() {
         ),
         (
             ["--store", "mysql"],
-            "error: --store is 'mysql': it has to be sqlite:PATH",
+            "error: --store is 'mysql': must be sqlite:PATH",
         ),
         (
             ["--timeout", "soon"],
             "error: invalid value 'soon' for '--timeout",
         ),
     ] {
-        let mut line = vec!["run", "text.yaml"];
-        line.extend(args);
-        let ran = run(&folder, &line);
-        assert_eq!((ran.code, &*ran.out), (2, ""), "{args:?}");
-        assert!(ran.err.starts_with(wanted), "{}", ran.err);
+        let mut command_line = vec!["run", "text.yaml"];
+        command_line.extend(args);
+        let output = run_isolated(&dir, &command_line);
+        assert_eq!((output.code, &*output.out), (2, ""), "{args:?}");
+        assert!(output.err.starts_with(expected), "{}", output.err);
     }
-    let ran = run(&folder, &["run", "text.yaml", "--payload", "none.json"]);
-    assert_eq!(ran.code, 3);
+    let output = run_isolated(&dir, &["run", "text.yaml", "--payload", "none.json"]);
+    assert_eq!(output.code, 3);
 }
 
 #[test]
-fn a_playbook_with_mistakes_is_not_run() {
-    let folder = Folder::new("run_mistakes");
-    folder.write("flow.yaml", TEXT.replace("kind: noop", "kind: nop"));
-    let ran = run(&folder, &["run", "flow.yaml"]);
-    insta::assert_snapshot!(masked(&folder, &ran.shown()));
-    assert_eq!(ran.code, 2);
-    assert_eq!(run(&folder, &["run", "none.yaml"]).code, 3);
+fn invalid_playbook_is_not_run() {
+    let dir = TestDir::new("run_mistakes");
+    dir.write(
+        "flow.yaml",
+        TEXT_PLAYBOOK.replace("kind: noop", "kind: nop"),
+    );
+    let output = run_isolated(&dir, &["run", "flow.yaml"]);
+    insta::assert_snapshot!(mask_run_output(&dir, &output.to_snapshot()));
+    assert_eq!(output.code, 2);
+    assert_eq!(run_isolated(&dir, &["run", "none.yaml"]).code, 3);
 }
 
 #[test]
-fn a_run_that_takes_too_long_is_cancelled() {
-    let folder = Folder::new("run_timeout");
-    folder.write("sleep.yaml", sleep());
-    let ran = run(&folder, &["run", "sleep.yaml", "--timeout", "200ms"]);
-    assert_eq!(ran.code, 124, "{}", ran.err);
-    assert!(ran.err.contains("– cancelled after"), "{}", ran.err);
+fn run_is_cancelled_at_timeout() {
+    let dir = TestDir::new("run_timeout");
+    dir.write("sleep.yaml", sleeping_playbook());
+    let output = run_isolated(&dir, &["run", "sleep.yaml", "--timeout", "200ms"]);
+    assert_eq!(output.code, 124, "{}", output.err);
+    assert!(output.err.contains("– cancelled after"), "{}", output.err);
 }
 
-/// A step that writes its process down and stays.
-pub(crate) fn sleep() -> &'static str {
+/// Playbook with a step that writes its process id to a file and sleeps.
+pub(crate) fn sleeping_playbook() -> &'static str {
     "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: sleep }
@@ -286,125 +283,125 @@ workflow:
 "
 }
 
-fn sleeping(folder: &Folder) -> Process {
-    sleeping_on(folder, sleep())
+fn start_sleeping_run(dir: &TestDir) -> NoetlProcess {
+    start_sleeping_run_of(dir, sleeping_playbook())
 }
 
-fn sleeping_on(folder: &Folder, flow: &str) -> Process {
-    folder.write("sleep.yaml", flow);
-    let set = format!("folder={}", folder.path("").display());
-    let process = Process::start(at_home(folder, &["run", "sleep.yaml", "--set", &set]));
-    folder.wait_for("pid");
+fn start_sleeping_run_of(dir: &TestDir, playbook: &str) -> NoetlProcess {
+    dir.write("sleep.yaml", playbook);
+    let set = format!("folder={}", dir.path("").display());
+    let process = NoetlProcess::start(isolated_command(dir, &["run", "sleep.yaml", "--set", &set]));
+    dir.wait_for_file("pid");
     process
 }
 
 #[test]
-fn an_interrupt_cancels_the_run_and_kills_its_tools() {
-    let folder = Folder::new("run_interrupt");
-    let process = sleeping(&folder);
-    let id = folder.read("pid");
-    assert!(lives(id.trim()));
-    process.interrupt();
-    let (code, out, err) = process.end();
+fn interrupt_cancels_the_run_and_kills_tools() {
+    let dir = TestDir::new("run_interrupt");
+    let process = start_sleeping_run(&dir);
+    let id = dir.read("pid");
+    assert!(is_process_alive(id.trim()));
+    process.send_interrupt();
+    let (code, out, err) = process.wait_for_exit();
     assert_eq!((code, &*out), (130, ""), "{err}");
     assert!(err.contains("– wait  "), "{err}");
     assert!(err.contains("– cancelled after"), "{err}");
-    assert!(!lives(id.trim()));
+    assert!(!is_process_alive(id.trim()));
 }
 
 #[test]
-fn a_second_interrupt_does_not_wait_for_tools_that_do_not_listen() {
-    let folder = Folder::new("run_impatient");
-    let deaf = sleep().replace(
+fn second_interrupt_kills_unresponsive_tools() {
+    let dir = TestDir::new("run_impatient");
+    let unresponsive = sleeping_playbook().replace(
         "exec sleep 1000",
         "trap '' INT TERM; while :; do sleep 1; done",
     );
-    let mut process = sleeping_on(&folder, &deaf);
-    process.interrupt();
-    process.tells("– cancelled after");
-    process.interrupt();
-    assert_eq!(process.end().0, 130);
-    let id = folder.read("pid");
-    wait_until("its tool is killed", || !lives(id.trim()));
+    let mut process = start_sleeping_run_of(&dir, &unresponsive);
+    process.send_interrupt();
+    process.wait_for_stderr("– cancelled after");
+    process.send_interrupt();
+    assert_eq!(process.wait_for_exit().0, 130);
+    let id = dir.read("pid");
+    wait_until("its tool is killed", || !is_process_alive(id.trim()));
 }
 
 #[test]
-fn two_runs_on_one_database_take_turns() {
-    let folder = Folder::new("run_two");
-    folder.write("text.yaml", TEXT);
-    let first = sleeping(&folder);
-    let mut second = Process::start(at_home(&folder, &["run", "text.yaml"]));
-    second.tells("waiting: another run uses");
-    let ran = run(&folder, &["run", "text.yaml", "--lock-timeout", "0s"]);
-    assert_eq!(ran.code, 4);
+fn runs_on_one_sqlite_file_take_turns() {
+    let dir = TestDir::new("run_two");
+    dir.write("text.yaml", TEXT_PLAYBOOK);
+    let first = start_sleeping_run(&dir);
+    let mut second = NoetlProcess::start(isolated_command(&dir, &["run", "text.yaml"]));
+    second.wait_for_stderr("waiting for another run that uses");
+    let output = run_isolated(&dir, &["run", "text.yaml", "--lock-timeout", "0s"]);
+    assert_eq!(output.code, 4);
     assert!(
-        ran.err.contains("error: another process uses"),
+        output.err.contains("error: another process is using"),
         "{}",
-        ran.err
+        output.err
     );
-    first.interrupt();
-    assert_eq!(first.end().0, 130);
-    let (code, out, err) = second.end();
+    first.send_interrupt();
+    assert_eq!(first.wait_for_exit().0, 130);
+    let (code, out, err) = second.wait_for_exit();
     assert_eq!((code, &*out), (0, "hello"), "{err}");
 }
 
 #[test]
-fn a_run_whose_process_was_killed_is_buried_by_the_next() {
-    let folder = Folder::new("run_orphan");
-    folder.write("text.yaml", TEXT);
-    let mut first = sleeping(&folder);
+fn next_run_cancels_orphaned_run() {
+    let dir = TestDir::new("run_orphan");
+    dir.write("text.yaml", TEXT_PLAYBOOK);
+    let mut first = start_sleeping_run(&dir);
     first.kill();
-    assert_eq!(run(&folder, &["run", "text.yaml"]).code, 0);
-    let mut dev = Process::start(at_home(&folder, &["dev", "--port", "0"]));
+    assert_eq!(run_isolated(&dir, &["run", "text.yaml"]).code, 0);
+    let mut dev = NoetlProcess::start(isolated_command(&dir, &["dev", "--port", "0"]));
     let url = dev
-        .says("listening on")
+        .wait_for_stdout("listening on")
         .split(' ')
         .next_back()
         .unwrap()
         .to_owned();
-    let runs = crate::serve::get(&url, "/api/executions");
+    let runs = crate::serve::http_get(&url, "/api/executions");
     assert!(
         runs.contains("CANCELLED") && runs.contains("COMPLETED"),
         "{runs}"
     );
     assert!(!runs.contains("RUNNING"), "{runs}");
-    let id = folder.read("pid");
+    let id = dir.read("pid");
     Command::new("kill")
         .args(["-KILL", id.trim()])
         .status()
         .unwrap();
 }
 
-/// Those who share a database with others are only taken for gone when nothing is heard of them.
+/// On a shared database a run is orphaned only if its process sends no heartbeat.
 #[test]
-fn a_run_whose_process_was_killed_is_buried_on_a_shared_database_too() {
-    let database = noetl_testkit::postgres::Database::new().unwrap();
-    let start = |folder: &Folder, flow: &str| {
-        folder.write("flow.yaml", flow);
-        let set = format!("folder={}", folder.path("").display());
-        let mut command = at_home(folder, &["run", "flow.yaml", "--set", &set]);
-        command.env("NOETL_DSN", database.config());
-        Process::start(command)
+fn next_run_cancels_orphaned_run_on_postgres() {
+    let database = noetl_testkit::postgres::TestDatabase::new().unwrap();
+    let start = |dir: &TestDir, playbook: &str| {
+        dir.write("flow.yaml", playbook);
+        let set = format!("folder={}", dir.path("").display());
+        let mut command = isolated_command(dir, &["run", "flow.yaml", "--set", &set]);
+        command.env("NOETL_DSN", database.connection_config());
+        NoetlProcess::start(command)
     };
-    let an_hour_ago = |table: &str, column: &str| {
+    let backdate_by_an_hour = |table: &str, column: &str| {
         let sql = format!("UPDATE noetl.{table} SET {column} = {column} - interval '1 hour'");
-        database.run(&sql).unwrap();
+        database.run_statement(&sql).unwrap();
     };
-    let (first, second) = (Folder::new("run_orphan_a"), Folder::new("run_orphan_b"));
-    let mut dead = start(&first, sleep());
-    first.wait_for("pid");
+    let (first, second) = (TestDir::new("run_orphan_a"), TestDir::new("run_orphan_b"));
+    let mut dead = start(&first, sleeping_playbook());
+    first.wait_for_file("pid");
     dead.kill();
-    an_hour_ago("runtime", "heartbeat");
-    let alive = start(&second, sleep());
-    second.wait_for("pid");
-    an_hour_ago("execution", "started_at");
-    let (code, out, err) = start(&Folder::new("run_orphan_c"), TEXT).end();
+    backdate_by_an_hour("runtime", "heartbeat");
+    let active = start(&second, sleeping_playbook());
+    second.wait_for_file("pid");
+    backdate_by_an_hour("execution", "started_at");
+    let (code, out, err) = start(&TestDir::new("run_orphan_c"), TEXT_PLAYBOOK).wait_for_exit();
     assert_eq!((code, &*out), (0, "hello"), "{err}");
-    let stand = "DO $$ BEGIN ASSERT (SELECT array_agg(status ORDER BY execution_id)
+    let check_statuses = "DO $$ BEGIN ASSERT (SELECT array_agg(status ORDER BY execution_id)
         FROM noetl.execution) = ARRAY['CANCELLED', 'RUNNING', 'COMPLETED']; END $$";
-    database.run(stand).unwrap();
-    alive.interrupt();
-    assert_eq!(alive.end().0, 130);
+    database.run_statement(check_statuses).unwrap();
+    active.send_interrupt();
+    assert_eq!(active.wait_for_exit().0, 130);
     let id = first.read("pid");
     Command::new("kill")
         .args(["-KILL", id.trim()])
@@ -413,77 +410,81 @@ fn a_run_whose_process_was_killed_is_buried_on_a_shared_database_too() {
 }
 
 #[test]
-fn runs_on_postgres_go_side_by_side_with_a_server() {
-    let folder = Folder::new("run_postgres");
-    folder.write("text.yaml", TEXT);
-    let database = noetl_testkit::postgres::Database::new().unwrap();
-    let on_postgres = |args: &[&str]| {
-        let mut command = at_home(&folder, args);
-        command.env("NOETL_DSN", database.config());
+fn postgres_runs_work_beside_a_server() {
+    let dir = TestDir::new("run_postgres");
+    dir.write("text.yaml", TEXT_PLAYBOOK);
+    let database = noetl_testkit::postgres::TestDatabase::new().unwrap();
+    let postgres_command = |args: &[&str]| {
+        let mut command = isolated_command(&dir, args);
+        command.env("NOETL_DSN", database.connection_config());
         command
     };
-    let mut server = Process::start(on_postgres(&["server", "--port", "0"]));
-    server.says("NoETL listening on");
-    let run = || Process::start(on_postgres(&["run", "text.yaml"]));
+    let mut server = NoetlProcess::start(postgres_command(&["server", "--port", "0"]));
+    server.wait_for_stdout("NoETL listening on");
+    let run = || NoetlProcess::start(postgres_command(&["run", "text.yaml"]));
     for process in [run(), run()] {
-        let (code, out, err) = process.end();
+        let (code, out, err) = process.wait_for_exit();
         assert_eq!((code, &*out), (0, "hello"), "{err}");
     }
 }
 
 #[test]
-fn a_run_whose_worker_is_asked_to_leave_is_cancelled() {
-    let folder = Folder::new("run_drained");
-    let database = noetl_testkit::postgres::Database::new().unwrap();
+fn run_is_cancelled_when_worker_is_drained() {
+    let dir = TestDir::new("run_drained");
+    let database = noetl_testkit::postgres::TestDatabase::new().unwrap();
     let start = |args: &[&str]| {
-        let mut line = at_home(&folder, args);
-        line.env("NOETL_DSN", database.config())
+        let mut command = isolated_command(&dir, args);
+        command
+            .env("NOETL_DSN", database.connection_config())
             .env("NOETL_DEV", "true")
             .env("WORKER_HEARTBEAT_INTERVAL", "1")
             .env("WORKER_ID", "single");
-        Process::start(line)
+        NoetlProcess::start(command)
     };
     let mut server = start(&["server", "--port", "0"]);
-    let said = server.says("NoETL listening on http://127.0.0.1:");
-    let url = said.split(' ').next_back().unwrap().to_owned();
-    folder.write("sleep.yaml", sleep());
-    let set = format!("folder={}", folder.path("").display());
+    let line = server.wait_for_stdout("NoETL listening on http://127.0.0.1:");
+    let url = line.split(' ').next_back().unwrap().to_owned();
+    dir.write("sleep.yaml", sleeping_playbook());
+    let set = format!("folder={}", dir.path("").display());
     let run = start(&["run", "sleep.yaml", "--set", &set]);
-    folder.wait_for("pid");
-    crate::serve::drained(&folder, &url, "single");
-    let (code, out, err) = run.end();
+    dir.wait_for_file("pid");
+    crate::serve::drain_worker(&dir, &url, "single");
+    let (code, out, err) = run.wait_for_exit();
     assert_eq!((code, &*out), (1, ""), "{err}");
-    assert!(err.contains("its worker has left"), "{err}");
+    assert!(err.contains("its worker was drained"), "{err}");
     assert!(err.contains("– cancelled after"), "{err}");
 }
 
 #[test]
-fn a_new_setting_is_warned_of() {
-    let folder = Folder::new("run_warn");
-    folder.write("text.yaml", TEXT);
-    let mut line = at_home(&folder, &["run", "text.yaml", "--ephemeral"]);
-    line.env("NOETL_STROE", "memory");
-    let ran: Ran = line.output().unwrap().into();
+fn unknown_setting_is_warned_about() {
+    let dir = TestDir::new("run_warn");
+    dir.write("text.yaml", TEXT_PLAYBOOK);
+    let mut command = isolated_command(&dir, &["run", "text.yaml", "--ephemeral"]);
+    command.env("NOETL_STROE", "memory");
+    let output: CommandOutput = command.output().unwrap().into();
     assert!(
-        ran.err.starts_with("warning: NOETL_STROE is not a setting"),
+        output
+            .err
+            .starts_with("warning: NOETL_STROE is not a setting"),
         "{}",
-        ran.err
+        output.err
     );
 }
 
 #[test]
-fn a_database_that_is_none_is_refused() {
-    let folder = Folder::new("run_not_a_database");
-    folder.write("text.yaml", TEXT).write(
+fn rejects_file_that_is_not_a_database() {
+    let dir = TestDir::new("run_not_a_database");
+    dir.write("text.yaml", TEXT_PLAYBOOK).write(
         "x.db",
-        "this is no database, but long enough to look at it. ".repeat(40),
+        "this is not a database, but long enough to be read. ".repeat(40),
     );
-    let ran = run(&folder, &["run", "text.yaml", "--store", "sqlite:x.db"]);
-    assert_eq!(ran.code, 1);
+    let output = run_isolated(&dir, &["run", "text.yaml", "--store", "sqlite:x.db"]);
+    assert_eq!(output.code, 1);
     assert!(
-        ran.err
-            .starts_with("error: the database x.db cannot be opened: "),
+        output
+            .err
+            .starts_with("error: cannot open the database x.db: "),
         "{}",
-        ran.err
+        output.err
     );
 }

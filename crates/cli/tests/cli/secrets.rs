@@ -1,17 +1,17 @@
-//! A secret goes through tools, errors and retries, and is found nowhere.
+//! A secret passes through tools, errors and retries, and is redacted everywhere.
 
 use std::fmt::Write as _;
 use std::fs;
 
-use noetl_cli::Exit;
+use noetl_cli::CommandExit;
 
-use crate::asking::{House, settled};
+use crate::client_commands::{TestServer, mask_client_output};
 
-const CANARY: &str = "canary-sings-8151";
-/// The same in base64, as a shell makes it.
-const PACKED: &str = "Y2FuYXJ5LXNpbmdzLTgxNTE";
+const CANARY_SECRET: &str = "canary-sings-8151";
+/// Secret in base64, as printed by a shell.
+const CANARY_BASE64: &str = "Y2FuYXJ5LXNpbmdzLTgxNTE";
 
-const CARELESS: &str = "apiVersion: noetl.io/v2
+const LEAKY_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: careless, path: demo/careless }
 keychain:
@@ -38,48 +38,65 @@ workflow:
 ";
 
 #[test]
-fn a_secret_is_found_nowhere() {
-    let house = House::new("secrets");
-    house.folder.write("careless.yaml", CARELESS);
+fn secret_is_redacted_everywhere() {
+    let server = TestServer::new("secrets");
+    server.dir.write("careless.yaml", LEAKY_PLAYBOOK);
     let set = ["secret", "set", "api_main", "--type", "bearer"];
-    let (exit, out, err) = house.on_terminal(&set, CANARY);
-    assert_eq!(exit, Exit::Ok, "{err}");
-    let listed = house.get(&["secret", "list"]);
+    let (exit, out, err) = server.run_on_terminal(&set, CANARY_SECRET);
+    assert_eq!(exit, CommandExit::Ok, "{err}");
+    let listed = server.run_ok(&["secret", "list"]);
     assert!(listed.contains("\napi_main  bearer  "), "{listed}");
-    house.get(&["catalog", "register", "careless.yaml"]);
-    let ran = house.ask(&["exec", "demo/careless", "--wait", "-o", "json"]);
-    assert_eq!(ran.code, 0, "{}", ran.shown());
-    let seen = [
+    server.run_ok(&["catalog", "register", "careless.yaml"]);
+    let output = server.run_client(&["exec", "demo/careless", "--wait", "-o", "json"]);
+    assert_eq!(output.code, 0, "{}", output.to_snapshot());
+    let outputs = [
         out,
         err,
         listed,
-        ran.shown(),
-        house.get(&["runs", "events", "last", "-o", "jsonl"]),
-        house.get(&["runs", "show", "last"]),
-        house.get(&["runs", "logs", "last"]),
-        house.get(&["runs", "explain", "last"]),
+        output.to_snapshot(),
+        server.run_ok(&["runs", "events", "last", "-o", "jsonl"]),
+        server.run_ok(&["runs", "show", "last"]),
+        server.run_ok(&["runs", "logs", "last"]),
+        server.run_ok(&["runs", "explain", "last"]),
     ];
-    for text in &seen {
-        assert!(!text.contains(CANARY) && !text.contains(PACKED), "{text}");
-        assert!(!text.contains(&CANARY.to_uppercase()), "{text}");
+    for text in &outputs {
+        assert!(
+            !text.contains(CANARY_SECRET) && !text.contains(CANARY_BASE64),
+            "{text}"
+        );
+        assert!(!text.contains(&CANARY_SECRET.to_uppercase()), "{text}");
     }
-    // The tools had it: something was blacked out in what they said.
-    assert!(seen[4].matches("[REDACTED]").count() >= 4, "{}", seen[4]);
-    for file in fs::read_dir(house.folder.path("data")).unwrap() {
+    // The tools received the secret: their output was redacted.
+    assert!(
+        outputs[4].matches("[REDACTED]").count() >= 4,
+        "{}",
+        outputs[4]
+    );
+    for file in fs::read_dir(server.dir.path("data")).unwrap() {
         let path = file.unwrap().path();
         let bytes = fs::read(&path).unwrap();
-        for word in [CANARY, PACKED, &CANARY.to_uppercase()] {
-            let has = bytes
-                .windows(word.len())
-                .any(|part| part == word.as_bytes());
-            assert!(!has, "{} holds {word}", path.display());
+        for secret in [CANARY_SECRET, CANARY_BASE64, &CANARY_SECRET.to_uppercase()] {
+            let is_leaked = bytes
+                .windows(secret.len())
+                .any(|window| window == secret.as_bytes());
+            assert!(!is_leaked, "{} contains {secret}", path.display());
         }
     }
-    assert_eq!(house.ask(&["secret", "rm", "api_main", "--yes"]).code, 0);
-    assert_eq!(house.ask(&["secret", "rm", "api_main", "--yes"]).code, 3);
+    assert_eq!(
+        server
+            .run_client(&["secret", "rm", "api_main", "--yes"])
+            .code,
+        0
+    );
+    assert_eq!(
+        server
+            .run_client(&["secret", "rm", "api_main", "--yes"])
+            .code,
+        3
+    );
 }
 
-const NAMES_IT: &str = "apiVersion: noetl.io/v2
+const SECRET_READING_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: names, path: demo/names }
 keychain:
@@ -90,29 +107,34 @@ workflow:
 ";
 
 #[test]
-fn what_was_done_to_secrets_is_told() {
+fn secret_operations_are_audited() {
     let token = ("NOETL_INTERNAL_API_TOKEN", "sixteen characters and more");
-    let house = House::with("secrets_audit", &[token]);
-    house.folder.write("names.yaml", NAMES_IT);
+    let server = TestServer::with_env("secrets_audit", &[token]);
+    server.dir.write("names.yaml", SECRET_READING_PLAYBOOK);
     let set = ["secret", "set", "api_main", "--type", "bearer"];
-    let (exit, _, err) = house.on_terminal(&set, CANARY);
-    assert_eq!(exit, Exit::Ok, "{err}");
-    house.get(&["catalog", "register", "names.yaml"]);
-    let ran = house.ask(&["exec", "demo/names", "--wait", "-o", "json"]);
-    assert_eq!(ran.code, 0, "{}", ran.shown());
-    house.get(&["secret", "rm", "api_main", "--yes"]);
-    assert_eq!(house.ask(&["secret", "rm", "api_main", "--yes"]).code, 3);
+    let (exit, _, err) = server.run_on_terminal(&set, CANARY_SECRET);
+    assert_eq!(exit, CommandExit::Ok, "{err}");
+    server.run_ok(&["catalog", "register", "names.yaml"]);
+    let output = server.run_client(&["exec", "demo/names", "--wait", "-o", "json"]);
+    assert_eq!(output.code, 0, "{}", output.to_snapshot());
+    server.run_ok(&["secret", "rm", "api_main", "--yes"]);
+    assert_eq!(
+        server
+            .run_client(&["secret", "rm", "api_main", "--yes"])
+            .code,
+        3
+    );
 
-    let lines = house.get(&["secret", "audit", "-o", "jsonl"]);
+    let lines = server.run_ok(&["secret", "audit", "-o", "jsonl"]);
     let rows: Vec<serde_json::Value> = lines
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let operations: Vec<_> = rows.iter().map(|row| row["operation"].clone()).collect();
-    assert_eq!(operations, ["delete", "delete", "lend", "set"]);
+    assert_eq!(operations, ["delete", "delete", "issue", "set"]);
     let (worker, run) = (&rows[2]["worker_id"], &rows[2]["execution_id"]);
     let (worker, run) = (worker.as_str().unwrap(), run.to_string());
-    let mut story = String::new();
+    let mut transcript = String::new();
     for args in [
         &["secret", "audit"][..],
         &["secret", "audit", "--run", &run],
@@ -128,25 +150,25 @@ fn what_was_done_to_secrets_is_told() {
         &["secret", "audit", "--since", "soon"],
         &["secret", "audit", "--limit", "0"],
     ] {
-        let told = house.ask(args).shown();
-        assert!(!told.contains(CANARY), "{told}");
-        let told = settled(
-            &house,
-            &told
+        let output = server.run_client(args).to_snapshot();
+        assert!(!output.contains(CANARY_SECRET), "{output}");
+        let output = mask_client_output(
+            &server,
+            &output
                 .replace(worker, "w1")
                 .replace(&run, "7000000000000000001"),
         );
-        writeln!(story, "$ noetl {}\n{told}", args.join(" ")).unwrap();
+        writeln!(transcript, "$ noetl {}\n{output}", args.join(" ")).unwrap();
     }
-    insta::assert_snapshot!(story.replace(&run, "ID"));
-    let wide = house.get(&["secret", "audit", "-o", "wide"]);
+    insta::assert_snapshot!(transcript.replace(&run, "ID"));
+    let wide = server.run_ok(&["secret", "audit", "-o", "wide"]);
     assert!(
         wide.contains("TENANT") && wide.contains("127.0.0.1"),
         "{wide}"
     );
-    // Who runs no installation is not told.
-    let refused = house.without_env().ask(&["secret", "audit"]);
-    assert_eq!(refused.code, 6, "{}", refused.shown());
+    // Without the operator's token, access to the audit log is denied.
+    let denied = server.without_env().run_client(&["secret", "audit"]);
+    assert_eq!(denied.code, 6, "{}", denied.to_snapshot());
     let help = "set NOETL_INTERNAL_API_TOKEN";
-    assert!(refused.err.contains(help), "{}", refused.err);
+    assert!(denied.err.contains(help), "{}", denied.err);
 }

@@ -3,81 +3,81 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
-use crate::process::{Process, lives};
-use crate::run::{at_home, masked};
-use crate::support::{CLEAN, Folder, Ran, wait_until};
+use crate::process::{NoetlProcess, is_process_alive};
+use crate::run::{isolated_command, mask_run_output};
+use crate::support::{CLEAN_PLAYBOOK, CommandOutput, TestDir, wait_until};
 
-/// Asks a server for a page.
-pub(crate) fn get(url: &str, path: &str) -> String {
-    talk(url, &format!("GET {path}"), "")
+/// Sends a GET request and returns the whole response.
+pub(crate) fn http_get(url: &str, path: &str) -> String {
+    send_request(url, &format!("GET {path}"), "")
 }
 
-/// Sends JSON to a server.
-pub(crate) fn post(url: &str, path: &str, body: &str) -> String {
-    talk(url, &format!("POST {path}"), body)
+/// Posts JSON and returns the whole response.
+pub(crate) fn http_post(url: &str, path: &str, body: &str) -> String {
+    send_request(url, &format!("POST {path}"), body)
 }
 
-fn talk(url: &str, what: &str, body: &str) -> String {
+fn send_request(url: &str, request_line: &str, body: &str) -> String {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();
     write!(
         stream,
-        "{what} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+        "{request_line} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     )
     .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
-pub(crate) fn listening(folder: &Folder, args: &[&str]) -> (Process, String) {
-    let mut process = Process::start(at_home(folder, args));
-    let line = process.says("NoETL listening on http://127.0.0.1:");
+pub(crate) fn start_listening(dir: &TestDir, args: &[&str]) -> (NoetlProcess, String) {
+    let mut process = NoetlProcess::start(isolated_command(dir, args));
+    let line = process.wait_for_stdout("NoETL listening on http://127.0.0.1:");
     let url = line.split(' ').next_back().unwrap().to_owned();
     (process, url)
 }
 
 #[test]
-fn dev_says_where_it_is_answers_and_stops() {
-    let folder = Folder::new("dev");
-    let (mut dev, url) = listening(&folder, &["dev", "--port", "0"]);
-    dev.says("Data in ");
-    dev.says("Stop with Ctrl-C");
-    assert!(get(&url, "/livez").starts_with("HTTP/1.1 200"));
-    assert!(folder.path("data/noetl.db.server.json").exists());
-    dev.interrupt();
-    let (code, _, err) = dev.end();
+fn dev_prints_address_serves_and_stops() {
+    let dir = TestDir::new("dev");
+    let (mut dev, url) = start_listening(&dir, &["dev", "--port", "0"]);
+    dev.wait_for_stdout("Data in ");
+    dev.wait_for_stdout("Stop with Ctrl-C");
+    assert!(http_get(&url, "/livez").starts_with("HTTP/1.1 200"));
+    assert!(dir.path("data/noetl.db.server.json").exists());
+    dev.send_interrupt();
+    let (code, _, err) = dev.wait_for_exit();
     assert_eq!(code, 0, "{err}");
-    assert!(!folder.path("data/noetl.db.server.json").exists());
+    assert!(!dir.path("data/noetl.db.server.json").exists());
     let lines: Vec<&str> = err.lines().collect();
     assert!(!lines.is_empty() && lines.iter().all(|line| line.starts_with("{\"timestamp\"")));
 }
 
 #[test]
-fn a_run_beside_dev_is_handed_to_it() {
-    let folder = Folder::new("dev_hand_over");
-    folder.write("clean.yaml", CLEAN);
-    let alone: Ran = at_home(&folder, &["run", "clean.yaml"])
+fn run_is_executed_by_running_dev() {
+    let dir = TestDir::new("dev_hand_over");
+    dir.write("clean.yaml", CLEAN_PLAYBOOK);
+    let local: CommandOutput = isolated_command(&dir, &["run", "clean.yaml"])
         .output()
         .unwrap()
         .into();
-    assert_eq!(alone.code, 0, "{}", alone.err);
-    let (_dev, url) = listening(&folder, &["dev", "--port", "0"]);
-    let beside: Ran = at_home(&folder, &["run", "clean.yaml"])
+    assert_eq!(local.code, 0, "{}", local.err);
+    let (_dev, url) = start_listening(&dir, &["dev", "--port", "0"]);
+    let remote: CommandOutput = isolated_command(&dir, &["run", "clean.yaml"])
         .output()
         .unwrap()
         .into();
-    assert_eq!(beside.code, 0, "{}", beside.err);
+    assert_eq!(remote.code, 0, "{}", remote.err);
     assert!(
-        beside.err.contains(&format!("· at {url}")),
+        remote.err.contains(&format!("· at {url}")),
         "{}",
-        beside.err
+        remote.err
     );
-    let runs = get(&url, "/api/executions");
-    for ran in [&alone, &beside] {
-        let first = ran.err.lines().next().unwrap();
+    let runs = http_get(&url, "/api/executions");
+    for output in [&local, &remote] {
+        let first = output.err.lines().next().unwrap();
         let id = first
             .split("run ")
             .nth(1)
@@ -87,40 +87,43 @@ fn a_run_beside_dev_is_handed_to_it() {
             .unwrap();
         assert!(runs.contains(id), "{id} is not in {runs}");
     }
-    let steps = |ran: &Ran| {
-        let lines = masked(&folder, &ran.err);
+    let steps = |output: &CommandOutput| {
+        let lines = mask_run_output(&dir, &output.err);
         lines.lines().skip(1).take(3).collect::<Vec<_>>().join("\n")
     };
-    assert_eq!(steps(&alone), steps(&beside));
+    assert_eq!(steps(&local), steps(&remote));
 }
 
 #[test]
-fn a_run_that_was_handed_over_is_cancelled_there() {
-    let folder = Folder::new("dev_cancel");
-    folder.write("sleep.yaml", crate::run::sleep());
-    let (_dev, url) = listening(&folder, &["dev", "--port", "0"]);
-    let set = format!("folder={}", folder.path("").display());
-    let process = Process::start(at_home(&folder, &["run", "sleep.yaml", "--set", &set]));
-    folder.wait_for("pid");
-    process.interrupt();
-    let (code, _, err) = process.end();
+fn run_at_dev_is_cancelled_by_interrupt() {
+    let dir = TestDir::new("dev_cancel");
+    dir.write("sleep.yaml", crate::run::sleeping_playbook());
+    let (_dev, url) = start_listening(&dir, &["dev", "--port", "0"]);
+    let set = format!("folder={}", dir.path("").display());
+    let process = NoetlProcess::start(isolated_command(
+        &dir,
+        &["run", "sleep.yaml", "--set", &set],
+    ));
+    dir.wait_for_file("pid");
+    process.send_interrupt();
+    let (code, _, err) = process.wait_for_exit();
     assert_eq!(code, 130, "{err}");
-    assert!(get(&url, "/api/executions").contains("CANCELLED"));
-    let id = folder.read("pid");
-    wait_until("the worker kills the tool", || !lives(id.trim()));
+    assert!(http_get(&url, "/api/executions").contains("CANCELLED"));
+    let id = dir.read("pid");
+    wait_until("the worker kills the tool", || !is_process_alive(id.trim()));
 }
 
 #[test]
-fn a_second_server_on_the_same_database_is_refused() {
-    let folder = Folder::new("dev_twice");
-    let (_dev, url) = listening(&folder, &["dev", "--port", "0"]);
-    let second: Ran = at_home(&folder, &["server", "--port", "0"])
+fn rejects_second_server_on_same_database() {
+    let dir = TestDir::new("dev_twice");
+    let (_dev, url) = start_listening(&dir, &["dev", "--port", "0"]);
+    let second: CommandOutput = isolated_command(&dir, &["server", "--port", "0"])
         .output()
         .unwrap()
         .into();
     assert_eq!((second.code, &*second.out), (4, ""));
     assert!(
-        second.err.starts_with("error: another process uses"),
+        second.err.starts_with("error: another process is using"),
         "{}",
         second.err
     );
@@ -128,23 +131,23 @@ fn a_second_server_on_the_same_database_is_refused() {
 }
 
 #[test]
-fn a_server_and_its_workers_are_processes() {
-    let folder = Folder::new("server_worker");
-    folder.write("clean.yaml", CLEAN);
-    let (mut server, url) = listening(&folder, &["server", "--port", "0"]);
-    server.says("First token");
-    let admin = server.says("noetl_");
+fn separate_server_and_workers_run_playbooks() {
+    let dir = TestDir::new("server_worker");
+    dir.write("clean.yaml", CLEAN_PLAYBOOK);
+    let (mut server, url) = start_listening(&dir, &["server", "--port", "0"]);
+    server.wait_for_stdout("First token");
+    let admin = server.wait_for_stdout("noetl_");
     let admin = admin.trim();
-    let token = |args: &[&str]| -> Ran {
-        let mut command = at_home(&folder, &[&["token"], args].concat());
+    let token = |args: &[&str]| -> CommandOutput {
+        let mut command = isolated_command(&dir, &[&["token"], args].concat());
         command
             .env("NOETL_SERVER_URL", &url)
             .env("NOETL_TOKEN", admin);
         command.output().unwrap().into()
     };
-    let made = token(&["create", "hand", "--scope", "worker", "--pool", "shared"]);
-    assert_eq!(made.code, 0, "{}", made.err);
-    let worker_token = made.out.trim();
+    let created = token(&["create", "hand", "--scope", "worker", "--pool", "shared"]);
+    assert_eq!(created.code, 0, "{}", created.err);
+    let worker_token = created.out.trim();
     assert!(worker_token.starts_with("noetl_"), "{worker_token}");
     let listed = token(&["list"]).out;
     assert!(
@@ -162,153 +165,161 @@ fn a_server_and_its_workers_are_processes() {
         "text",
     ];
     let mut workers = [(); 2].map(|()| {
-        let mut command = at_home(&folder, &args);
+        let mut command = isolated_command(&dir, &args);
         command.env("NOETL_TOKEN", worker_token);
-        Process::start(command)
+        NoetlProcess::start(command)
     });
     for worker in &mut workers {
-        worker.says("of pool shared for http://");
-        worker.tells("registered");
+        worker.wait_for_stdout("of pool shared for http://");
+        worker.wait_for_stderr("registered");
     }
-    let run = |token: Option<&str>| -> Ran {
-        let mut command = at_home(&folder, &["run", "clean.yaml"]);
+    let run = |token: Option<&str>| -> CommandOutput {
+        let mut command = isolated_command(&dir, &["run", "clean.yaml"]);
         command.envs(token.map(|token| ("NOETL_TOKEN", token)));
         command.output().unwrap().into()
     };
     for _ in 0..3 {
-        let ran = run(Some(admin));
-        assert_eq!(ran.code, 0, "{}", ran.err);
+        let output = run(Some(admin));
+        assert_eq!(output.code, 0, "{}", output.err);
     }
     for token in [None, Some(worker_token)] {
-        let refused = run(token);
-        assert_eq!(refused.code, 6, "{}", refused.err);
+        let denied = run(token);
+        assert_eq!(denied.code, 6, "{}", denied.err);
     }
     for worker in workers {
-        worker.interrupt();
-        let (code, _, err) = worker.end();
+        worker.send_interrupt();
+        let (code, _, err) = worker.wait_for_exit();
         assert_eq!(code, 0, "{err}");
     }
-    server.interrupt();
-    assert_eq!(server.end().0, 0);
+    server.send_interrupt();
+    assert_eq!(server.wait_for_exit().0, 0);
 }
 
 #[test]
-fn what_cannot_start_says_what_to_do() {
-    let folder = Folder::new("server_refused");
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
-    let ran = |args: &[&str], variables: &[(&str, &str)]| -> Ran {
-        let mut command = at_home(&folder, args);
+fn startup_errors_state_the_fix() {
+    let dir = TestDir::new("server_refused");
+    let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = occupied.local_addr().unwrap().port().to_string();
+    let run = |args: &[&str], variables: &[(&str, &str)]| -> CommandOutput {
+        let mut command = isolated_command(&dir, args);
         command.envs(variables.iter().copied());
         command.output().unwrap().into()
     };
-    let shown = |ran: &Ran| ran.err.replace(&port, "PORT");
+    let masked_stderr = |output: &CommandOutput| output.err.replace(&port, "PORT");
 
-    let refused = ran(&["dev", "--port", &port], &[]);
-    assert_eq!(refused.code, 4);
-    insta::assert_snapshot!(shown(&refused), @r"
-    error: port PORT of 127.0.0.1 is taken
-      help: choose another by --port, or --port 0 for a free one
+    let failed = run(&["dev", "--port", &port], &[]);
+    assert_eq!(failed.code, 4);
+    insta::assert_snapshot!(masked_stderr(&failed), @r"
+    error: port PORT of 127.0.0.1 is already in use
+      help: choose another with --port, or use --port 0 for a free one
     ");
 
-    let refused = ran(&["server", "--host", "0.0.0.0"], &[]);
-    assert_eq!(refused.code, 2);
-    insta::assert_snapshot!(shown(&refused), @r"
-    error: 0.0.0.0 can be reached from other machines, and tokens would travel unencrypted
+    let failed = run(&["server", "--host", "0.0.0.0"], &[]);
+    assert_eq!(failed.code, 2);
+    insta::assert_snapshot!(masked_stderr(&failed), @r"
+    error: 0.0.0.0 can be reached from other machines, and tokens would be sent unencrypted
       help: listen on a loopback address such as 127.0.0.1, or set NOETL_TLS_CERT and NOETL_TLS_KEY, with NOETL_DEV=false
     ");
 
-    let refused = ran(&["dev", "--host", "0.0.0.0"], &[]);
-    assert_eq!(refused.code, 2);
+    let failed = run(&["dev", "--host", "0.0.0.0"], &[]);
+    assert_eq!(failed.code, 2);
     assert!(
-        refused
+        failed
             .err
-            .contains("NOETL_DEV lets callers in without a token"),
+            .contains("NOETL_DEV accepts callers without a token"),
         "{}",
-        refused.err
+        failed.err
     );
 
-    let refused = ran(&["server"], &[("NOETL_PORT", "80800")]);
-    assert_eq!(refused.code, 2);
-    insta::assert_snapshot!(shown(&refused), @"error: NOETL_PORT is '80800': it has to be a number from 0 to 65535");
+    let failed = run(&["server"], &[("NOETL_PORT", "80800")]);
+    assert_eq!(failed.code, 2);
+    insta::assert_snapshot!(masked_stderr(&failed), @"error: NOETL_PORT is '80800': must be a number from 0 to 65535");
 
-    let refused = ran(
+    let failed = run(
         &["server", "--port", "0"],
         &[("NOETL_TLS_CLIENT_CA", "authority.pem")],
     );
-    assert_eq!(refused.code, 2);
-    insta::assert_snapshot!(shown(&refused), @"error: NOETL_TLS_CLIENT_CA asks clients for certificates, which only encrypted connections carry: set NOETL_TLS_CERT and NOETL_TLS_KEY too, or none of them");
+    assert_eq!(failed.code, 2);
+    insta::assert_snapshot!(masked_stderr(&failed), @"error: NOETL_TLS_CLIENT_CA requires client certificates, which need encrypted connections; set NOETL_TLS_CERT and NOETL_TLS_KEY too, or unset all");
 
     let shards = "host=a;database=noetl,host=b;database=noetl;password=hidden";
-    let of_shards = "error: NOETL_SHARDS names several databases, and this version works with one";
+    let shards_error = "error: NOETL_SHARDS names several databases, but this version supports one";
     let cluster = "postgres://u:hidden@c/noetl";
-    let of_cluster = "error: NOETL_CLUSTER_DSN names the database of what several databases share, \
-        and this version works with one";
+    let cluster_error = "error: NOETL_CLUSTER_DSN names a database shared between several databases, \
+        but this version supports one";
     for args in [&["server", "--port", "0"][..], &["db", "status"]] {
         for (name, value, text) in [
-            ("NOETL_SHARDS", shards, of_shards),
-            ("NOETL_CLUSTER_DSN", cluster, of_cluster),
+            ("NOETL_SHARDS", shards, shards_error),
+            ("NOETL_CLUSTER_DSN", cluster, cluster_error),
         ] {
-            let refused = ran(args, &[(name, value)]);
-            assert_eq!(refused.code, 2);
-            assert!(refused.err.starts_with(text), "{}", refused.err);
-            assert!(!refused.err.contains("hidden"), "{}", refused.err);
+            let failed = run(args, &[(name, value)]);
+            assert_eq!(failed.code, 2);
+            assert!(failed.err.starts_with(text), "{}", failed.err);
+            assert!(!failed.err.contains("hidden"), "{}", failed.err);
         }
     }
-    assert!(!folder.path("data/noetl.db").exists());
+    assert!(!dir.path("data/noetl.db").exists());
 
     let dsn = format!("postgres://u:secret@127.0.0.1:{port}/noetl");
-    drop(taken);
-    let refused = ran(&["server", "--port", "0"], &[("NOETL_DSN", &dsn)]);
-    assert_eq!(refused.code, 1);
-    assert!(!refused.err.contains("secret"), "{}", refused.err);
+    drop(occupied);
+    let failed = run(&["server", "--port", "0"], &[("NOETL_DSN", &dsn)]);
+    assert_eq!(failed.code, 1);
+    assert!(!failed.err.contains("secret"), "{}", failed.err);
     assert!(
-        shown(&refused)
-            .contains("error: the PostgreSQL database at 127.0.0.1:PORT/noetl cannot be used: "),
+        masked_stderr(&failed)
+            .contains("error: cannot use the PostgreSQL database at 127.0.0.1:PORT/noetl: "),
         "{}",
-        refused.err
+        failed.err
     );
 
-    let refused = ran(&["worker", "--server", "localhost:8082"], &[]);
-    assert_eq!(refused.code, 2);
-    insta::assert_snapshot!(shown(&refused), @"error: --server is 'localhost:8082': it has to begin with http:// or https://");
+    let failed = run(&["worker", "--server", "localhost:8082"], &[]);
+    assert_eq!(failed.code, 2);
+    insta::assert_snapshot!(masked_stderr(&failed), @"error: --server is 'localhost:8082': must start with http:// or https://");
 }
 
-/// A process that lost its worker would only look as if it did something.
+/// Without its worker the process would accept runs and never execute them.
 #[test]
-fn dev_ends_with_its_worker() {
-    let folder = Folder::new("dev_drained");
-    let mut line = at_home(&folder, &["dev", "--port", "0"]);
-    line.env("WORKER_HEARTBEAT_INTERVAL", "1")
+fn dev_exits_when_its_worker_ends() {
+    let dir = TestDir::new("dev_drained");
+    let mut command = isolated_command(&dir, &["dev", "--port", "0"]);
+    command
+        .env("WORKER_HEARTBEAT_INTERVAL", "1")
         .env("WORKER_ID", "only");
-    let mut dev = Process::start(line);
-    let said = dev.says("NoETL listening on http://127.0.0.1:");
-    let url = said.split(' ').next_back().unwrap().to_owned();
-    drained(&folder, &url, "only");
-    let (code, _, err) = dev.end();
+    let mut dev = NoetlProcess::start(command);
+    let line = dev.wait_for_stdout("NoETL listening on http://127.0.0.1:");
+    let url = line.split(' ').next_back().unwrap().to_owned();
+    drain_worker(&dir, &url, "only");
+    let (code, _, err) = dev.wait_for_exit();
     assert_eq!(code, 1, "{err}");
-    assert!(err.contains("error: the worker has left"), "{err}");
+    assert!(
+        err.contains("error: the worker stopped unexpectedly"),
+        "{err}"
+    );
 }
 
-/// Asks a worker to leave, once it is there.
-pub(crate) fn drained(folder: &Folder, url: &str, worker: &str) {
-    wait_until("the worker is there", || {
-        let mut line = at_home(folder, &["worker", "drain", worker, "--yes"]);
-        let ran: Ran = line.env("NOETL_SERVER_URL", url).output().unwrap().into();
-        assert!(matches!(ran.code, 0 | 3), "{}", ran.shown());
-        ran.code == 0
+/// Drains a worker as soon as it is registered.
+pub(crate) fn drain_worker(dir: &TestDir, url: &str, worker: &str) {
+    wait_until("the worker is registered", || {
+        let mut command = isolated_command(dir, &["worker", "drain", worker, "--yes"]);
+        let output: CommandOutput = command
+            .env("NOETL_SERVER_URL", url)
+            .output()
+            .unwrap()
+            .into();
+        assert!(matches!(output.code, 0 | 3), "{}", output.to_snapshot());
+        output.code == 0
     });
 }
 
 #[test]
-fn settings_are_shown_with_where_they_come_from() {
-    let folder = Folder::new("config_show");
-    folder.write(
+fn config_show_prints_origins() {
+    let dir = TestDir::new("config_show");
+    dir.write(
         "noetl.toml",
         "host = '127.0.0.2'\nworker_max_concurrent = 8\n",
     );
-    let mut command = at_home(
-        &folder,
+    let mut command = isolated_command(
+        &dir,
         &["config", "show", "--origin", "--config", "noetl.toml"],
     );
     let servers = "search=https://mcp.example.com/mcp?key=secret";
@@ -316,36 +327,36 @@ fn settings_are_shown_with_where_they_come_from() {
         .env("NOETL_PORT", "9")
         .env("NOETL_TOKEN", "secret")
         .env("NOETL_MCP_SERVERS", servers);
-    let ran: Ran = command.output().unwrap().into();
-    insta::assert_snapshot!(masked(&folder, &ran.shown()));
+    let output: CommandOutput = command.output().unwrap().into();
+    insta::assert_snapshot!(mask_run_output(&dir, &output.to_snapshot()));
 }
 
-/// The address at the end of a line.
+/// Returns the address at the end of a line.
 fn last_word(line: &str) -> String {
     line.split(' ').next_back().unwrap().to_owned()
 }
 
 #[test]
-fn the_internal_api_and_metrics_have_doors_of_their_own() {
-    let folder = Folder::new("doors");
+fn internal_api_and_metrics_have_separate_listeners() {
+    let dir = TestDir::new("separate_listeners");
     let token = "sixteen characters and more";
-    let mut command = at_home(&folder, &["server", "--port", "0"]);
+    let mut command = isolated_command(&dir, &["server", "--port", "0"]);
     command
         .env("NOETL_INTERNAL_API_TOKEN", token)
         .env("NOETL_INTERNAL_BIND", "127.0.0.1:0")
         .env("NOETL_METRICS_BIND", "localhost:0");
-    let mut server = Process::start(command);
-    let url = last_word(&server.says("NoETL listening on http://127.0.0.1:"));
-    let internal = last_word(&server.says("Internal API on http://127.0.0.1:"));
-    let metrics = last_word(&server.says("Metrics on http://127.0.0.1:"));
+    let mut server = NoetlProcess::start(command);
+    let url = last_word(&server.wait_for_stdout("NoETL listening on http://127.0.0.1:"));
+    let internal = last_word(&server.wait_for_stdout("Internal API on http://127.0.0.1:"));
+    let metrics = last_word(&server.wait_for_stdout("Metrics on http://127.0.0.1:"));
     let metrics = metrics.strip_suffix("/metrics").unwrap();
-    let status = |url: &str, path: &str| get(url, path)[9..12].to_owned();
+    let status = |url: &str, path: &str| http_get(url, path)[9..12].to_owned();
     let cells = "/api/internal/cells";
     assert_eq!(
         (&*status(&url, cells), &*status(&internal, cells)),
         ("404", "403")
     );
-    assert!(get(metrics, "/metrics").contains("noetl_build_info"));
+    assert!(http_get(metrics, "/metrics").contains("noetl_build_info"));
     assert_eq!(
         (
             &*status(&url, "/metrics"),
@@ -353,8 +364,8 @@ fn the_internal_api_and_metrics_have_doors_of_their_own() {
         ),
         ("401", "404")
     );
-    let ask = |args: &[&str], internal: Option<&str>| -> Ran {
-        let mut command = at_home(&folder, args);
+    let run_client = |args: &[&str], internal: Option<&str>| -> CommandOutput {
+        let mut command = isolated_command(&dir, args);
         command
             .env("NOETL_INTERNAL_API_TOKEN", token)
             .env("NOETL_SERVER_URL", &url)
@@ -362,16 +373,16 @@ fn the_internal_api_and_metrics_have_doors_of_their_own() {
         command.output().unwrap().into()
     };
     for args in [&["outbox", "list"][..], &["stream", "rebuild", "--dry-run"]] {
-        let told = ask(args, Some(&internal));
-        assert_eq!(told.code, 0, "{}", told.shown());
-        assert_ne!(ask(args, None).code, 0);
+        let output = run_client(args, Some(&internal));
+        assert_eq!(output.code, 0, "{}", output.to_snapshot());
+        assert_ne!(run_client(args, None).code, 0);
     }
-    let mut second = at_home(&folder, &["server", "--port", "0"]);
+    let mut second = isolated_command(&dir, &["server", "--port", "0"]);
     second.env(
         "NOETL_INTERNAL_BIND",
         internal.strip_prefix("http://").unwrap(),
     );
-    let second: Ran = second.output().unwrap().into();
+    let second: CommandOutput = second.output().unwrap().into();
     assert!(
         second.err.contains("choose another in NOETL_INTERNAL_BIND"),
         "{}",
@@ -380,99 +391,104 @@ fn the_internal_api_and_metrics_have_doors_of_their_own() {
 }
 
 #[test]
-fn no_door_is_open_to_other_machines_without_encryption() {
-    let folder = Folder::new("open_doors");
+fn plaintext_listeners_are_loopback_only() {
+    let dir = TestDir::new("plaintext_listeners");
     for name in ["NOETL_INTERNAL_BIND", "NOETL_METRICS_BIND"] {
-        let mut command = at_home(&folder, &["server", "--port", "0"]);
-        let ran: Ran = command.env(name, "0.0.0.0:0").output().unwrap().into();
-        assert_eq!(ran.code, 2, "{}", ran.err);
-        assert!(ran.err.contains("unencrypted"), "{}", ran.err);
-        let mut command = at_home(&folder, &["server", "--port", "0"]);
-        let ran: Ran = command.env(name, "9090").output().unwrap().into();
+        let mut command = isolated_command(&dir, &["server", "--port", "0"]);
+        let output: CommandOutput = command.env(name, "0.0.0.0:0").output().unwrap().into();
+        assert_eq!(output.code, 2, "{}", output.err);
+        assert!(output.err.contains("unencrypted"), "{}", output.err);
+        let mut command = isolated_command(&dir, &["server", "--port", "0"]);
+        let output: CommandOutput = command.env(name, "9090").output().unwrap().into();
         assert!(
-            ran.err.contains(name) && ran.err.contains("127.0.0.1:9090"),
+            output.err.contains(name) && output.err.contains("127.0.0.1:9090"),
             "{}",
-            ran.err
+            output.err
         );
     }
 }
 
 #[test]
-fn a_worker_tells_its_metrics_where_it_is_told_to() {
-    let folder = Folder::new("worker_metrics");
-    folder.write("clean.yaml", CLEAN);
-    let mut server = at_home(&folder, &["server", "--port", "0"]);
+fn worker_serves_metrics_at_configured_address() {
+    let dir = TestDir::new("worker_metrics");
+    dir.write("clean.yaml", CLEAN_PLAYBOOK);
+    let mut server = isolated_command(&dir, &["server", "--port", "0"]);
     server.env("NOETL_DEV", "true");
-    let mut server = Process::start(server);
-    let url = last_word(&server.says("NoETL listening on http://127.0.0.1:"));
+    let mut server = NoetlProcess::start(server);
+    let url = last_word(&server.wait_for_stdout("NoETL listening on http://127.0.0.1:"));
     let worker = |bind: &str| {
-        let mut command = at_home(&folder, &["worker", "--server", &url, "--id", "w1"]);
+        let mut command = isolated_command(&dir, &["worker", "--server", &url, "--id", "w1"]);
         command.env("WORKER_METRICS_BIND", bind);
         command
     };
-    let mut first = Process::start(worker("127.0.0.1:0"));
-    let door = last_word(&first.says("Metrics on http://127.0.0.1:"));
-    let door = door.trim_end_matches("/metrics");
-    let ran: Ran = at_home(&folder, &["run", "clean.yaml"])
+    let mut first = NoetlProcess::start(worker("127.0.0.1:0"));
+    let metrics_url = last_word(&first.wait_for_stdout("Metrics on http://127.0.0.1:"));
+    let metrics_url = metrics_url.trim_end_matches("/metrics");
+    let output: CommandOutput = isolated_command(&dir, &["run", "clean.yaml"])
         .output()
         .unwrap()
         .into();
-    assert_eq!(ran.code, 0, "{}", ran.shown());
-    let told = get(door, "/metrics");
-    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    assert_eq!(output.code, 0, "{}", output.to_snapshot());
+    let response = http_get(metrics_url, "/metrics");
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     for line in [
         "noetl_worker_commands_total{kind=\"noop\",outcome=\"completed\"} 1",
         "noetl_worker_slots 32",
         "# EOF",
     ] {
-        assert!(told.lines().any(|told| told == line), "{line}: {told}");
+        assert!(
+            response.lines().any(|metric| metric == line),
+            "{line}: {response}"
+        );
     }
-    assert!(get(door, "/livez").starts_with("HTTP/1.1 200"));
-    assert!(get(door, "/api/executions").starts_with("HTTP/1.1 404"));
+    assert!(http_get(metrics_url, "/livez").starts_with("HTTP/1.1 200"));
+    assert!(http_get(metrics_url, "/api/executions").starts_with("HTTP/1.1 404"));
 
-    // A second one at the same door does not begin.
-    let taken: Ran = worker(door.strip_prefix("http://").unwrap())
+    // A second worker with the same metrics address does not start.
+    let conflicting: CommandOutput = worker(metrics_url.strip_prefix("http://").unwrap())
         .output()
         .unwrap()
         .into();
-    assert_eq!(taken.code, 4, "{}", taken.shown());
+    assert_eq!(conflicting.code, 4, "{}", conflicting.to_snapshot());
     assert!(
-        taken.err.contains("choose another in WORKER_METRICS_BIND"),
+        conflicting
+            .err
+            .contains("choose another in WORKER_METRICS_BIND"),
         "{}",
-        taken.err
+        conflicting.err
     );
-    let open: Ran = worker("0.0.0.0:0").output().unwrap().into();
-    assert_eq!(open.code, 2, "{}", open.shown());
+    let exposed: CommandOutput = worker("0.0.0.0:0").output().unwrap().into();
+    assert_eq!(exposed.code, 2, "{}", exposed.to_snapshot());
     assert!(
-        open.err.contains("NOETL_UNSAFE_PLAINTEXT=true"),
+        exposed.err.contains("NOETL_UNSAFE_PLAINTEXT=true"),
         "{}",
-        open.err
+        exposed.err
     );
-    first.interrupt();
-    let (code, _, err) = first.end();
+    first.send_interrupt();
+    let (code, _, err) = first.wait_for_exit();
     assert_eq!(code, 0, "{err}");
 }
 
-/// What listens for one worker would be in the way of the next command on the machine.
+/// A metrics listener would block the port for the next command on the machine.
 #[test]
-fn dev_and_run_open_no_door_for_the_metrics_of_workers() {
-    let folder = Folder::new("worker_metrics_dev");
-    folder.write("clean.yaml", CLEAN);
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let bind = taken.local_addr().unwrap().to_string();
-    let mut run = at_home(&folder, &["run", "clean.yaml"]);
-    let ran: Ran = run
+fn dev_and_run_serve_no_worker_metrics() {
+    let dir = TestDir::new("worker_metrics_dev");
+    dir.write("clean.yaml", CLEAN_PLAYBOOK);
+    let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
+    let bind = occupied.local_addr().unwrap().to_string();
+    let mut run = isolated_command(&dir, &["run", "clean.yaml"]);
+    let output: CommandOutput = run
         .env("WORKER_METRICS_BIND", &bind)
         .output()
         .unwrap()
         .into();
-    assert_eq!(ran.code, 0, "{}", ran.shown());
-    let mut dev = at_home(&folder, &["dev", "--port", "0"]);
+    assert_eq!(output.code, 0, "{}", output.to_snapshot());
+    let mut dev = isolated_command(&dir, &["dev", "--port", "0"]);
     dev.env("WORKER_METRICS_BIND", &bind);
-    let mut dev = Process::start(dev);
-    dev.says("Stop with Ctrl-C");
-    dev.interrupt();
-    let (code, out, err) = dev.end();
+    let mut dev = NoetlProcess::start(dev);
+    dev.wait_for_stdout("Stop with Ctrl-C");
+    dev.send_interrupt();
+    let (code, out, err) = dev.wait_for_exit();
     assert_eq!(code, 0, "{err}");
     assert!(!out.contains("Metrics on"), "{out}");
 }

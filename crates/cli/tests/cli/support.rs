@@ -1,4 +1,4 @@
-//! Running the binary in a directory of its own.
+//! Runs the binary in a separate directory for each test.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// The crate, for files that tests share.
-pub(crate) const CRATE: &str = env!("CARGO_MANIFEST_DIR");
+/// Directory of the crate, for files that tests share.
+pub(crate) const CRATE_DIR: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A document without a flaw.
-pub(crate) const CLEAN: &str = "\
+/// Playbook without diagnostics.
+pub(crate) const CLEAN_PLAYBOOK: &str = "\
 apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: clean }
@@ -20,11 +20,11 @@ workflow:
     tool: { kind: noop }
 ";
 
-/// A directory that belongs to one test.
-pub(crate) struct Folder(PathBuf);
+/// Directory of one test.
+pub(crate) struct TestDir(PathBuf);
 
-impl Folder {
-    /// An empty directory; `test` is a name that no other test uses.
+impl TestDir {
+    /// Creates an empty directory. `test` must be unique among all tests.
     pub(crate) fn new(test: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
         if path.exists() {
@@ -38,7 +38,7 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Writes a file, and the directories above it.
+    /// Writes a file and creates its parent directories.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> &Self {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -46,32 +46,31 @@ impl Folder {
         self
     }
 
-    /// What a file holds.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// Waits until a file is there.
-    pub(crate) fn wait_for(&self, name: &str) {
+    /// Waits until a file exists.
+    pub(crate) fn wait_for_file(&self, name: &str) {
         let path = self.path(name);
         wait_until(name, || path.exists());
     }
 
-    /// A command line to run here, undisturbed by the settings of whoever runs the test.
-    pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = command(args);
+    /// Builds a command that runs in this directory, without the user's terminal settings.
+    pub(crate) fn noetl_command(&self, args: &[&str]) -> Command {
+        let mut command = noetl_command(args);
         command.current_dir(&self.0);
-        // Profiles are kept there, and are nobody's business but the test's.
+        // Profiles are stored there, so each test needs a separate directory.
         command.env("XDG_CONFIG_HOME", self.path("config"));
         command
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
-        self.command(args).output().unwrap().into()
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        self.noetl_command(args).output().unwrap().into()
     }
 }
 
-/// Looks again and again until something is true.
+/// Polls until a condition is true.
 pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     let (_silent, ticks) = std::sync::mpsc::channel::<()>();
     for _ in 0..6_000 {
@@ -80,11 +79,11 @@ pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
         }
         let _ = ticks.recv_timeout(Duration::from_millis(10));
     }
-    panic!("waited in vain: {what}");
+    panic!("timed out: {what}");
 }
 
-/// A command line to run anywhere.
-pub(crate) fn command(args: &[&str]) -> Command {
+/// Builds a command without the user's terminal settings.
+pub(crate) fn noetl_command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_noetl"));
     command.args(args).stdin(Stdio::null());
     for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS"] {
@@ -93,13 +92,13 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
 }
 
-pub(crate) fn run(args: &[&str]) -> Ran {
-    command(args).output().unwrap().into()
+pub(crate) fn run_noetl(args: &[&str]) -> CommandOutput {
+    noetl_command(args).output().unwrap().into()
 }
 
-/// Runs a command line with something to read.
-pub(crate) fn feed(args: &[&str], input: &[u8]) -> Ran {
-    let mut command = command(args);
+/// Runs a command with input on standard input.
+pub(crate) fn run_with_stdin(args: &[&str], input: &[u8]) -> CommandOutput {
+    let mut command = noetl_command(args);
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -109,15 +108,15 @@ pub(crate) fn feed(args: &[&str], input: &[u8]) -> Ran {
     child.wait_with_output().unwrap().into()
 }
 
-/// What a command did.
+/// Exit code and output of a command.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl From<Output> for Ran {
+impl From<Output> for CommandOutput {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap(),
@@ -127,16 +126,16 @@ impl From<Output> for Ran {
     }
 }
 
-impl Ran {
-    /// All of it in one text, for snapshots.
-    pub(crate) fn shown(&self) -> String {
-        let mut shown = String::new();
+impl CommandOutput {
+    /// Formats exit code and output as one text for snapshots.
+    pub(crate) fn to_snapshot(&self) -> String {
+        let mut snapshot = String::new();
         for (name, text) in [("stdout", &self.out), ("stderr", &self.err)] {
             if !text.is_empty() {
-                write!(shown, "──── {name}\n{text}").unwrap();
+                write!(snapshot, "──── {name}\n{text}").unwrap();
             }
         }
-        shown.push_str(&format!("──── exit {}", self.code));
-        shown
+        snapshot.push_str(&format!("──── exit {}", self.code));
+        snapshot
     }
 }

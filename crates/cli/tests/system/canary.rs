@@ -1,324 +1,361 @@
-//! Secrets go through every kind of tool and all that may become of its calls, and are found nowhere.
+//! Secrets pass through every tool kind and every outcome of its calls, and must not leak anywhere.
 //!
-//! Each way has a secret of its own, which tells where it came from, and beside it goes a word that is
-//! none: where the word is not found either, the search would prove nothing.
+//! Each path has a separate secret that identifies the path of a leak, and a marker word that is
+//! not secret. The search must find the marker, or its result would prove nothing.
 
-mod paths;
-mod places;
-mod world;
+mod echo_server;
+mod leak_search;
+mod secret_paths;
 
 use std::fs::File;
 use std::process::Stdio;
 use std::time::Duration;
 
 use noetl_api::catalog::RegisterRequest;
-use noetl_testkit::nats::Nats;
-use noetl_testkit::postgres::Database;
+use noetl_testkit::nats::NatsServer;
+use noetl_testkit::postgres::TestDatabase;
 use noetl_types::{ExecutionId, ExecutionStatus, Json};
 
-use self::paths::{GROUPS, Path};
-use self::places::{BEGINNING, ENDING, Place};
-use self::world::World;
-use crate::house::{Caller, House, until};
-use crate::process::Noetl;
-use crate::town::{json, quoted};
-use crate::wire::{anything, post};
+use self::echo_server::EchoServer;
+use self::leak_search::{SECRET_PREFIX, SECRET_SUFFIX, SearchedContent};
+use self::secret_paths::{PLAYBOOK_GROUPS, SecretPath};
+use crate::deployment::{TestClient, TestDeployment, wait_until};
+use crate::process::NoetlProcess;
+use crate::raw_http::{get_bytes, post_json};
+use crate::test_cluster::{parse_json, to_json_string};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn secrets_are_found_nowhere_on_sqlite() {
-    Aviary::open(House::on_sqlite()).await.falls_quiet().await;
+async fn secrets_leak_nowhere_on_sqlite() {
+    CanaryDeployment::open(TestDeployment::on_sqlite())
+        .await
+        .assert_no_leaks()
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn secrets_are_found_nowhere_on_postgres() {
-    Aviary::open(House::on_postgres()).await.falls_quiet().await;
+async fn secrets_leak_nowhere_on_postgres() {
+    CanaryDeployment::open(TestDeployment::on_postgres())
+        .await
+        .assert_no_leaks()
+        .await;
 }
 
-/// A house with a stream, an outbox, traces and talkative logs, and what its tasks talk to.
-struct Aviary {
-    house: House,
-    nats: Nats,
-    server: Noetl,
-    world: World,
-    /// A database, a broker and a folder for the tasks: what they leave there is theirs.
-    tables: Database,
-    pond: Nats,
-    outside: tempfile::TempDir,
+/// Deployment with a stream, an outbox, traces and debug logs, and the services that its tasks use.
+struct CanaryDeployment {
+    deployment: TestDeployment,
+    nats: NatsServer,
+    server: NoetlProcess,
+    echo: EchoServer,
+    /// Database, broker and directory of the tasks. They are not searched: tasks may write secrets
+    /// there.
+    task_database: TestDatabase,
+    task_broker: NatsServer,
+    task_dir: tempfile::TempDir,
 }
 
 /// Thirty-two bytes in base64.
-const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+const ENCRYPTION_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
-impl Aviary {
-    async fn open(house: House) -> Self {
-        let nats = Nats::start().expect("a broker");
-        let house = house.with_leases_of(30).streaming_to(&nats);
-        let world = World::open(secret("keychain_token_issued")).await;
-        for folder in ["tmp", "bin"] {
-            std::fs::create_dir(house.folder.path().join(folder)).expect("a folder");
+impl CanaryDeployment {
+    async fn open(deployment: TestDeployment) -> Self {
+        let nats = NatsServer::start().expect("a broker");
+        let deployment = deployment.with_lease_secs(30).with_event_stream(&nats);
+        let echo = EchoServer::open(secret_value("keychain_token_issued")).await;
+        for dir in ["tmp", "bin"] {
+            std::fs::create_dir(deployment.dir.path().join(dir)).expect("a directory");
         }
-        play_engine(&house);
-        let mut command = house.command();
+        install_fake_docker(&deployment);
+        let mut command = deployment.noetl_command();
         command
             .env("NOETL_LOG", "debug")
             .env("NOETL_OUTBOX_ENABLED", "true")
-            .env("NOETL_ENCRYPTION_KEY", KEY)
-            .env("OTEL_EXPORTER_OTLP_ENDPOINT", &world.url)
+            .env("NOETL_ENCRYPTION_KEY", ENCRYPTION_KEY)
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", &echo.url)
             .args(["server", "--port", "0"]);
-        let server = Noetl::serving_and_telling(&mut command, log(&house, "server"));
+        let server =
+            NoetlProcess::start_server_with_log(&mut command, open_log_file(&deployment, "server"));
         Self {
             nats,
             server,
-            world,
-            tables: Database::new().expect("a database"),
-            pond: Nats::start().expect("a broker"),
-            outside: tempfile::tempdir().expect("a folder"),
-            house,
+            echo,
+            task_database: TestDatabase::new().expect("a database"),
+            task_broker: NatsServer::start().expect("a broker"),
+            task_dir: tempfile::tempdir().expect("a directory"),
+            deployment,
         }
     }
 
-    fn url(&self) -> &str {
+    fn server_url(&self) -> &str {
         self.server.url.as_deref().expect("a server")
     }
 
-    fn worker(&self, name: &str) -> Noetl {
-        let mut command = self.house.worker_command(&self.server, name);
+    fn start_worker(&self, name: &str) -> NoetlProcess {
+        let mut command = self.deployment.worker_command(&self.server, name);
         command
             .env("NOETL_LOG", "debug")
-            .env("TMPDIR", self.house.folder.path().join("tmp"));
-        Noetl::working_and_telling(&mut command, log(&self.house, name))
+            .env("TMPDIR", self.deployment.dir.path().join("tmp"));
+        NoetlProcess::start_worker_with_log(&mut command, open_log_file(&self.deployment, name))
     }
 
-    /// Lets all secrets go their ways and looks for them everywhere.
-    async fn falls_quiet(self) {
-        let caller = Caller::of(&self.server);
-        let mut places = vec![self.is_refused().await];
+    /// Runs all paths and asserts that no secret leaked.
+    async fn assert_no_leaks(self) {
+        let client = TestClient::connect(&self.server);
+        let mut contents = vec![self.rejected_credential_response().await];
         for path in all_paths() {
-            self.keep(path).await;
+            self.store_credential(path).await;
         }
         let child = "workload: { given: '' }\nworkflow:\n  - step: told\n    tool: { kind: noop, result: \"{{ workload.given }}\" }\n";
-        self.register(&caller, "child", child).await;
-        let mut runs = vec![(self.killed(&caller).await, &[] as &[Path])];
-        for (group, paths) in GROUPS {
-            self.register(&caller, group, &playbook(paths)).await;
-            runs.push((self.start(&caller, group).await, paths));
+        self.register_playbook(&client, "child", child).await;
+        let mut runs = vec![(
+            self.start_run_with_killed_worker(&client).await,
+            &[] as &[SecretPath],
+        )];
+        for (group, paths) in PLAYBOOK_GROUPS {
+            self.register_playbook(&client, group, &build_playbook(paths))
+                .await;
+            runs.push((self.start(&client, group).await, paths));
         }
-        // Commands that nobody waits for are told by the broker, so the workers come last.
-        let workers = ["w1", "w2"].map(|name| self.worker(name));
-        let stopped = self.cancelled(&caller).await;
-        let mut strange = Vec::new();
+        // Workers start last, so that commands without a waiting worker are announced by the
+        // broker.
+        let workers = ["w1", "w2"].map(|name| self.start_worker(name));
+        let cancelled_run = self.start_cancelled_run(&client).await;
+        let mut problems = Vec::new();
         for (run, paths) in &runs {
-            let ended =
-                |status: &noetl_api::execution::StatusView| status.completed || status.failed;
-            caller.until(*run, ended).await;
-            let status = caller.status(*run).await;
+            let has_ended = |status: &noetl_api::execution::ExecutionStatusView| {
+                status.completed || status.failed
+            };
+            client.wait_for_status(*run, has_ended).await;
+            let status = client.run_status(*run).await;
             let expected = if paths.iter().any(|path| path.is_last) {
                 ExecutionStatus::Failed
             } else {
                 ExecutionStatus::Completed
             };
             if status.status != expected {
-                strange.push(format!("{status:?}"));
+                problems.push(format!("{status:?}"));
             }
         }
-        runs.push((stopped, &[]));
-        places.extend(self.asked(&runs).await);
-        places.extend(self.published().await);
-        workers.into_iter().for_each(Noetl::leave);
-        let Self { house, server, .. } = &self;
-        server.signal("KILL");
-        places.push(places::rows(house).await.proven_by(all_words()));
-        places.extend(places::files(house.folder.path()).into_iter().map(proven));
-        strange.extend(places.iter().flat_map(Place::faults));
-        assert!(strange.is_empty(), "{}", strange.join("\n"));
+        runs.push((cancelled_run, &[]));
+        contents.extend(self.collect_queried(&runs).await);
+        contents.extend(self.wait_for_published().await);
+        workers.into_iter().for_each(NoetlProcess::terminate);
+        let Self {
+            deployment, server, ..
+        } = &self;
+        server.send_signal("KILL");
+        contents.push(
+            leak_search::database_rows(deployment)
+                .await
+                .require(all_marker_words()),
+        );
+        contents.extend(
+            leak_search::files_below(deployment.dir.path())
+                .into_iter()
+                .map(require_debug_lines),
+        );
+        problems.extend(contents.iter().flat_map(SearchedContent::find_leaks));
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
-    /// A credential that is refused is not repeated.
-    async fn is_refused(&self) -> Place {
+    /// A rejected credential is not echoed in the response.
+    async fn rejected_credential_response(&self) -> SearchedContent {
         let body = format!(
             r#"{{"name":"c_refused","type":7,"data":{}}}"#,
-            quoted(secret("refused"))
+            to_json_string(secret_value("refused"))
         );
-        let answer = post(self.url(), "/api/credentials", &json(&body)).await;
-        assert!((400..500).contains(&answer.status), "{answer:?}");
-        Place::new("the answer to a wrong credential", answer.body.to_string())
-            .proven_by(["validation"])
+        let response = post_json(self.server_url(), "/api/credentials", &parse_json(&body)).await;
+        assert!((400..500).contains(&response.status), "{response:?}");
+        SearchedContent::new(
+            "the response to an invalid credential",
+            response.body.to_string(),
+        )
+        .require(["validation"])
     }
 
-    async fn keep(&self, path: &Path) {
+    async fn store_credential(&self, path: &SecretPath) {
         let (kind, data) = path.credential;
-        let data = data.replace("<V>", &secret(path.name));
+        let data = data.replace("<V>", &secret_value(path.name));
         let body = format!(
             r#"{{"name":"c_{}","type":"{kind}","data":{data}}}"#,
             path.name
         );
-        post(self.url(), "/api/credentials", &json(&body))
+        post_json(self.server_url(), "/api/credentials", &parse_json(&body))
             .await
-            .ok();
+            .expect_ok();
     }
 
-    async fn register(&self, caller: &Caller, name: &str, body: &str) {
+    async fn register_playbook(&self, client: &TestClient, name: &str, body: &str) {
         let content = format!(
             "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: {name}, path: canary/{name} }}\n{body}"
         );
         let content = content
-            .replace("<URL>", &self.world.url)
-            .replace("<DSN>", &self.tables.config())
-            .replace("<NATS>", self.pond.url())
+            .replace("<URL>", &self.echo.url)
+            .replace("<DSN>", &self.task_database.connection_config())
+            .replace("<NATS>", self.task_broker.url())
             .replace(
                 "<FILE>",
-                &self.outside.path().join("tasks.db").display().to_string(),
+                &self.task_dir.path().join("tasks.db").display().to_string(),
             );
         let request = RegisterRequest {
             content,
             resource_type: None,
             dry_run: false,
         };
-        let registered = caller.0.catalog_register(&request).await;
+        let registered = client.0.catalog_register(&request).await;
         registered.unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 
-    async fn start(&self, caller: &Caller, name: &str) -> ExecutionId {
+    async fn start(&self, client: &TestClient, name: &str) -> ExecutionId {
         let path = format!("canary/{name}");
-        let started = caller.start(&path, Json::empty_map()).await;
+        let started = client.start(&path, Json::empty_map()).await;
         started.expect("started")
     }
 
-    /// A run that is cancelled while its task has the secret.
-    async fn cancelled(&self, caller: &Caller) -> ExecutionId {
-        let sign = self.outside.path().join("begun");
+    /// Starts a run and cancels it while its task has the secret.
+    async fn start_cancelled_run(&self, client: &TestClient) -> ExecutionId {
+        let marker_file = self.task_dir.path().join("begun");
         let name = "cancelled";
         let body = format!(
             "keychain: [{{ name: k, kind: bearer, auth: c_shell_says }}]\nworkflow:\n  - step: {name}\n    tool: {{ kind: shell, command: \"echo '{{{{ keychain.k.token }}}}'; touch {}; sleep 60\" }}\n",
-            sign.display()
+            marker_file.display()
         );
-        self.register(caller, name, &body).await;
-        let run = self.start(caller, name).await;
-        until("the task runs", || sign.exists()).await;
+        self.register_playbook(client, name, &body).await;
+        let run = self.start(client, name).await;
+        wait_until("the task runs", || marker_file.exists()).await;
         let path = format!("/api/executions/{run}/cancel");
-        post(self.url(), &path, &Json::empty_map()).await.ok();
-        caller.until(run, |status| status.is_cancelled).await;
+        post_json(self.server_url(), &path, &Json::empty_map())
+            .await
+            .expect_ok();
+        client
+            .wait_for_status(run, |status| status.is_cancelled)
+            .await;
         run
     }
 
-    /// A run whose worker is killed while its task has the secret; another one makes the call again.
-    async fn killed(&self, caller: &Caller) -> ExecutionId {
-        let sign = self.outside.path().join("doomed");
+    /// Starts a run and kills its worker while its task has the secret. Another worker repeats the
+    /// call.
+    async fn start_run_with_killed_worker(&self, client: &TestClient) -> ExecutionId {
+        let marker_file = self.task_dir.path().join("doomed");
         let name = "killed";
         let body = format!(
-            "keychain: [{{ name: k, kind: bearer, auth: c_shell_says }}]\nworkflow:\n  - step: {name}\n    tool: {{ kind: shell, command: \"echo '{{{{ keychain.k.token }}}}'; if [ ! -e {sign} ]; then touch {sign}; sleep 60; fi\" }}\n",
-            sign = sign.display()
+            "keychain: [{{ name: k, kind: bearer, auth: c_shell_says }}]\nworkflow:\n  - step: {name}\n    tool: {{ kind: shell, command: \"echo '{{{{ keychain.k.token }}}}'; if [ ! -e {marker_file} ]; then touch {marker_file}; sleep 60; fi\" }}\n",
+            marker_file = marker_file.display()
         );
-        self.register(caller, name, &body).await;
-        let worker = self.worker("w0");
-        let run = self.start(caller, name).await;
-        until("the task runs", || sign.exists()).await;
+        self.register_playbook(client, name, &body).await;
+        let worker = self.start_worker("w0");
+        let run = self.start(client, name).await;
+        wait_until("the task runs", || marker_file.exists()).await;
         worker.kill();
         run
     }
 
-    /// What people and programs are told who ask.
-    async fn asked(&self, runs: &[(ExecutionId, &[Path])]) -> Vec<Place> {
-        let mut places = Vec::new();
+    /// Collects the output of the CLI and the API.
+    async fn collect_queried(&self, runs: &[(ExecutionId, &[SecretPath])]) -> Vec<SearchedContent> {
+        let mut contents = Vec::new();
         for (run, paths) in runs {
-            let words = words(paths);
-            for place in places::commands(&self.house, self.url(), *run) {
-                let all = words.clone().into_iter();
-                places.push(if place.is_of("runs events") || place.is_of("runs tail") {
-                    place.proven_by(all)
-                } else if place.is_of("runs logs") {
-                    place.proven_by(all.filter(|word| word == "seenit_shell_says"))
-                } else if place.is_of("runs explain") {
-                    place.proven_by(all.filter(|word| word == "seenit_end_fails"))
-                } else {
-                    place.proven_by([run.to_string()])
-                });
+            let markers = marker_words(paths);
+            for content in leak_search::command_outputs(&self.deployment, self.server_url(), *run) {
+                let markers = markers.clone().into_iter();
+                contents.push(
+                    if content.is_named("runs events") || content.is_named("runs tail") {
+                        content.require(markers)
+                    } else if content.is_named("runs logs") {
+                        content.require(markers.filter(|marker| marker == "seenit_shell_says"))
+                    } else if content.is_named("runs explain") {
+                        content.require(markers.filter(|marker| marker == "seenit_end_fails"))
+                    } else {
+                        content.require([run.to_string()])
+                    },
+                );
             }
-            for (path, proofs) in [
+            for (path, required) in [
                 ("", Vec::new()),
                 ("/status", Vec::new()),
                 ("/explain", Vec::new()),
                 ("/export", Vec::new()),
-                ("/events?limit=500", words.clone()),
-                ("/events/stream", words.clone()),
+                ("/events?limit=500", markers.clone()),
+                ("/events/stream", markers.clone()),
             ] {
                 let path = format!("/api/executions/{run}{path}");
-                let told = anything(self.url(), &path).await;
-                places.push(Place::new(path, told).proven_by(proofs));
+                let content = get_bytes(self.server_url(), &path).await;
+                contents.push(SearchedContent::new(path, content).require(required));
             }
         }
-        for (path, proof) in [
+        for (path, required) in [
             ("/api/executions", "canary/shell"),
             ("/api/credentials", "c_shell_says"),
             ("/api/stream/feed?limit=500", "events"),
             ("/metrics", "noetl_"),
         ] {
-            let told = anything(self.url(), path).await;
-            places.push(Place::new(path, told).proven_by([proof]));
+            let content = get_bytes(self.server_url(), path).await;
+            contents.push(SearchedContent::new(path, content).require([required]));
         }
-        places
+        contents
     }
 
-    /// What was sent to others: messages and traces, once all of it has come, or after a while.
-    async fn published(&self) -> Vec<Place> {
+    /// Collects published messages and traces, when they are complete or after a timeout.
+    async fn wait_for_published(&self) -> Vec<SearchedContent> {
         for _ in 0..300 {
-            let sent = self.sent().await;
-            if sent.len() == 3 && sent.iter().all(Place::is_proven) {
-                return sent;
+            let contents = self.collect_published().await;
+            if contents.len() == 3 && contents.iter().all(SearchedContent::has_required) {
+                return contents;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        self.sent().await
+        self.collect_published().await
     }
 
-    async fn sent(&self) -> Vec<Place> {
+    async fn collect_published(&self) -> Vec<SearchedContent> {
         let steps = all_paths().map(|path| path.name);
-        let traces = Place::new("the traces", self.world.traces()).proven_by(steps);
-        let streams = places::messages(&self.nats).await.into_iter();
-        let streams = streams.map(|place| {
-            if place.is_of("noetl_events") {
-                place.proven_by(all_words())
+        let traces = SearchedContent::new("the traces", self.echo.received_traces()).require(steps);
+        let streams = leak_search::stream_messages(&self.nats).await.into_iter();
+        let streams = streams.map(|content| {
+            if content.is_named("noetl_events") {
+                content.require(all_marker_words())
             } else {
-                place.proven_by(["execution_id"])
+                content.require(["execution_id"])
             }
         });
         streams.chain([traces]).collect()
     }
 }
 
-fn log(house: &House, name: &str) -> Stdio {
-    let path = house.folder.path().join(format!("{name}.log"));
+fn open_log_file(deployment: &TestDeployment, name: &str) -> Stdio {
+    let path = deployment.dir.path().join(format!("{name}.log"));
     Stdio::from(File::create(path).expect("a file"))
 }
 
-/// What has to be found in the files of the house for the search to mean anything.
-fn proven(place: Place) -> Place {
-    if place.is_of(".log") {
-        place.proven_by(["DEBUG"])
+/// Requires debug lines in log files, so that their search is meaningful.
+fn require_debug_lines(content: SearchedContent) -> SearchedContent {
+    if content.is_named(".log") {
+        content.require(["DEBUG"])
     } else {
-        place
+        content
     }
 }
 
-fn secret(name: &str) -> String {
-    format!("{BEGINNING}-{name}-{ENDING}")
+fn secret_value(name: &str) -> String {
+    format!("{SECRET_PREFIX}-{name}-{SECRET_SUFFIX}")
 }
 
-fn all_paths() -> impl Iterator<Item = &'static Path> + Clone {
-    GROUPS.iter().flat_map(|(_, paths)| *paths)
+fn all_paths() -> impl Iterator<Item = &'static SecretPath> + Clone {
+    PLAYBOOK_GROUPS.iter().flat_map(|(_, paths)| *paths)
 }
 
-fn words(paths: &[Path]) -> Vec<String> {
-    let told = paths.iter().filter(|path| path.is_told);
-    told.map(|path| format!("seenit_{}", path.name)).collect()
+fn marker_words(paths: &[SecretPath]) -> Vec<String> {
+    let marked = paths.iter().filter(|path| path.shows_marker);
+    marked.map(|path| format!("seenit_{}", path.name)).collect()
 }
 
-fn all_words() -> Vec<String> {
-    GROUPS.iter().flat_map(|(_, paths)| words(paths)).collect()
+fn all_marker_words() -> Vec<String> {
+    PLAYBOOK_GROUPS
+        .iter()
+        .flat_map(|(_, paths)| marker_words(paths))
+        .collect()
 }
 
-/// A playbook whose steps are these paths, one after the other.
-fn playbook(paths: &[Path]) -> String {
+/// Builds a playbook with one step for each path.
+fn build_playbook(paths: &[SecretPath]) -> String {
     let mut text = "workbook:
   - name: tell
     tool: { kind: python, code: 'result = [token, word]' }
@@ -328,7 +365,7 @@ keychain:
   - { name: mapped, kind: credential, auth: c_keychain_mapped, map: { inner: outer.inner } }
 "
     .to_owned();
-    for Path { name, .. } in paths {
+    for SecretPath { name, .. } in paths {
         text.push_str(&format!(
             "  - {{ name: {name}, kind: bearer, auth: c_{name} }}\n"
         ));
@@ -337,13 +374,13 @@ keychain:
     let next = paths.iter().skip(1).map(|path| path.name).chain(["end"]);
     for (path, next) in paths.iter().zip(next) {
         let name = path.name;
-        let written = |text: &str| {
+        let substitute = |text: &str| {
             text.replace("<S>", &format!("{{{{ keychain.{name}.token }}}}"))
                 .replace("<K>", &format!("keychain.{name}.token"))
                 .replace("<M>", &format!("{{{{ 'seen' ~ 'it_{name}' }}}}"))
                 .replace("<N>", name)
         };
-        let tool = written(path.tool).replace('\n', "\n      ");
+        let tool = substitute(path.tool).replace('\n', "\n      ");
         let when = if path.fails {
             ", when: \"{{ event.name == 'call.error' }}\""
         } else {
@@ -351,7 +388,7 @@ keychain:
         };
         text.push_str(&format!("  - step: {name}\n"));
         if !path.step.is_empty() {
-            text.push_str(&format!("    {}\n", written(path.step)));
+            text.push_str(&format!("    {}\n", substitute(path.step)));
         }
         text.push_str(&format!("    tool:\n      {tool}\n"));
         if !path.is_last {
@@ -366,10 +403,10 @@ keychain:
     text
 }
 
-/// An engine of containers that says what it was given, and fails with it where it is asked to.
-fn play_engine(house: &House) {
+/// Installs a fake `docker` that prints its input, or fails with it.
+fn install_fake_docker(deployment: &TestDeployment) {
     use std::os::unix::fs::PermissionsExt as _;
-    let file = house.programs().join("docker");
+    let file = deployment.bin_dir().join("docker");
     let script = r#"#!/bin/sh
 verb=$1
 for last; do :; done
@@ -380,6 +417,6 @@ run*) echo "$WHO $WORD" ;;
 esac
 "#;
     std::fs::write(&file, script).expect("a program");
-    let all = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&file, all).expect("permissions");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&file, executable).expect("permissions");
 }

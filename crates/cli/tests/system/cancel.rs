@@ -1,34 +1,40 @@
-//! Cancelling stops what runs.
+//! Cancelling a run stops its running tasks.
 
 use noetl_api::execution::CancelRequest;
 use noetl_types::{EventType, ExecutionStatus, Json};
 
-use crate::house::{Caller, House, until};
-use crate::logs::{count, sound};
-use crate::process::lives;
+use crate::deployment::{TestClient, TestDeployment, wait_until};
+use crate::event_logs::{assert_log_valid, count_events};
+use crate::process::is_process_alive;
 
-const FOR_EVER: &str = r#"workload: { witness: /dev/null }
+const ENDLESS_PLAYBOOK: &str = r#"workload: { pid_file: /dev/null }
 workflow:
   - step: start
-    tool: { kind: shell, command: "sleep 1000 & echo $! > {{ workload.witness }}; wait" }
+    tool: { kind: shell, command: "sleep 1000 & echo $! > {{ workload.pid_file }}; wait" }
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancel_kills_the_running_process() {
-    let house = House::on_sqlite();
-    let server = house.server();
-    let caller = Caller::of(&server);
-    caller.register("for_ever", FOR_EVER).await;
-    let _worker = house.worker(&server, "w1");
-    let witness = house.witness();
-    let payload = Json::object([("witness", Json::from(witness.display().to_string()))]);
-    let run = caller.start("for_ever", payload).await.expect("started");
-    until("the process runs", || lives(&witness)).await;
-    let cancelled = caller.0.cancel(run, &CancelRequest::default()).await;
+    let deployment = TestDeployment::on_sqlite();
+    let server = deployment.start_server();
+    let client = TestClient::connect(&server);
+    client.register_playbook("for_ever", ENDLESS_PLAYBOOK).await;
+    let _worker = deployment.start_worker(&server, "w1");
+    let pid_file = deployment.effects_file();
+    let payload = Json::object([("pid_file", Json::from(pid_file.display().to_string()))]);
+    let run = client.start("for_ever", payload).await.expect("started");
+    wait_until("the process runs", || is_process_alive(&pid_file)).await;
+    let cancelled = client
+        .0
+        .cancel_execution(run, &CancelRequest::default())
+        .await;
     assert_eq!(cancelled.expect("cancelled").cancelled_executions, [run]);
-    assert_eq!(caller.status(run).await.status, ExecutionStatus::Cancelled);
-    until("the process is gone", || !lives(&witness)).await;
+    assert_eq!(
+        client.run_status(run).await.status,
+        ExecutionStatus::Cancelled
+    );
+    wait_until("the process is gone", || !is_process_alive(&pid_file)).await;
     server.kill();
-    let log = sound(&house, run).await;
-    assert_eq!(count(&log, EventType::CommandCancelled), 1);
+    let log = assert_log_valid(&deployment, run).await;
+    assert_eq!(count_events(&log, EventType::CommandCancelled), 1);
 }

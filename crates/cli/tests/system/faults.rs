@@ -1,7 +1,7 @@
-//! kill -9 across waits, children, loops and approvals.
+//! `kill -9` during waits, child runs, loops and approvals.
 //!
-//! Servers come back at the address where they were, so that whoever knew them goes on. Every run has
-//! to end as if nothing had happened, and what was answered once has to hold.
+//! Servers restart at the same address, so workers and clients reconnect. Every run must end as if
+//! nothing had happened, and an acknowledged request must take effect.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,249 +9,255 @@ use std::time::Duration;
 use noetl_api::execute::ExecuteRequest;
 use noetl_types::{EventType, ExecutionId, Json};
 
-use crate::constructs::most_inside;
-use crate::house::{Caller, House, until};
-use crate::logs::{count, sound};
-use crate::process::Noetl;
-use crate::town::{json, quoted, register};
-use crate::wire::post;
+use crate::constructs::max_concurrent;
+use crate::deployment::{TestClient, TestDeployment, wait_until};
+use crate::event_logs::{assert_log_valid, count_events};
+use crate::process::NoetlProcess;
+use crate::raw_http::post_json;
+use crate::test_cluster::{parse_json, register_playbook_file, to_json_string};
 
-/// Who is killed.
+/// Processes to kill.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Victims {
+enum KillTarget {
     Server,
     Worker,
     Both,
 }
 
-/// Runs at once.
+/// Number of concurrent runs.
 const RUNS: usize = 3;
-/// Calls of a run and its child.
-const CALLS: usize = 12;
+/// Calls of a run, including its child run.
+const CALLS_PER_RUN: usize = 12;
 
-/// What is killed and started again.
-struct Rig {
-    house: House,
-    server: Option<Noetl>,
-    worker: Option<Noetl>,
+/// Server and worker that are killed and restarted.
+struct TestRig {
+    deployment: TestDeployment,
+    server: Option<NoetlProcess>,
+    worker: Option<NoetlProcess>,
     url: String,
-    strikes: u32,
+    restarts: u32,
 }
 
-impl Rig {
-    fn new(house: House) -> Self {
-        let server = house.server();
-        let worker = house.worker(&server, "w0");
+impl TestRig {
+    fn new(deployment: TestDeployment) -> Self {
+        let server = deployment.start_server();
+        let worker = deployment.start_worker(&server, "w0");
         Self {
             url: server.url.clone().expect("a server"),
             server: Some(server),
             worker: Some(worker),
-            house,
-            strikes: 0,
+            deployment,
+            restarts: 0,
         }
     }
 
-    fn caller(&self) -> Caller {
-        Caller::of(self.server.as_ref().expect("a server"))
+    fn client(&self) -> TestClient {
+        TestClient::connect(self.server.as_ref().expect("a server"))
     }
 
-    /// Kills, and starts again.
-    fn strike(&mut self, victims: Victims) {
-        self.strikes += 1;
-        if victims != Victims::Worker {
+    /// Kills processes and starts them again.
+    fn kill_and_restart(&mut self, target: KillTarget) {
+        self.restarts += 1;
+        if target != KillTarget::Worker {
             drop(self.server.take());
         }
-        if victims != Victims::Server {
+        if target != KillTarget::Server {
             drop(self.worker.take());
         }
         let server = self
             .server
-            .get_or_insert_with(|| self.house.server_at(&self.url));
-        let name = format!("w{}", self.strikes);
+            .get_or_insert_with(|| self.deployment.restart_server_at(&self.url));
+        let name = format!("w{}", self.restarts);
         self.worker
-            .get_or_insert_with(|| self.house.worker(server, &name));
+            .get_or_insert_with(|| self.deployment.start_worker(server, &name));
     }
 
     async fn start(&self) -> Vec<ExecutionId> {
-        let caller = self.caller();
-        register(&caller, "faults/child").await;
-        let path = register(&caller, "faults/everything").await;
-        let witness = quoted(self.house.witness().display());
+        let client = self.client();
+        register_playbook_file(&client, "faults/child").await;
+        let path = register_playbook_file(&client, "faults/everything").await;
+        let effects_file = to_json_string(self.deployment.effects_file().display());
         let mut runs = Vec::new();
         for _ in 0..RUNS {
             let request = ExecuteRequest {
                 path: Some(path.clone()),
-                payload: Some(json(&format!(r#"{{"witness":{witness}}}"#))),
+                payload: Some(parse_json(&format!(r#"{{"effects_file":{effects_file}}}"#))),
                 ..ExecuteRequest::default()
             };
-            let started = caller.0.execute(&request).await;
+            let started = client.0.execute_playbook(&request).await;
             runs.push(started.expect("started").execution_id);
         }
         runs
     }
 
-    /// Decides and signals as soon as the run asks for it; both are answered.
-    async fn answer(&self, run: ExecutionId) {
-        let path = |verb: &str| format!("/api/executions/{run}/{verb}");
-        let decision = json(r#"{"step":"ask","decision":"approve"}"#);
-        let asking = async {
+    /// Approves and signals a run as soon as it waits for that. Both requests are acknowledged.
+    async fn approve_and_signal(&self, run: ExecutionId) {
+        let path = |action: &str| format!("/api/executions/{run}/{action}");
+        let decision = parse_json(r#"{"step":"ask","decision":"approve"}"#);
+        let polling = async {
             loop {
-                let decided = post(&self.url, &path("approve"), &decision).await;
-                match decided.status {
+                let response = post_json(&self.url, &path("approve"), &decision).await;
+                match response.status {
                     200 => return,
                     // The step is not entered yet.
                     409 => tokio::time::sleep(Duration::from_millis(20)).await,
-                    _ => panic!("{decided:?}"),
+                    _ => panic!("{response:?}"),
                 }
             }
         };
-        let asked = tokio::time::timeout(Duration::from_mins(1), asking).await;
-        assert!(asked.is_ok(), "nobody is asked");
-        let news = json(r#"{"name":"news","payload":"good"}"#);
-        let sent = post(&self.url, &path("signal"), &news).await.ok();
-        assert_eq!(sent.get("delivered"), Some(&Json::from(true)));
+        let approved = tokio::time::timeout(Duration::from_mins(1), polling).await;
+        assert!(approved.is_ok(), "the run never asks for approval");
+        let signal = parse_json(r#"{"name":"news","payload":"good"}"#);
+        let response = post_json(&self.url, &path("signal"), &signal)
+            .await
+            .expect_ok();
+        assert_eq!(response.get("delivered"), Some(&Json::from(true)));
     }
 
-    fn keys(&self) -> BTreeSet<String> {
-        self.house.witnessed().into_iter().collect()
+    fn effect_keys(&self) -> BTreeSet<String> {
+        self.deployment.effects_lines().into_iter().collect()
     }
 }
 
-async fn struck(house: House, victims: Victims) {
-    let mut rig = Rig::new(house);
+async fn check_repeated_kills(deployment: TestDeployment, target: KillTarget) {
+    let mut rig = TestRig::new(deployment);
     let runs = rig.start().await;
-    until("work is under way", || rig.keys().len() >= RUNS * 2).await;
-    rig.strike(victims);
-    // What is answered for holds, even if it is killed right after.
-    rig.answer(runs[0]).await;
-    rig.strike(victims);
-    // All that is left to do waits for people and news.
-    until("only waits are left", || {
-        rig.keys().len() >= RUNS * (CALLS - 1)
+    wait_until("work is under way", || rig.effect_keys().len() >= RUNS * 2).await;
+    rig.kill_and_restart(target);
+    // An acknowledged request takes effect even if the server is killed right after it.
+    rig.approve_and_signal(runs[0]).await;
+    rig.kill_and_restart(target);
+    // All remaining work waits for approvals and signals.
+    wait_until("only waits are left", || {
+        rig.effect_keys().len() >= RUNS * (CALLS_PER_RUN - 1)
     })
     .await;
-    rig.strike(victims);
-    rig.answer(runs[1]).await;
-    rig.answer(runs[2]).await;
-    rig.strike(victims);
-    rig.caller().completed(&runs).await;
-    all_is_well(rig, &runs).await;
+    rig.kill_and_restart(target);
+    rig.approve_and_signal(runs[1]).await;
+    rig.approve_and_signal(runs[2]).await;
+    rig.kill_and_restart(target);
+    rig.client().assert_completed(&runs).await;
+    assert_all_completed(rig, &runs).await;
 }
 
-async fn all_is_well(mut rig: Rig, runs: &[ExecutionId]) {
-    let expected = json(r#"{"many":6,"child":"done","by":true,"news":"good"}"#);
-    let caller = rig.caller();
+async fn assert_all_completed(mut rig: TestRig, runs: &[ExecutionId]) {
+    let expected = parse_json(r#"{"many":6,"child":"done","by":true,"news":"good"}"#);
+    let client = rig.client();
     let mut logs = Vec::new();
     for run in runs {
-        let result = caller.status(*run).await.result.expect("a result");
+        let result = client.run_status(*run).await.result.expect("a result");
         assert_eq!(result.get("told"), Some(&expected));
         logs.push(*run);
         let query = noetl_api::query::ExecutionsQuery {
             parent: Some(*run),
             ..noetl_api::query::ExecutionsQuery::default()
         };
-        let children = caller.0.executions(&query).await.expect("a list");
+        let children = client.0.list_executions(&query).await.expect("a list");
         assert_eq!(children.executions.len(), 1, "one child");
         logs.push(children.executions[0].execution_id);
     }
     drop((rig.server.take(), rig.worker.take()));
     for run in logs {
-        let log = sound(&rig.house, run).await;
-        assert_eq!(count(&log, EventType::PlaybookCompleted), 1);
+        let log = assert_log_valid(&rig.deployment, run).await;
+        assert_eq!(count_events(&log, EventType::PlaybookCompleted), 1);
     }
-    assert_eq!(rig.keys().len(), RUNS * CALLS, "one key for each call");
+    assert_eq!(
+        rig.effect_keys().len(),
+        RUNS * CALLS_PER_RUN,
+        "one key for each call"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_dies_again_and_again_on_sqlite() {
-    struck(House::on_sqlite(), Victims::Server).await;
+async fn runs_survive_repeated_server_kills_on_sqlite() {
+    check_repeated_kills(TestDeployment::on_sqlite(), KillTarget::Server).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_dies_again_and_again_on_postgres() {
-    struck(House::on_postgres(), Victims::Server).await;
+async fn runs_survive_repeated_server_kills_on_postgres() {
+    check_repeated_kills(TestDeployment::on_postgres(), KillTarget::Server).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_that_die_again_and_again_on_sqlite() {
-    struck(House::on_sqlite(), Victims::Worker).await;
+async fn runs_survive_repeated_worker_kills_on_sqlite() {
+    check_repeated_kills(TestDeployment::on_sqlite(), KillTarget::Worker).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_that_die_again_and_again_on_postgres() {
-    struck(House::on_postgres(), Victims::Worker).await;
+async fn runs_survive_repeated_worker_kills_on_postgres() {
+    check_repeated_kills(TestDeployment::on_postgres(), KillTarget::Worker).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_die_again_and_again_on_sqlite() {
-    struck(House::on_sqlite(), Victims::Both).await;
+async fn runs_survive_repeated_kills_of_both_on_sqlite() {
+    check_repeated_kills(TestDeployment::on_sqlite(), KillTarget::Both).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_die_again_and_again_on_postgres() {
-    struck(House::on_postgres(), Victims::Both).await;
+async fn runs_survive_repeated_kills_of_both_on_postgres() {
+    check_repeated_kills(TestDeployment::on_postgres(), KillTarget::Both).await;
 }
 
-/// Runs wait for each other in a narrow place while their server dies.
-async fn narrow(house: House) {
+/// Kills the server while runs wait for concurrency slots.
+async fn check_slots_after_restart(deployment: TestDeployment) {
     const WAITING: usize = 12;
-    let mut rig = Rig::new(house);
-    let path = register(&rig.caller(), "constructs/concurrency").await;
-    let witness = quoted(rig.house.witness().display());
+    let mut rig = TestRig::new(deployment);
+    let path = register_playbook_file(&rig.client(), "constructs/concurrency").await;
+    let effects_file = to_json_string(rig.deployment.effects_file().display());
     let mut runs = Vec::new();
     for _ in 0..WAITING {
         let request = ExecuteRequest {
             path: Some(path.clone()),
-            payload: Some(json(&format!(r#"{{"witness":{witness}}}"#))),
+            payload: Some(parse_json(&format!(r#"{{"effects_file":{effects_file}}}"#))),
             ..ExecuteRequest::default()
         };
-        let started = rig.caller().0.execute(&request).await;
+        let started = rig.client().0.execute_playbook(&request).await;
         runs.push(started.expect("started").execution_id);
     }
     for lines in [3, 11] {
-        until("some have been inside", || {
-            rig.house.witnessed().len() >= lines
+        wait_until("some runs have had a slot", || {
+            rig.deployment.effects_lines().len() >= lines
         })
         .await;
-        rig.strike(Victims::Server);
+        rig.kill_and_restart(KillTarget::Server);
     }
-    rig.caller().completed(&runs).await;
+    rig.client().assert_completed(&runs).await;
     drop((rig.server.take(), rig.worker.take()));
-    let lines = rig.house.witnessed();
-    assert_eq!(lines.len(), 2 * WAITING, "each was inside once");
-    let most = most_inside(&lines);
-    assert!((1..=2).contains(&most), "{most} at once");
+    let lines = rig.deployment.effects_lines();
+    assert_eq!(lines.len(), 2 * WAITING, "each run had a slot once");
+    let max_active = max_concurrent(&lines);
+    assert!((1..=2).contains(&max_active), "{max_active} at once");
     for run in runs {
-        sound(&rig.house, run).await;
+        assert_log_valid(&rig.deployment, run).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slots_outlive_their_server_on_sqlite() {
-    narrow(House::on_sqlite()).await;
+async fn slots_survive_server_restart_on_sqlite() {
+    check_slots_after_restart(TestDeployment::on_sqlite()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slots_outlive_their_server_on_postgres() {
-    narrow(House::on_postgres()).await;
+async fn slots_survive_server_restart_on_postgres() {
+    check_slots_after_restart(TestDeployment::on_postgres()).await;
 }
 
-/// One of two servers dies for good, and the other one takes over what it owed.
+/// One of two servers is killed permanently, and the other one takes over its work.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_other_server_takes_over() {
-    let house = House::on_postgres();
-    let dies = house.server();
-    let mut rig = Rig::new(house);
-    // All runs begin at the server that dies.
+async fn surviving_server_takes_over() {
+    let deployment = TestDeployment::on_postgres();
+    let doomed = deployment.start_server();
+    let mut rig = TestRig::new(deployment);
+    // All runs start at the server that is killed.
     let survivor = (rig.server.take(), rig.url.clone());
-    rig.url = dies.url.clone().expect("a server");
-    rig.server = Some(dies);
+    rig.url = doomed.url.clone().expect("a server");
+    rig.server = Some(doomed);
     let runs = rig.start().await;
-    until("work is under way", || rig.keys().len() >= RUNS * 2).await;
+    wait_until("work is under way", || rig.effect_keys().len() >= RUNS * 2).await;
     (rig.server, rig.url) = survivor;
     for run in &runs {
-        rig.answer(*run).await;
+        rig.approve_and_signal(*run).await;
     }
-    rig.caller().completed(&runs).await;
-    all_is_well(rig, &runs).await;
+    rig.client().assert_completed(&runs).await;
+    assert_all_completed(rig, &runs).await;
 }

@@ -1,38 +1,38 @@
-//! The whole system as real processes: servers, workers and databases that are killed in mid-run.
+//! Tests of the whole system as real processes: servers, workers and databases are killed mid-run.
 //!
-//! Every test ends with the same look at the logs: each run that was acknowledged is there, its log
-//! has no gap and no edit, it has ended once, and no command has two accepted results.
+//! Every test ends by verifying the logs: each acknowledged run exists, its log has no gap and no
+//! modification, the run ended once, and no command has two accepted results.
 
 #![expect(
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and says what it measured"
+    reason = "a test fails by panicking, and prints its measurements"
 )]
 
 mod api;
+mod broker_outage;
 mod canary;
 mod cancel;
 mod constructs;
+mod crash_recovery;
+mod database_roles;
+mod deployment;
+mod event_logs;
 mod faults;
 mod followers;
-mod hostile;
-mod house;
-mod kills;
-mod kinds;
+mod hostile_clients;
 mod load;
-mod logs;
-mod outage;
-mod outside;
+mod long_logs;
+mod multi_server;
 mod platform;
 mod process;
-mod roles;
-mod servers;
+mod raw_http;
+mod sandbox;
 mod storm;
-mod town;
-mod traces;
-mod volume;
-mod walls;
-mod wire;
+mod stream_reader;
+mod telemetry;
+mod test_cluster;
+mod tool_kinds;
 mod zombies;

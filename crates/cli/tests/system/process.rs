@@ -1,24 +1,24 @@
-//! A process of ours that is ended with its test.
+//! A `noetl` process that is killed at the end of its test.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// A running `noetl`.
-pub(crate) struct Noetl {
+pub(crate) struct NoetlProcess {
     child: Child,
-    /// The address that a server printed first.
+    /// Address that a server printed on its first line.
     pub(crate) url: Option<String>,
 }
 
-impl Noetl {
-    /// Starts a command that serves, and waits for its address.
-    pub(crate) fn serving(command: &mut Command) -> Self {
-        Self::serving_and_telling(command, Stdio::inherit())
+impl NoetlProcess {
+    /// Starts a server command and waits for its address.
+    pub(crate) fn start_server(command: &mut Command) -> Self {
+        Self::start_server_with_log(command, Stdio::inherit())
     }
 
-    /// The same with its log somewhere else.
-    pub(crate) fn serving_and_telling(command: &mut Command, log: Stdio) -> Self {
+    /// Starts a server command that writes its log to `log`.
+    pub(crate) fn start_server_with_log(command: &mut Command, log: Stdio) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -26,15 +26,15 @@ impl Noetl {
             .spawn()
             .expect("noetl starts");
         let stdout = child.stdout.take().expect("a pipe");
-        let mut first = String::new();
+        let mut line = String::new();
         BufReader::new(stdout)
-            .read_line(&mut first)
+            .read_line(&mut line)
             .expect("the first line");
-        let url = first
+        let url = line
             .split_whitespace()
             .find(|word| word.starts_with("http://"));
         let url = url
-            .unwrap_or_else(|| panic!("no address in {first:?}"))
+            .unwrap_or_else(|| panic!("no address in {line:?}"))
             .to_owned();
         Self {
             child,
@@ -42,13 +42,13 @@ impl Noetl {
         }
     }
 
-    /// Starts a command that serves nobody.
-    pub(crate) fn working(command: &mut Command) -> Self {
-        Self::working_and_telling(command, Stdio::inherit())
+    /// Starts a command that does not listen, such as a worker.
+    pub(crate) fn start_worker(command: &mut Command) -> Self {
+        Self::start_worker_with_log(command, Stdio::inherit())
     }
 
-    /// The same with its log somewhere else.
-    pub(crate) fn working_and_telling(command: &mut Command, log: Stdio) -> Self {
+    /// Starts a worker command that writes its log to `log`.
+    pub(crate) fn start_worker_with_log(command: &mut Command, log: Stdio) -> Self {
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -58,17 +58,17 @@ impl Noetl {
         Self { child, url: None }
     }
 
-    /// Sends a signal, by the name that `kill` knows.
-    pub(crate) fn signal(&self, name: &str) {
+    /// Sends a signal by its name for `kill`.
+    pub(crate) fn send_signal(&self, name: &str) {
         let id = self.child.id().to_string();
-        let sent = Command::new("kill")
+        let status = Command::new("kill")
             .args([&format!("-{name}"), &id])
             .status();
-        assert!(sent.expect("kill runs").success(), "no process {id}");
+        assert!(status.expect("kill runs").success(), "no process {id}");
     }
 
-    /// The most memory that it has had resident so far, in MiB.
-    pub(crate) fn resident_mib(&self) -> u64 {
+    /// Peak resident memory of the process in MiB.
+    pub(crate) fn peak_memory_mib(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).expect("a process");
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -76,36 +76,36 @@ impl Noetl {
         kib.expect("a number").parse::<u64>().expect("a number") / 1024
     }
 
-    /// Asks it to end, and waits until it has.
-    pub(crate) fn leave(mut self) {
-        self.signal("TERM");
+    /// Sends SIGTERM and waits for the exit.
+    pub(crate) fn terminate(mut self) {
+        self.send_signal("TERM");
         self.child.wait().expect("it ends");
     }
 
-    /// Kills it as a power cut would.
+    /// Sends SIGKILL, as a power cut would end it.
     pub(crate) fn kill(mut self) {
-        self.end();
+        self.kill_and_wait();
     }
 
-    fn end(&mut self) {
-        // One that has ended already is what is wanted.
+    fn kill_and_wait(&mut self) {
+        // Killing an ended process fails, which is fine.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-impl Drop for Noetl {
+impl Drop for NoetlProcess {
     fn drop(&mut self) {
-        self.end();
+        self.kill_and_wait();
     }
 }
 
-/// Whether a process lives, by its number in a file.
-pub(crate) fn lives(pid_file: &Path) -> bool {
+/// True if the process whose id is in the file is running.
+pub(crate) fn is_process_alive(pid_file: &Path) -> bool {
     let Ok(pid) = std::fs::read_to_string(pid_file) else {
         return false;
     };
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-    // One that waits to be collected does nothing any more.
+    // A zombie process no longer runs.
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }

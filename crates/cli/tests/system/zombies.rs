@@ -1,42 +1,45 @@
-//! A worker that sleeps past its lease and wakes up again.
+//! A worker that is suspended past its lease and then resumed.
 
 use noetl_types::{EventType, Json};
 
-use crate::house::{Caller, House, until};
-use crate::logs::{count, sound};
+use crate::deployment::{TestClient, TestDeployment, wait_until};
+use crate::event_logs::{assert_log_valid, count_events};
 
-const SLOW: &str = r#"workload: { witness: /dev/null }
+const SLOW_PLAYBOOK: &str = r#"workload: { effects_file: /dev/null }
 workflow:
   - step: start
     tool:
       kind: shell
-      command: "echo $NOETL_IDEMPOTENCY_KEY >> {{ workload.witness }}; while [ ! -e {{ workload.witness }}.go ]; do sleep 0.05; done"
+      command: "echo $NOETL_IDEMPOTENCY_KEY >> {{ workload.effects_file }}; while [ ! -e {{ workload.effects_file }}.go ]; do sleep 0.05; done"
 "#;
 
-/// The world saw the call twice, under one key; the log has one result, and a note of the other.
-/// Hole I4.
+/// The call is made twice under one idempotency key. The log has one result, and an audit event
+/// for the other report.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_wakes_up_too_late_is_refused() {
-    let house = House::on_postgres();
-    let server = house.server();
-    let caller = Caller::of(&server);
-    caller.register("slow", SLOW).await;
-    let zombie = house.worker(&server, "zombie");
-    let witness = house.witness().display().to_string();
-    let payload = Json::object([("witness", Json::from(witness))]);
-    let run = caller.start("slow", payload).await.expect("started");
-    until("the call is made", || house.witnessed().len() == 1).await;
-    zombie.signal("STOP");
-    let _second = house.worker(&server, "second");
-    until("the call is made again", || house.witnessed().len() == 2).await;
-    let witnessed = house.witnessed();
-    assert_eq!(witnessed[0], witnessed[1], "the key outlives the worker");
-    let go = format!("{}.go", house.witness().display());
+async fn late_report_of_expired_worker_is_refused() {
+    let deployment = TestDeployment::on_postgres();
+    let server = deployment.start_server();
+    let client = TestClient::connect(&server);
+    client.register_playbook("slow", SLOW_PLAYBOOK).await;
+    let zombie = deployment.start_worker(&server, "zombie");
+    let effects_file = deployment.effects_file().display().to_string();
+    let payload = Json::object([("effects_file", Json::from(effects_file))]);
+    let run = client.start("slow", payload).await.expect("started");
+    wait_until("the call is made", || deployment.effects_lines().len() == 1).await;
+    zombie.send_signal("STOP");
+    let _second = deployment.start_worker(&server, "second");
+    wait_until("the call is made again", || {
+        deployment.effects_lines().len() == 2
+    })
+    .await;
+    let effects = deployment.effects_lines();
+    assert_eq!(effects[0], effects[1], "the key outlives the worker");
+    let go = format!("{}.go", deployment.effects_file().display());
     std::fs::write(go, "").expect("a file");
-    zombie.signal("CONT");
-    caller.completed(&[run]).await;
+    zombie.send_signal("CONT");
+    client.assert_completed(&[run]).await;
     server.kill();
-    let log = sound(&house, run).await;
-    assert_eq!(count(&log, EventType::CommandExpired), 1);
-    assert_eq!(count(&log, EventType::CommandCompleted), 1);
+    let log = assert_log_valid(&deployment, run).await;
+    assert_eq!(count_events(&log, EventType::CommandExpired), 1);
+    assert_eq!(count_events(&log, EventType::CommandCompleted), 1);
 }

@@ -1,33 +1,33 @@
-//! A run of each construct of the language.
+//! One run per construct of the language.
 
 use noetl_engine::event::TimerId;
-use noetl_engine::{ChildEnd, Data, Decided, Input};
-use noetl_testkit::sim::{Play, Sim, Word};
+use noetl_engine::{ApprovalChoice, ChildOutcome, EngineInput, EventData};
+use noetl_testkit::sim::{ExternalResponse, Simulation, ToolBehavior};
 use noetl_types::json::parse;
 use noetl_types::{Json, Millis, TaskErrorKind};
 
-fn fail() -> Play {
-    Play::fail(TaskErrorKind::Transform, "boom")
+fn fail_task() -> ToolBehavior {
+    ToolBehavior::failure(TaskErrorKind::Transform, "boom")
 }
 
-fn begun(body: &str) -> Sim {
-    let mut sim = Sim::of(body);
+fn started_sim(body: &str) -> Simulation {
+    let mut sim = Simulation::from_body(body);
     sim.start().unwrap();
     sim
 }
 
-pub(crate) fn all() -> Vec<(&'static str, Sim)> {
-    let mut runs = plain();
-    runs.extend(data());
-    runs.extend(loops());
-    runs.extend(failures());
-    runs.extend(steered());
-    runs.extend(waits());
+pub(crate) fn all_runs() -> Vec<(&'static str, Simulation)> {
+    let mut runs = graph_runs();
+    runs.extend(data_runs());
+    runs.extend(loop_runs());
+    runs.extend(failure_runs());
+    runs.extend(control_runs());
+    runs.extend(wait_runs());
     runs
 }
 
-fn plain() -> Vec<(&'static str, Sim)> {
-    let run = |body: &str| Sim::of(body).run();
+fn graph_runs() -> Vec<(&'static str, Simulation)> {
+    let run = |body: &str| Simulation::from_body(body).run();
     vec![
         (
             "linear",
@@ -84,8 +84,8 @@ workflow:
     ]
 }
 
-fn data() -> Vec<(&'static str, Sim)> {
-    let run = |body: &str| Sim::of(body).run();
+fn data_runs() -> Vec<(&'static str, Simulation)> {
+    let run = |body: &str| Simulation::from_body(body).run();
     vec![
         (
             "pipeline",
@@ -99,7 +99,7 @@ workflow:
         ),
         (
             "by_reference",
-            Sim::of(
+            Simulation::from_body(
                 r#"
 workflow:
   - { step: load, tool: { kind: http, url: http://localhost/x }, next: { arcs: [{ step: use }] } }
@@ -107,8 +107,8 @@ workflow:
 "#,
             )
             .with_tools(|call| match call.step {
-                "load" => Play::Ok(Json::list((0..20_000).map(Json::from))),
-                _ => Play::AsWritten,
+                "load" => ToolBehavior::Ok(Json::list((0..20_000).map(Json::from))),
+                _ => ToolBehavior::Configured,
             })
             .run(),
         ),
@@ -122,8 +122,8 @@ workflow:
     ]
 }
 
-fn loops() -> Vec<(&'static str, Sim)> {
-    let run = |body: &str| Sim::of(body).run();
+fn loop_runs() -> Vec<(&'static str, Simulation)> {
+    let run = |body: &str| Simulation::from_body(body).run();
     vec![
         ("parallel_loop", run(r#"
 workflow:
@@ -145,21 +145,21 @@ workflow:
     loop: { cursor: { claim: "rows 5" }, iterator: row, spec: { mode: cursor, max_in_flight: 2, frame: { max_rows: 2 } } }
     tool: { kind: noop, result: "{{ row.id }}" }
 "#)),
-        ("loop_best_effort", Sim::of(r#"
+        ("loop_best_effort", Simulation::from_body(r#"
 workflow:
   - step: each
     spec: { policy: { failure: { mode: best_effort } } }
     loop: { in: 3, iterator: i, spec: { mode: parallel } }
     tool: { kind: noop, result: "{{ i }}" }
-"#).with_tools(|call| if call.index == Some(1) { fail() } else { Play::AsWritten }).run()),
-        ("loop_fail_fast", Sim::of(r#"
+"#).with_tools(|call| if call.index == Some(1) { fail_task() } else { ToolBehavior::Configured }).run()),
+        ("loop_fail_fast", Simulation::from_body(r#"
 workflow:
   - { step: each, loop: { in: 4, iterator: i, spec: { mode: parallel, max_in_flight: 2 } }, tool: { kind: noop, result: "{{ i }}" } }
-"#).with_tools(|call| if call.index == Some(1) { fail() } else { Play::AsWritten }).run()),
+"#).with_tools(|call| if call.index == Some(1) { fail_task() } else { ToolBehavior::Configured }).run()),
     ]
 }
 
-fn failures() -> Vec<(&'static str, Sim)> {
+fn failure_runs() -> Vec<(&'static str, Simulation)> {
     let charge = r#"
 workflow:
   - { step: charge, tool: { kind: shell, command: exit 3 }, next: { arcs: [{ step: refund, when: "{{ event.name == 'call.error' }}" }, { step: ship }] } }
@@ -168,42 +168,42 @@ workflow:
 "#;
     let one = "workflow: [{ step: a, tool: { kind: noop, result: 1 } }]";
     vec![
-        ("failed", Sim::of(one).with_tools(|_| fail()).run()),
-        ("caught", Sim::of(charge).with_tools(|call| match call.step {
-            "charge" => fail(),
-            _ => Play::AsWritten,
+        ("failed", Simulation::from_body(one).with_tools(|_| fail_task()).run()),
+        ("caught", Simulation::from_body(charge).with_tools(|call| match call.step {
+            "charge" => fail_task(),
+            _ => ToolBehavior::Configured,
         }).run()),
-        ("retried", Sim::of(r#"
+        ("retried", Simulation::from_body(r#"
 workflow:
   - step: get
     tool: { kind: http, url: http://localhost/x, spec: { policy: { rules: [{ when: "{{ output.error }}", then: { do: retry, attempts: 3, backoff: fixed, delay: 0.1 } }] } } }
-"#).with_tools(|call| if call.attempt > 2 { Play::Ok(Json::from(1)) } else { fail() }).run()),
-        ("worker_lost_once", Sim::of(one).with_tools(|call| match call.command_attempt {
-            1 => Play::Lost,
-            _ => Play::AsWritten,
+"#).with_tools(|call| if call.attempt > 2 { ToolBehavior::Ok(Json::from(1)) } else { fail_task() }).run()),
+        ("worker_lost_once", Simulation::from_body(one).with_tools(|call| match call.command_attempt {
+            1 => ToolBehavior::Lost,
+            _ => ToolBehavior::Configured,
         }).run()),
-        ("worker_lost_for_good", Sim::of(one).with_tools(|_| Play::Lost).run()),
+        ("worker_lost_for_good", Simulation::from_body(one).with_tools(|_| ToolBehavior::Lost).run()),
         ("late_result", late_result(one)),
-        ("broken_template", Sim::of("workflow: [{ step: a, when: '{{ 1 // 0 }}', tool: { kind: noop } }]").run()),
-        ("too_many_runs", Sim::of(r"
+        ("broken_template", Simulation::from_body("workflow: [{ step: a, when: '{{ 1 // 0 }}', tool: { kind: noop } }]").run()),
+        ("too_many_runs", Simulation::from_body(r"
 executor: { spec: { policy: { limits: { max_step_runs: 2 } } } }
 workflow: [{ step: a, tool: { kind: noop }, next: { arcs: [{ step: a }] } }]
 ").run()),
     ]
 }
 
-fn late_result(body: &str) -> Sim {
-    let mut sim = begun(body);
-    let lost = sim.lease(sim.available()[0], "w1");
-    let late = sim.work(&lost).unwrap();
-    sim.expire(&lost).unwrap();
-    sim.report(late).unwrap();
-    sim.advance(Millis::from_secs(1));
-    sim.finish();
+fn late_result(body: &str) -> Simulation {
+    let mut sim = started_sim(body);
+    let lost = sim.lease_command(sim.available_commands()[0], "w1");
+    let late = sim.execute_lease(&lost).unwrap();
+    sim.expire_lease(&lost).unwrap();
+    sim.submit_report(late).unwrap();
+    sim.advance_clock(Millis::from_secs(1));
+    sim.run_to_end();
     sim
 }
 
-const SLOW: &str = r#"
+const SLOW_PLAYBOOK: &str = r#"
 executor: { spec: { timeout: 1h } }
 workflow:
   - step: slow
@@ -215,64 +215,70 @@ workflow:
   - { step: rescue, tool: { kind: noop } }
 "#;
 
-fn steered() -> Vec<(&'static str, Sim)> {
-    let mut cancelled = begun(SLOW);
-    let lease = cancelled.lease(cancelled.available()[0], "w1");
-    let late = cancelled.work(&lease).unwrap();
-    cancelled.cancel().unwrap();
-    cancelled.report(late).unwrap();
+fn control_runs() -> Vec<(&'static str, Simulation)> {
+    let mut cancelled = started_sim(SLOW_PLAYBOOK);
+    let lease = cancelled.lease_command(cancelled.available_commands()[0], "w1");
+    let late = cancelled.execute_lease(&lease).unwrap();
+    cancelled.cancel_execution().unwrap();
+    cancelled.submit_report(late).unwrap();
 
-    let mut paused = begun(SLOW);
-    paused.pause().unwrap();
+    let mut paused = started_sim(SLOW_PLAYBOOK);
+    paused.pause_execution().unwrap();
     let still_paused = paused.clone();
-    paused.resume().unwrap();
-    paused.finish();
+    paused.resume_execution().unwrap();
+    paused.run_to_end();
 
-    let mut step_timeout = begun(SLOW);
-    step_timeout.advance(Millis::from_secs(10));
+    let mut step_timeout = started_sim(SLOW_PLAYBOOK);
+    step_timeout.advance_clock(Millis::from_secs(10));
     step_timeout.fire_timers();
-    step_timeout.finish();
+    step_timeout.run_to_end();
 
-    let mut execution_timeout = begun(SLOW);
-    execution_timeout.advance(Millis::from_hours(1));
+    let mut execution_timeout = started_sim(SLOW_PLAYBOOK);
+    execution_timeout.advance_clock(Millis::from_hours(1));
     execution_timeout
-        .decide(Input::TimerFired(TimerId::Execution))
+        .decide(EngineInput::TimerFired(TimerId::Execution))
         .unwrap();
     vec![
         ("cancelled_with_a_late_result", cancelled),
         ("paused_and_resumed", paused),
         ("still_paused", still_paused),
-        ("still_running", begun(SLOW)),
+        ("still_running", started_sim(SLOW_PLAYBOOK)),
         ("step_timeout", step_timeout),
         ("execution_timeout", execution_timeout),
     ]
 }
 
-fn waits() -> Vec<(&'static str, Sim)> {
-    let mut wait = begun("workflow: [{ step: pay, tool: { kind: wait, signal: paid } }]");
-    wait.signal("other", None, Json::Null).unwrap();
-    wait.signal("paid", None, parse(br#"{"sum":3}"#).unwrap())
+fn wait_runs() -> Vec<(&'static str, Simulation)> {
+    let mut wait = started_sim("workflow: [{ step: pay, tool: { kind: wait, signal: paid } }]");
+    wait.send_signal("other", None, Json::Null).unwrap();
+    wait.send_signal("paid", None, parse(br#"{"sum":3}"#).unwrap())
         .unwrap();
 
     let mut timed_out =
-        begun("workflow: [{ step: pay, tool: { kind: wait, signal: paid, timeout: 1h } }]");
-    assert!(timed_out.let_time_pass());
+        started_sim("workflow: [{ step: pay, tool: { kind: wait, signal: paid, timeout: 1h } }]");
+    assert!(timed_out.advance_to_next_event());
 
-    let mut approval =
-        begun("workflow: [{ step: ask, tool: { kind: approval, title: Ship it?, quorum: 2 } }]");
-    approval.approve("ask", "ann", Decided::Approve).unwrap();
-    approval.approve("ask", "bob", Decided::Approve).unwrap();
-
-    let mut child =
-        begun("workflow: [{ step: sub, tool: { kind: playbook, path: x, return_result: true } }]");
-    let id = child.children()[0];
-    let result = Data::Inline(Json::from(1));
-    child
-        .child_ended(id, ChildEnd::Completed { result })
+    let mut approval = started_sim(
+        "workflow: [{ step: ask, tool: { kind: approval, title: Ship it?, quorum: 2 } }]",
+    );
+    approval
+        .send_decision("ask", "ann", ApprovalChoice::Approve)
+        .unwrap();
+    approval
+        .send_decision("ask", "bob", ApprovalChoice::Approve)
         .unwrap();
 
-    let nap = Sim::of("workflow: [{ step: nap, tool: [{ name: a, kind: noop }, { name: b, kind: sleep, for: 2s }, { name: c, kind: noop }] }]")
-        .in_world(|_| Word::Yes)
+    let mut child = started_sim(
+        "workflow: [{ step: sub, tool: { kind: playbook, path: x, return_result: true } }]",
+    );
+    let id = child.awaited_children()[0];
+    let result = EventData::Inline(Json::from(1));
+    child
+        .report_child_end(id, ChildOutcome::Completed { result })
+        .unwrap();
+
+    let nap = Simulation::from_body("workflow: [{ step: nap, tool: [{ name: a, kind: noop }, { name: b, kind: sleep, for: 2s }, { name: c, kind: noop }] }]")
+        .with_responses(|_| ExternalResponse::Accept)
         .run();
     vec![
         ("wait", wait),

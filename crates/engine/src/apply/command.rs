@@ -1,67 +1,68 @@
 //! Events of commands and calls.
 
-use noetl_playbook::carried::with_data;
-use noetl_playbook::shift::Onward;
+use noetl_playbook::command_context::add_data_alias;
+use noetl_playbook::command_machine::Continuation;
 use noetl_types::{CommandId, Millis};
 
-use super::{Misfit, Now};
-use crate::ctx::Writes;
+use super::{AppliedEvent, ApplyErrorKind};
+use crate::ctx::SetWrites;
 use crate::event::{
-    CallDone, CallError, CallOutcome, CommandAt, CommandClaimed, CommandExpired, CommandIssued,
-    ExpiryReason, TakenOver,
+    CachedResultUsed, CallDone, CallError, CallOutcome, CommandClaimed, CommandExpired,
+    CommandIssued, CommandRef, ExpiryReason,
 };
-use crate::payload::Data;
+use crate::payload::EventData;
 use crate::state::{
-    CallResult, ClosedFrame, Closing, Command, CommandPhase, Outcome, Output, Parked, RelayState,
-    Retries, Run, State, Work,
+    CallResult, ClosedCommand, ClosedFrame, Command, CommandOutcome, CommandPhase, ExecutionState,
+    ReportedRetries, SplitPipelineState, StepOutput, StepPass, StepWork, SuspendedTask,
 };
 
-impl State {
-    pub(super) fn issue(&mut self, now: &Now<'_>, issued: &CommandIssued) -> Result<(), Misfit> {
-        let step = self.legal_step(now, &issued.step)?;
-        let run = self.run(step).ok_or(Misfit::Contradiction("run"))?;
-        if run.number != issued.run {
-            return Err(Misfit::Contradiction("run"));
+impl ExecutionState {
+    pub(super) fn apply_command_issued(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        issued: &CommandIssued,
+    ) -> Result<(), ApplyErrorKind> {
+        let step = self.legal_step(applied, &issued.step)?;
+        let pass = self
+            .active_pass(step)
+            .ok_or(ApplyErrorKind::Contradiction("run"))?;
+        if pass.number != issued.run {
+            return Err(ApplyErrorKind::Contradiction("run"));
         }
-        let relay = run.relay(issued.index);
-        let fits = match (&run.work, issued.index) {
-            (Work::Single { outcome, .. }, None) => outcome.is_none() && run.open == 0,
-            (Work::Loop(looping), Some(index)) => {
-                relay.is_some() || (index == looping.next && index < looping.iterations)
+        let pipeline = pass.pipeline_state(issued.index);
+        let fits = match (&pass.work, issued.index) {
+            (StepWork::Single { outcome, .. }, None) => outcome.is_none() && pass.open == 0,
+            (StepWork::Loop(looping), Some(index)) => {
+                pipeline.is_some() || (index == looping.next && index < looping.iterations)
             }
-            (Work::Cursor(cursor), Some(frame)) => {
-                let taken = run.open.saturating_add(cursor.ended);
-                frame == cursor.next && taken < cursor.terms.chains
+            (StepWork::Cursor(cursor), Some(frame)) => {
+                let used_chains = pass.open.saturating_add(cursor.ended);
+                frame == cursor.next && used_chains < cursor.terms.chains
             }
-            (Work::Single { .. }, Some(_)) | (Work::Loop(_) | Work::Cursor(_), None) => false,
+            (StepWork::Single { .. }, Some(_))
+            | (StepWork::Loop(_) | StepWork::Cursor(_), None) => false,
         };
         if !fits {
-            return Err(Misfit::Contradiction("index"));
+            return Err(ApplyErrorKind::Contradiction("index"));
         }
-        if issued.frame.is_some() != matches!(run.work, Work::Cursor(_)) {
-            return Err(Misfit::Contradiction("frame"));
+        if issued.frame.is_some() != matches!(pass.work, StepWork::Cursor(_)) {
+            return Err(ApplyErrorKind::Contradiction("frame"));
         }
-        let goes_on = match (relay, issued.segment) {
-            (None, None | Some(0)) => false,
-            (Some(relay), Some(segment)) if relay.is_pending && segment == relay.segment + 1 => {
-                true
-            }
-            (None | Some(_), _) => return Err(Misfit::Contradiction("segment")),
-        };
+        let is_continuation = continues_pipeline(pipeline, issued.segment)?;
         let command = Command {
             step,
             run: issued.run,
             index: issued.index,
             segment: issued.segment,
-            is_on_server: issued.parked.is_some(),
-            issued: now.event.seq,
+            is_on_server: issued.suspension.is_some(),
+            issued: applied.event.seq,
             max_attempts: issued.max_attempts,
             calls: 0,
             retried: 0,
-            phase: match &issued.parked {
-                Some(park) => {
-                    let parked = Parked::new(park.clone(), now.event.time);
-                    CommandPhase::Parked(Box::new(parked))
+            phase: match &issued.suspension {
+                Some(suspension) => {
+                    let suspended = SuspendedTask::new(suspension.clone(), applied.event.time);
+                    CommandPhase::Suspended(Box::new(suspended))
                 }
                 None => CommandPhase::Pending {
                     attempt: 1,
@@ -70,29 +71,33 @@ impl State {
             },
         };
         self.commands
-            .insert(CommandId::from(now.event.event_id), command);
-        if let Some(run) = self.run_mut(step) {
-            run.open += 1;
-            if goes_on {
-                run.relay_is_issued(issued.index);
+            .insert(CommandId::from(applied.event.event_id), command);
+        if let Some(pass) = self.active_pass_mut(step) {
+            pass.open += 1;
+            if is_continuation {
+                pass.mark_segment_issued(issued.index);
                 return Ok(());
             }
-            match &mut run.work {
-                Work::Single { .. } => {}
-                Work::Loop(looping) => looping.next += 1,
-                Work::Cursor(cursor) => cursor.next = cursor.next.saturating_add(1),
+            match &mut pass.work {
+                StepWork::Single { .. } => {}
+                StepWork::Loop(looping) => looping.next += 1,
+                StepWork::Cursor(cursor) => cursor.next = cursor.next.saturating_add(1),
             }
         }
         Ok(())
     }
 
-    pub(super) fn claim(&mut self, now: &Now<'_>, claimed: &CommandClaimed) -> Result<(), Misfit> {
-        let command = self.open_command(now, &claimed.at)?;
+    pub(super) fn apply_command_claimed(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        claimed: &CommandClaimed,
+    ) -> Result<(), ApplyErrorKind> {
+        let command = self.legal_command(applied, &claimed.at)?;
         let CommandPhase::Pending { attempt, .. } = command.phase else {
-            return Err(Misfit::Contradiction("attempt"));
+            return Err(ApplyErrorKind::Contradiction("attempt"));
         };
         if attempt != claimed.attempt {
-            return Err(Misfit::Contradiction("attempt"));
+            return Err(ApplyErrorKind::Contradiction("attempt"));
         }
         command.phase = CommandPhase::Leased {
             attempt,
@@ -103,39 +108,43 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn start_command(
+    pub(super) fn apply_command_started(
         &mut self,
-        now: &Now<'_>,
-        at: &CommandAt,
-        begun: u32,
-    ) -> Result<(), Misfit> {
-        let command = self.open_command(now, at)?;
+        applied: &AppliedEvent<'_>,
+        at: &CommandRef,
+        started_attempt: u32,
+    ) -> Result<(), ApplyErrorKind> {
+        let command = self.legal_command(applied, at)?;
         match &mut command.phase {
             CommandPhase::Leased {
                 attempt,
                 is_running,
                 ..
-            } if *attempt == begun => {
+            } if *attempt == started_attempt => {
                 *is_running = true;
                 Ok(())
             }
             CommandPhase::Leased { .. }
             | CommandPhase::Pending { .. }
-            | CommandPhase::Parked(_)
+            | CommandPhase::Suspended(_)
             | CommandPhase::Spent
-            | CommandPhase::Called(_) => Err(Misfit::Contradiction("attempt")),
+            | CommandPhase::Called(_) => Err(ApplyErrorKind::Contradiction("attempt")),
         }
     }
 
-    pub(super) fn expire(&mut self, now: &Now<'_>, expired: &CommandExpired) -> Result<(), Misfit> {
-        let command = self.open_command(now, &expired.at)?;
+    pub(super) fn apply_command_expired(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        expired: &CommandExpired,
+    ) -> Result<(), ApplyErrorKind> {
+        let command = self.legal_command(applied, &expired.at)?;
         let attempt = match &command.phase {
             CommandPhase::Leased { attempt, .. } if *attempt == expired.attempt => *attempt,
             CommandPhase::Leased { .. }
             | CommandPhase::Pending { .. }
-            | CommandPhase::Parked(_)
+            | CommandPhase::Suspended(_)
             | CommandPhase::Spent
-            | CommandPhase::Called(_) => return Err(Misfit::Contradiction("attempt")),
+            | CommandPhase::Called(_) => return Err(ApplyErrorKind::Contradiction("attempt")),
         };
         if expired.reason == ExpiryReason::Retry {
             command.retried = command.retried.saturating_add(1);
@@ -150,131 +159,153 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn call_done(&mut self, now: &Now<'_>, done: &CallDone) -> Result<(), Misfit> {
-        let step = self.open_command(now, &done.at)?.step;
+    pub(super) fn apply_call_done(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        done: &CallDone,
+    ) -> Result<(), ApplyErrorKind> {
+        let step = self.legal_command(applied, &done.at)?.step;
         let is_frame = self
-            .run(step)
-            .is_some_and(|run| matches!(run.work, Work::Cursor(_)));
+            .active_pass(step)
+            .is_some_and(|pass| matches!(pass.work, StepWork::Cursor(_)));
         if is_frame && done.outcome.frame.is_none() {
-            return Err(Misfit::Contradiction("rows"));
+            return Err(ApplyErrorKind::Contradiction("rows"));
         }
-        let command = self.open_command(now, &done.at)?;
-        let output = Output {
+        let command = self.legal_command(applied, &done.at)?;
+        let output = StepOutput {
             data: done.outcome.data.clone(),
             labels: done.labels.clone(),
         };
         command.calls += 1;
-        command.phase = called(&done.outcome, output, None, done.onward.clone());
+        command.phase = called_phase(&done.outcome, output, None, done.continuation.clone());
         Ok(())
     }
 
-    pub(super) fn call_error(&mut self, now: &Now<'_>, failed: &CallError) -> Result<(), Misfit> {
-        let command = self.open_command(now, &failed.at)?;
+    pub(super) fn apply_call_error(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        failed: &CallError,
+    ) -> Result<(), ApplyErrorKind> {
+        let command = self.legal_command(applied, &failed.at)?;
         command.calls += 1;
         let Some(retried) = &failed.retried else {
             let output = failed.outcome.data.clone().into();
-            command.phase = called(&failed.outcome, output, Some(failed.error.clone()), None);
+            command.phase = called_phase(&failed.outcome, output, Some(failed.error.clone()), None);
             return Ok(());
         };
         if let CommandPhase::Leased { retries, .. } = &mut command.phase {
-            let told = retries.as_ref().map_or(0, |known| known.told);
-            *retries = Some(Box::new(Retries {
-                told: told.saturating_add(1),
-                failed_at: now.event.time,
+            let count = retries.as_ref().map_or(0, |reported| reported.count);
+            *retries = Some(Box::new(ReportedRetries {
+                count: count.saturating_add(1),
+                failed_at: applied.event.time,
                 next: failed.outcome.attempt.saturating_add(1),
-                next_at: now.event.time.saturating_add(retried.retry_in),
+                next_at: applied.event.time.saturating_add(retried.retry_in),
             }));
         }
         Ok(())
     }
 
-    /// Closes a command whose tasks are done.
-    pub(super) fn close(&mut self, now: &Now<'_>, at: &CommandAt) -> Result<(), Misfit> {
-        self.open_command(now, at)?;
+    /// Closes a command whose tasks have ended.
+    pub(super) fn apply_command_closed(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        at: &CommandRef,
+    ) -> Result<(), ApplyErrorKind> {
+        self.legal_command(applied, at)?;
         let Some(command) = self.commands.remove(&at.command) else {
-            return Err(Misfit::UnknownCommand(at.command));
+            return Err(ApplyErrorKind::UnknownCommand(at.command));
         };
         let CommandPhase::Called(result) = command.phase else {
-            return Err(Misfit::Contradiction("outcome"));
+            return Err(ApplyErrorKind::Contradiction("outcome"));
         };
-        let writes = Writes::of_report(&result.set);
-        if let Some(run) = self.run_mut(command.step) {
-            run.open = run.open.saturating_sub(1);
-            run.write(&writes.step, &writes.iter);
+        let writes = SetWrites::from_report(&result.set);
+        if let Some(pass) = self.active_pass_mut(command.step) {
+            pass.open = pass.open.saturating_sub(1);
+            pass.apply_writes(&writes.step, &writes.iter);
             match result.onward.clone() {
-                Some(onward) => {
-                    let not_before = (onward.delay != Millis::ZERO)
-                        .then(|| now.event.time.saturating_add(onward.delay));
-                    run.closed.insert(at.command, command.index.unwrap_or(0));
-                    run.hand_on(
+                Some(continuation) => {
+                    let not_before = (continuation.delay != Millis::ZERO)
+                        .then(|| applied.event.time.saturating_add(continuation.delay));
+                    pass.closed.insert(at.command, command.index.unwrap_or(0));
+                    pass.set_pipeline_state(
                         command.index,
-                        RelayState {
+                        SplitPipelineState {
                             segment: command.segment.unwrap_or_default(),
-                            onward,
+                            onward: continuation,
                             results: result.outcome.output.data,
                             not_before,
                             is_pending: true,
                         },
                     );
                 }
-                None => keep_outcome(run, at.command, command.index, *result),
+                None => store_outcome(pass, at.command, command.index, *result),
             }
         }
         if self.is_paused() {
-            let closing = Closing {
+            let closed = ClosedCommand {
                 step: command.step,
                 index: command.index,
                 ctx: writes.ctx,
             };
-            self.held.insert(now.event.seq, closing);
+            self.deferred.insert(applied.event.seq, closed);
         }
         Ok(())
     }
 
-    /// Closes a command that is no longer wanted.
-    pub(super) fn withdraw(&mut self, now: &Now<'_>, at: &CommandAt) -> Result<(), Misfit> {
-        self.open_command(now, at)?;
+    /// Closes a command that was cancelled.
+    pub(super) fn apply_command_cancelled(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        at: &CommandRef,
+    ) -> Result<(), ApplyErrorKind> {
+        self.legal_command(applied, at)?;
         if let Some(command) = self.commands.remove(&at.command)
-            && let Some(run) = self.run_mut(command.step)
+            && let Some(pass) = self.active_pass_mut(command.step)
         {
-            run.open = run.open.saturating_sub(1);
+            pass.open = pass.open.saturating_sub(1);
         }
         Ok(())
     }
 
-    /// Takes an earlier result over in place of a command.
-    pub(super) fn take_over(&mut self, now: &Now<'_>, taken: &TakenOver) -> Result<(), Misfit> {
-        let step = self.legal_step(now, &taken.step)?;
-        let run = self.run(step).ok_or(Misfit::Contradiction("run"))?;
-        if run.number != taken.run {
-            return Err(Misfit::Contradiction("run"));
+    /// Uses a cached result in place of a command.
+    pub(super) fn apply_cached_result(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        used: &CachedResultUsed,
+    ) -> Result<(), ApplyErrorKind> {
+        let step = self.legal_step(applied, &used.step)?;
+        let pass = self
+            .active_pass(step)
+            .ok_or(ApplyErrorKind::Contradiction("run"))?;
+        if pass.number != used.run {
+            return Err(ApplyErrorKind::Contradiction("run"));
         }
         let is_fresh = matches!(
-            run.work,
-            Work::Single {
+            pass.work,
+            StepWork::Single {
                 outcome: None,
                 relay: None
             }
         );
-        if run.open > 0 || !is_fresh {
-            return Err(Misfit::Contradiction("outcome"));
+        if pass.open > 0 || !is_fresh {
+            return Err(ApplyErrorKind::Contradiction("outcome"));
         }
-        let is_loop = now.plan.step(step).looping.is_some();
-        let data = match &taken.result.data {
-            // What comes out of a loop is also called `data`.
-            Data::Inline(value) if is_loop => Data::Inline(with_data(value.clone())),
+        let is_loop = applied.plan.step(step).loop_plan.is_some();
+        let data = match &used.result.data {
+            // The result of a loop is also available as `data`.
+            EventData::Inline(value) if is_loop => EventData::Inline(add_data_alias(value.clone())),
             other => other.clone(),
         };
-        let output = Output {
+        let output = StepOutput {
             data,
-            labels: taken.result.labels.clone(),
+            labels: used.result.labels.clone(),
         };
-        if let Some(run) = self.run_mut(step) {
-            let outcome = Some(Outcome {
+        if let Some(pass) = self.active_pass_mut(step) {
+            let outcome = Some(CommandOutcome {
                 output,
-                ..Outcome::went_well()
+                ..CommandOutcome::empty_success()
             });
-            run.work = Work::Single {
+            pass.work = StepWork::Single {
                 outcome,
                 relay: None,
             };
@@ -282,19 +313,39 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn run_mut(&mut self, step: noetl_playbook::graph::StepIndex) -> Option<&mut Run> {
-        self.step_mut(step).run.as_mut()
+    pub(super) fn active_pass_mut(
+        &mut self,
+        step: noetl_playbook::graph::StepIndex,
+    ) -> Option<&mut StepPass> {
+        self.step_state_mut(step).run.as_mut()
     }
 }
 
-fn called(
+/// Returns true if a command is the next segment of a split pipeline, and false if it is the first
+/// segment or the only one.
+fn continues_pipeline(
+    pipeline: Option<&SplitPipelineState>,
+    segment: Option<u32>,
+) -> Result<bool, ApplyErrorKind> {
+    match (pipeline, segment) {
+        (None, None | Some(0)) => Ok(false),
+        (Some(pipeline), Some(segment))
+            if pipeline.is_pending && segment == pipeline.segment + 1 =>
+        {
+            Ok(true)
+        }
+        (None | Some(_), _) => Err(ApplyErrorKind::Contradiction("segment")),
+    }
+}
+
+fn called_phase(
     outcome: &CallOutcome,
-    output: Output,
+    output: StepOutput,
     error: Option<noetl_types::TaskError>,
-    onward: Option<Onward>,
+    continuation: Option<Continuation>,
 ) -> CommandPhase {
     CommandPhase::Called(Box::new(CallResult {
-        outcome: Outcome {
+        outcome: CommandOutcome {
             output,
             error,
             attempt: outcome.attempt,
@@ -302,28 +353,33 @@ fn called(
         },
         set: outcome.set.clone(),
         frame: outcome.frame.clone(),
-        onward,
+        onward: continuation,
     }))
 }
 
-fn keep_outcome(run: &mut Run, command: CommandId, index: Option<u32>, called: CallResult) {
-    let result = called.outcome;
-    if !matches!(run.work, Work::Cursor(_)) {
-        run.closed.insert(command, index.unwrap_or(0));
+fn store_outcome(
+    pass: &mut StepPass,
+    command: CommandId,
+    index: Option<u32>,
+    call_result: CallResult,
+) {
+    let result = call_result.outcome;
+    if !matches!(pass.work, StepWork::Cursor(_)) {
+        pass.closed.insert(command, index.unwrap_or(0));
     }
-    match (&mut run.work, index) {
-        (Work::Single { outcome, relay }, _) => {
+    match (&mut pass.work, index) {
+        (StepWork::Single { outcome, relay }, _) => {
             *outcome = Some(result);
             *relay = None;
         }
-        (Work::Cursor(cursor), frame) => cursor.close(ClosedFrame {
+        (StepWork::Cursor(cursor), frame) => cursor.close(ClosedFrame {
             command,
             frame: frame.unwrap_or(0),
             error: result.error,
-            report: called.frame,
-            took: result.duration,
+            report: call_result.frame,
+            duration: result.duration,
         }),
-        (Work::Loop(looping), Some(index)) => {
+        (StepWork::Loop(looping), Some(index)) => {
             looping.relays.remove(&index);
             match result.error {
                 None => looping.results.insert(index, result.output.data),
@@ -333,6 +389,6 @@ fn keep_outcome(run: &mut Run, command: CommandId, index: Option<u32>, called: C
                 }
             }
         }
-        (Work::Loop(_), None) => {}
+        (StepWork::Loop(_), None) => {}
     }
 }

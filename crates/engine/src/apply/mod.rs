@@ -1,12 +1,12 @@
-//! The fold: what each event does to the state.
+//! The fold: applies events to the state.
 //!
-//! Total and pure. It evaluates nothing and decides nothing: an event that is legal where the state
-//! is changes it, any other is a typed error that leaves it as it was.
+//! Total and pure. It evaluates nothing and decides nothing. A legal event changes the state, and
+//! any other event is a typed error that leaves the state unchanged.
 
 mod command;
-mod parked;
 mod playbook;
 mod step;
+mod suspended;
 
 #[cfg(test)]
 mod tests;
@@ -14,172 +14,198 @@ mod tests;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{CommandId, Seq, StepName};
 
-use crate::event::{CommandAt, Event, EventKind};
+use crate::event::{CommandRef, Event, EventKind};
 use crate::plan::Plan;
-use crate::state::{Act, Command, CommandStage, LifeStage, State, StepStage};
+use crate::state::{
+    Command, CommandStage, ExecutionStage, ExecutionState, StepStage, TransitionKind,
+};
 
-/// An event that does not fit the state.
+/// An event that is not valid for the state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("event {seq}: {misfit}")]
 pub struct ApplyError {
-    /// Its place.
+    /// Seq of the event.
     pub seq: Seq,
-    /// Why it does not fit.
+    /// The violated rule.
     #[source]
-    pub misfit: Misfit,
+    pub misfit: ApplyErrorKind,
 }
 
-/// Why an event does not fit a state.
+/// Reason why an event is not valid for a state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
-    /// Not the event that comes next.
-    #[error("event {expected} comes next")]
+pub enum ApplyErrorKind {
+    /// The event is out of order.
+    #[error("expected event {expected} next")]
     OutOfOrder {
-        /// The one that does.
+        /// Seq of the next event.
         expected: Seq,
     },
-    /// Not legal where the run is.
-    #[error("{act:?} is not legal while the run is {life:?}")]
-    Life {
-        /// What it does.
-        act: Act,
-        /// Where the run is.
-        life: LifeStage,
+    /// Not legal in the stage of the execution.
+    #[error("{act:?} is not legal while the execution is {life:?}")]
+    IllegalForExecution {
+        /// Kind of the transition.
+        act: TransitionKind,
+        /// Stage of the execution.
+        life: ExecutionStage,
     },
-    /// Not legal where its step is.
+    /// Not legal in the stage of its step.
     #[error("{act:?} is not legal while step `{step}` is {stage:?}")]
-    Step {
-        /// What it does.
-        act: Act,
+    IllegalForStep {
+        /// Kind of the transition.
+        act: TransitionKind,
         /// The step.
         step: StepName,
-        /// Where it is.
+        /// The stage.
         stage: StepStage,
     },
-    /// Not legal where its command is.
+    /// Not legal in the stage of its command.
     #[error("{act:?} is not legal while command {command} is {stage:?}")]
-    Command {
-        /// What it does.
-        act: Act,
+    IllegalForCommand {
+        /// Kind of the transition.
+        act: TransitionKind,
         /// The command.
         command: CommandId,
-        /// Where it is.
+        /// The stage.
         stage: CommandStage,
     },
     /// The playbook has no such step.
     #[error("the playbook has no step `{0}`")]
     UnknownStep(StepName),
-    /// No such command is open.
+    /// The command is not open.
     #[error("no command {0} is open")]
     UnknownCommand(CommandId),
-    /// A field contradicts what is known.
+    /// A field contradicts the state.
     #[error("its {0} contradicts the log")]
     Contradiction(&'static str),
 }
 
-impl State {
-    /// Takes the next event of the run.
+impl ExecutionState {
+    /// Applies the next event of the execution.
     pub fn apply(&mut self, plan: &Plan, event: &Event) -> Result<(), ApplyError> {
-        self.check_and_change(plan, event)
-            .map_err(|misfit| ApplyError {
+        self.check_and_apply(plan, event)
+            .map_err(|kind| ApplyError {
                 seq: event.seq,
-                misfit,
+                misfit: kind,
             })?;
         self.version = event.seq.into();
         Ok(())
     }
 
-    fn check_and_change(&mut self, plan: &Plan, event: &Event) -> Result<(), Misfit> {
+    fn check_and_apply(&mut self, plan: &Plan, event: &Event) -> Result<(), ApplyErrorKind> {
         let expected = self.version.next_seq();
         if event.seq != expected {
-            return Err(Misfit::OutOfOrder { expected });
+            return Err(ApplyErrorKind::OutOfOrder { expected });
         }
-        let (act, life) = (Act::of(&event.kind), self.life_stage());
-        if !act.lives().contains(&life) {
-            return Err(Misfit::Life { act, life });
+        let (transition, stage) = (
+            TransitionKind::from_event(&event.kind),
+            self.execution_stage(),
+        );
+        if !transition.execution_stages().contains(&stage) {
+            return Err(ApplyErrorKind::IllegalForExecution {
+                act: transition,
+                life: stage,
+            });
         }
-        let now = Now { plan, event, act };
+        let applied = AppliedEvent {
+            plan,
+            event,
+            transition,
+        };
         match &event.kind {
-            EventKind::PlaybookStarted(started) => self.begin(&now, started),
-            EventKind::PlaybookPaused(_) => self.pause(),
-            EventKind::PlaybookResumed(_) => self.resume(),
+            EventKind::PlaybookStarted(started) => self.apply_started(&applied, started),
+            EventKind::PlaybookPaused(_) => self.apply_paused(),
+            EventKind::PlaybookResumed(_) => self.apply_resumed(),
             EventKind::PlaybookCompleted { .. }
             | EventKind::PlaybookFailed(_)
-            | EventKind::PlaybookCancelled(_) => self.end(event)?,
-            EventKind::StepEntered(entered) => self.enter(&now, entered)?,
-            EventKind::StepExited(exited) => self.exit(&now, exited)?,
-            EventKind::StepSkipped(skipped) => self.skip(&now, skipped)?,
-            EventKind::CommandIssued(issued) => self.issue(&now, issued)?,
-            EventKind::CommandClaimed(claimed) => self.claim(&now, claimed)?,
-            EventKind::CommandStarted { at, attempt } => self.start_command(&now, at, *attempt)?,
-            EventKind::CommandHeartbeat { at, .. } => self.open_command(&now, at).map(|_| ())?,
-            EventKind::CallDone(done) => self.call_done(&now, done)?,
-            EventKind::TakenOver(taken) => self.take_over(&now, taken)?,
-            EventKind::CallError(failed) => self.call_error(&now, failed)?,
-            EventKind::CommandCompleted(at) => self.close(&now, at)?,
-            EventKind::CommandFailed(closed) => self.close(&now, &closed.at)?,
-            EventKind::CommandCancelled(closed) => self.withdraw(&now, &closed.at)?,
-            EventKind::CommandExpired(expired) => self.expire(&now, expired)?,
-            EventKind::LoopDone(done) => self.finish_loop(&now, done)?,
-            EventKind::TimerFired { timer, .. } => self.time_out(&now, timer)?,
-            EventKind::TimerStarted(started) => self.start_timer(&now, started)?,
-            EventKind::CommandTimerFired(fired) => self.fire_timer(&now, fired)?,
-            EventKind::SignalReceived(signal) => self.receive(&now, signal)?,
-            EventKind::CtxUpdated(updated) => self.write_ctx(&now, updated)?,
+            | EventKind::PlaybookCancelled(_) => self.apply_ended(event)?,
+            EventKind::StepEntered(entered) => self.apply_step_entered(&applied, entered)?,
+            EventKind::StepExited(exited) => self.apply_step_exited(&applied, exited)?,
+            EventKind::StepSkipped(skipped) => self.apply_step_skipped(&applied, skipped)?,
+            EventKind::CommandIssued(issued) => self.apply_command_issued(&applied, issued)?,
+            EventKind::CommandClaimed(claimed) => self.apply_command_claimed(&applied, claimed)?,
+            EventKind::CommandStarted { at, attempt } => {
+                self.apply_command_started(&applied, at, *attempt)?;
+            }
+            EventKind::CommandHeartbeat { at, .. } => {
+                self.legal_command(&applied, at).map(|_| ())?;
+            }
+            EventKind::CallDone(done) => self.apply_call_done(&applied, done)?,
+            EventKind::CachedResultUsed(used) => self.apply_cached_result(&applied, used)?,
+            EventKind::CallError(failed) => self.apply_call_error(&applied, failed)?,
+            EventKind::CommandCompleted(at) => self.apply_command_closed(&applied, at)?,
+            EventKind::CommandFailed(closed) => self.apply_command_closed(&applied, &closed.at)?,
+            EventKind::CommandCancelled(closed) => {
+                self.apply_command_cancelled(&applied, &closed.at)?;
+            }
+            EventKind::CommandExpired(expired) => self.apply_command_expired(&applied, expired)?,
+            EventKind::LoopDone(done) => self.apply_loop_done(&applied, done)?,
+            EventKind::TimerFired { timer, .. } => self.apply_timeout(&applied, timer)?,
+            EventKind::TimerStarted(started) => self.apply_timer_started(&applied, started)?,
+            EventKind::CommandTimerFired(fired) => self.apply_timer_fired(&applied, fired)?,
+            EventKind::SignalReceived(signal) => self.apply_signal_received(&applied, signal)?,
+            EventKind::CtxUpdated(updated) => self.apply_ctx_updated(&applied, updated)?,
             EventKind::ResultIgnored(_) | EventKind::Other(_) => {}
         }
         Ok(())
     }
 
-    /// The step of an event, if the event is legal where the step is.
-    fn legal_step(&self, now: &Now<'_>, name: &StepName) -> Result<StepIndex, Misfit> {
-        let step = now.find(name)?;
+    /// Returns the step of an event if the event is legal in its stage.
+    fn legal_step(
+        &self,
+        applied: &AppliedEvent<'_>,
+        name: &StepName,
+    ) -> Result<StepIndex, ApplyErrorKind> {
+        let step = applied.find_step(name)?;
         let stage = self.step_stage(step);
-        if now.act.steps().contains(&stage) {
+        if applied.transition.step_stages().contains(&stage) {
             return Ok(step);
         }
-        Err(Misfit::Step {
-            act: now.act,
+        Err(ApplyErrorKind::IllegalForStep {
+            act: applied.transition,
             step: name.clone(),
             stage,
         })
     }
 
-    /// The command of an event, if the event is legal where the command is.
-    fn open_command(&mut self, now: &Now<'_>, at: &CommandAt) -> Result<&mut Command, Misfit> {
-        let step = self.legal_step(now, &at.step)?;
+    /// Returns the command of an event if the event is legal in its stage.
+    fn legal_command(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        at: &CommandRef,
+    ) -> Result<&mut Command, ApplyErrorKind> {
+        let step = self.legal_step(applied, &at.step)?;
         let Some(command) = self.commands.get(&at.command) else {
-            return Err(Misfit::UnknownCommand(at.command));
+            return Err(ApplyErrorKind::UnknownCommand(at.command));
         };
         let stage = command.stage();
-        if !now.act.commands().contains(&stage) {
-            return Err(Misfit::Command {
-                act: now.act,
+        if !applied.transition.command_stages().contains(&stage) {
+            return Err(ApplyErrorKind::IllegalForCommand {
+                act: applied.transition,
                 command: at.command,
                 stage,
             });
         }
-        let same = (command.step, command.run, command.index, command.segment);
-        if same != (step, at.run, at.index, at.segment) {
-            return Err(Misfit::Contradiction("step, run, index or segment"));
+        let position = (command.step, command.run, command.index, command.segment);
+        if position != (step, at.run, at.index, at.segment) {
+            return Err(ApplyErrorKind::Contradiction("step, run, index or segment"));
         }
         self.commands
             .get_mut(&at.command)
-            .ok_or(Misfit::UnknownCommand(at.command))
+            .ok_or(ApplyErrorKind::UnknownCommand(at.command))
     }
 }
 
 /// The event that is being applied.
-struct Now<'e> {
+struct AppliedEvent<'e> {
     plan: &'e Plan,
     event: &'e Event,
-    act: Act,
+    transition: TransitionKind,
 }
 
-impl Now<'_> {
-    fn find(&self, name: &StepName) -> Result<StepIndex, Misfit> {
+impl AppliedEvent<'_> {
+    fn find_step(&self, name: &StepName) -> Result<StepIndex, ApplyErrorKind> {
         self.plan
-            .find(name.as_str())
-            .ok_or_else(|| Misfit::UnknownStep(name.clone()))
+            .find_step(name.as_str())
+            .ok_or_else(|| ApplyErrorKind::UnknownStep(name.clone()))
     }
 }

@@ -1,79 +1,87 @@
-//! Events of the run as a whole.
+//! Applies events of the execution as a whole.
 
 use std::sync::Arc;
 
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{EventType, Timestamp};
 
-use super::{Misfit, Now};
-use crate::event::{Event, Started, Timeout};
-use crate::state::layered::Layered;
-use crate::state::{Arrival, Beginning, LeadEvent, Life, State};
+use super::{AppliedEvent, ApplyErrorKind};
+use crate::event::{Event, ExecutionTimer, PlaybookStarted};
+use crate::state::layered::LayeredMap;
+use crate::state::{Arrival, ExecutionPhase, ExecutionState, StartRecord, TriggerEvent};
 
-impl State {
-    pub(super) fn begin(&mut self, now: &Now<'_>, started: &Started) {
-        self.life = Life::Running;
-        self.beginning = Some(Arc::new(Beginning {
+impl ExecutionState {
+    pub(super) fn apply_started(&mut self, applied: &AppliedEvent<'_>, started: &PlaybookStarted) {
+        self.phase = ExecutionPhase::Running;
+        self.start_record = Some(Arc::new(StartRecord {
             started: started.clone(),
-            at: now.event.time,
+            at: applied.event.time,
         }));
         let arrival = Arrival {
             from: None,
-            event: LeadEvent::PlaybookStarted,
-            event_id: now.event.event_id,
+            event: TriggerEvent::PlaybookStarted,
+            event_id: applied.event.event_id,
             output: None,
             error: None,
         };
-        self.arrive(now, now.plan.entry(), arrival);
+        self.add_arrival(applied, applied.plan.entry_step(), arrival);
     }
 
-    pub(super) fn pause(&mut self) {
-        self.life = Life::Paused;
+    pub(super) fn apply_paused(&mut self) {
+        self.phase = ExecutionPhase::Paused;
     }
 
-    pub(super) fn resume(&mut self) {
-        self.life = Life::Running;
-        self.held = Layered::default();
+    pub(super) fn apply_resumed(&mut self) {
+        self.phase = ExecutionPhase::Running;
+        self.deferred = LayeredMap::default();
     }
 
-    pub(super) fn end(&mut self, event: &Event) -> Result<(), Misfit> {
-        let status = event.kind.name().known().and_then(EventType::ends_as);
+    pub(super) fn apply_ended(&mut self, event: &Event) -> Result<(), ApplyErrorKind> {
+        let status = event
+            .kind
+            .name()
+            .known_type()
+            .and_then(EventType::terminal_status);
         let Some(status) = status else {
-            return Err(Misfit::Contradiction("type"));
+            return Err(ApplyErrorKind::Contradiction("type"));
         };
-        self.life = Life::Ended(status);
-        self.held = Layered::default();
+        self.phase = ExecutionPhase::Ended(status);
+        self.deferred = LayeredMap::default();
         Ok(())
     }
 
-    pub(super) fn time_out(&mut self, now: &Now<'_>, timer: &Timeout) -> Result<(), Misfit> {
+    pub(super) fn apply_timeout(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        timer: &ExecutionTimer,
+    ) -> Result<(), ApplyErrorKind> {
         match timer {
-            Timeout::Start => self.come_due(now.event.time),
-            Timeout::Execution => Ok(()),
-            Timeout::Step { step, run } => {
-                let step = self.legal_step(now, step)?;
-                match self.run(step) {
-                    Some(open) if open.number == *run => Ok(()),
-                    Some(_) | None => Err(Misfit::Contradiction("run")),
+            ExecutionTimer::Start => self.start_scheduled_execution(applied.event.time),
+            ExecutionTimer::Execution => Ok(()),
+            ExecutionTimer::Step { step, run } => {
+                let step = self.legal_step(applied, step)?;
+                match self.active_pass(step) {
+                    Some(pass) if pass.number == *run => Ok(()),
+                    Some(_) | None => Err(ApplyErrorKind::Contradiction("run")),
                 }
             }
         }
     }
 
-    /// The time has come at which the run may enter its first step: all that counts from its
-    /// beginning counts from now.
-    fn come_due(&mut self, now: Timestamp) -> Result<(), Misfit> {
-        let Some(beginning) = self.beginning.as_mut() else {
-            return Err(Misfit::Contradiction("timer"));
+    /// Starts a scheduled execution. All times that are measured from its start are measured from
+    /// now.
+    fn start_scheduled_execution(&mut self, now: Timestamp) -> Result<(), ApplyErrorKind> {
+        let Some(start_record) = self.start_record.as_mut() else {
+            return Err(ApplyErrorKind::Contradiction("timer"));
         };
-        let beginning = Arc::make_mut(beginning);
-        if beginning.started.start_at.take().is_none() {
-            return Err(Misfit::Contradiction("timer"));
+        let start_record = Arc::make_mut(start_record);
+        if start_record.started.start_at.take().is_none() {
+            return Err(ApplyErrorKind::Contradiction("timer"));
         }
-        beginning.at = now;
-        let waiting: Vec<StepIndex> = self.waiting.iter().collect();
-        for step in waiting {
-            if let Some(waiting) = self.step_mut(step).waiting.as_mut() {
+        start_record.at = now;
+        let waiting_steps: Vec<StepIndex> = self.waiting_steps.iter().collect();
+        for step in waiting_steps {
+            if let Some(waiting) = self.step_state_mut(step).waiting.as_mut() {
                 waiting.since = now;
             }
         }

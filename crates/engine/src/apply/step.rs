@@ -1,35 +1,40 @@
-//! Events of steps.
+//! Applies events of steps.
 
 use std::sync::Arc;
 
-use noetl_playbook::carried::with_data;
+use noetl_playbook::command_context::add_data_alias;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{ExecutionStatus, Json, StepName, TaskError};
 
-use super::{Misfit, Now};
+use super::{AppliedEvent, ApplyErrorKind};
 use crate::event::{
     CtxUpdated, LoopDone, LoopEntered, SkipReason, StepEnd, StepEntered, StepExited, StepSkipped,
 };
-use crate::payload::Data;
-use crate::state::layered::Layered;
+use crate::payload::EventData;
+use crate::state::layered::LayeredMap;
 use crate::state::{
-    Arrival, CursorState, Failure, Latest, LeadEvent, Left, LoopState, Outcome, Run, State,
-    StepState, StepStatus, Waiting, Work,
+    Arrival, CommandOutcome, CursorState, ExecutionState, LastPass, LoopState, PendingArrivals,
+    RetainedOutput, StepPass, StepState, StepStatus, StepWork, TriggerEvent, UncaughtFailure,
 };
 
-impl State {
-    /// Notes that an arc led to a step.
-    pub(super) fn arrive(&mut self, now: &Now<'_>, target: StepIndex, arrival: Arrival) {
-        let order = self.arrivals;
-        self.arrivals += 1;
+impl ExecutionState {
+    /// Adds an arrival at a step.
+    pub(super) fn add_arrival(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        target: StepIndex,
+        arrival: Arrival,
+    ) {
+        let order = self.arrival_count;
+        self.arrival_count += 1;
         self.active.insert(target);
-        self.waiting.insert(target);
-        let step = self.step_mut(target);
+        self.waiting_steps.insert(target);
+        let step = self.step_state_mut(target);
         let source = arrival.from;
-        let waiting = step.waiting.get_or_insert_with(|| Waiting {
+        let waiting = step.waiting.get_or_insert_with(|| PendingArrivals {
             sources: Vec::new(),
             order,
-            since: now.event.time,
+            since: applied.event.time,
             last: arrival.clone(),
         });
         waiting.last = arrival;
@@ -40,29 +45,36 @@ impl State {
         }
     }
 
-    /// Where a step leads, as steps: an `end` that nobody declared is none.
-    fn targets(now: &Now<'_>, next: &[StepName]) -> Result<Vec<StepIndex>, Misfit> {
+    /// Resolves the targets of a step. An undeclared `end` is not a step and is omitted.
+    fn resolve_targets(
+        applied: &AppliedEvent<'_>,
+        next: &[StepName],
+    ) -> Result<Vec<StepIndex>, ApplyErrorKind> {
         let declared = next
             .iter()
-            .filter(|name| *name != "end" || now.plan.find("end").is_some());
-        declared.map(|name| now.find(name)).collect()
+            .filter(|name| *name != "end" || applied.plan.find_step("end").is_some());
+        declared.map(|name| applied.find_step(name)).collect()
     }
 
-    pub(super) fn enter(&mut self, now: &Now<'_>, entered: &StepEntered) -> Result<(), Misfit> {
-        let index = self.legal_step(now, &entered.step)?;
-        let step = self.step_mut(index);
+    pub(super) fn apply_step_entered(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        entered: &StepEntered,
+    ) -> Result<(), ApplyErrorKind> {
+        let index = self.legal_step(applied, &entered.step)?;
+        let step = self.step_state_mut(index);
         if entered.run != step.runs.saturating_add(1) {
-            return Err(Misfit::Contradiction("run"));
+            return Err(ApplyErrorKind::Contradiction("run"));
         }
         let Some(waiting) = step.waiting.take() else {
-            return Err(Misfit::Contradiction("arrivals"));
+            return Err(ApplyErrorKind::Contradiction("arrivals"));
         };
         step.runs = entered.run;
         step.passes = step.passes.saturating_add(1);
-        step.run = Some(Run {
+        step.run = Some(StepPass {
             number: entered.run,
-            entered: now.event.event_id,
-            entered_at: now.event.time,
+            entered: applied.event.event_id,
+            entered_at: applied.event.time,
             arrived_at: waiting.since,
             arrival: waiting.last,
             priority: entered.priority,
@@ -71,66 +83,83 @@ impl State {
             variables: Json::empty_map(),
             iter: Json::empty_map(),
             open: 0,
-            closed: Layered::default(),
+            closed: LayeredMap::default(),
             work: match (&entered.looping, &entered.cursor) {
-                (None, None) => Work::Single {
+                (None, None) => StepWork::Single {
                     outcome: None,
                     relay: None,
                 },
-                (Some(looping), _) => Work::Loop(loop_state(looping)),
-                (None, Some(cursor)) => Work::Cursor(Box::new(CursorState::new(cursor.terms))),
+                (Some(looping), _) => StepWork::Loop(new_loop_state(looping)),
+                (None, Some(cursor)) => StepWork::Cursor(Box::new(CursorState::new(cursor.terms))),
             },
         });
-        self.waiting.remove(index);
+        self.waiting_steps.remove(index);
         self.undecided.remove(index);
         Ok(())
     }
 
-    pub(super) fn finish_loop(&mut self, now: &Now<'_>, done: &LoopDone) -> Result<(), Misfit> {
-        let index = self.legal_step(now, &done.step)?;
-        let run = self.run(index).ok_or(Misfit::Contradiction("run"))?;
-        if run.number != done.run {
-            return Err(Misfit::Contradiction("run"));
+    pub(super) fn apply_loop_done(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        done: &LoopDone,
+    ) -> Result<(), ApplyErrorKind> {
+        let index = self.legal_step(applied, &done.step)?;
+        let pass = self
+            .active_pass(index)
+            .ok_or(ApplyErrorKind::Contradiction("run"))?;
+        if pass.number != done.run {
+            return Err(ApplyErrorKind::Contradiction("run"));
         }
-        let is_complete = match &run.work {
-            Work::Single { .. } => false,
-            Work::Loop(looping) => looping.is_complete(),
-            Work::Cursor(cursor) => cursor.is_complete() && run.open == 0,
+        let is_complete = match &pass.work {
+            StepWork::Single { .. } => false,
+            StepWork::Loop(looping) => looping.is_complete(),
+            StepWork::Cursor(cursor) => cursor.is_complete() && pass.open == 0,
         };
         if !is_complete {
-            return Err(Misfit::Contradiction("loop"));
+            return Err(ApplyErrorKind::Contradiction("loop"));
         }
-        match self.step_mut(index).run.as_mut().map(|run| &mut run.work) {
-            Some(Work::Loop(looping)) => looping.is_done = true,
-            Some(Work::Cursor(cursor)) => cursor.is_done = true,
-            Some(Work::Single { .. }) | None => {}
+        match self
+            .step_state_mut(index)
+            .run
+            .as_mut()
+            .map(|pass| &mut pass.work)
+        {
+            Some(StepWork::Loop(looping)) => looping.is_done = true,
+            Some(StepWork::Cursor(cursor)) => cursor.is_done = true,
+            Some(StepWork::Single { .. }) | None => {}
         }
         Ok(())
     }
 
-    pub(super) fn exit(&mut self, now: &Now<'_>, exited: &StepExited) -> Result<(), Misfit> {
-        let index = self.legal_step(now, &exited.step)?;
-        let targets = Self::targets(now, &exited.next)?;
-        let run = self.run(index).ok_or(Misfit::Contradiction("run"))?;
-        let is_loop = now.plan.step(index).looping.is_some();
-        let lead = exit_lead(run, exited, is_loop)?;
-        let has_ended_well = matches!(exited.end, StepEnd::Completed);
+    pub(super) fn apply_step_exited(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        exited: &StepExited,
+    ) -> Result<(), ApplyErrorKind> {
+        let index = self.legal_step(applied, &exited.step)?;
+        let targets = Self::resolve_targets(applied, &exited.next)?;
+        let pass = self
+            .active_pass(index)
+            .ok_or(ApplyErrorKind::Contradiction("run"))?;
+        let is_loop = applied.plan.step(index).loop_plan.is_some();
+        let trigger = exit_trigger(pass, exited, is_loop)?;
+        let is_success = matches!(exited.end, StepEnd::Completed);
 
-        let step = self.step_mut(index);
-        if let Some(run) = step.run.take() {
-            leave(step, run, now, exited);
+        let step = self.step_state_mut(index);
+        if let Some(pass) = step.run.take() {
+            record_last_pass(step, pass, applied, exited);
         }
         let arrival = Arrival {
             from: Some(index),
-            event: lead,
-            event_id: now.event.event_id,
-            output: step.left_behind().cloned(),
+            event: trigger,
+            event_id: applied.event.event_id,
+            output: step.last_output().cloned(),
             error: step.latest.as_ref().and_then(|latest| latest.error.clone()),
         };
         if step.waiting.is_none() {
             self.active.remove(index);
         }
-        if has_ended_well && targets.is_empty() {
+        if is_success && targets.is_empty() {
             self.last_exit = Some(index);
         }
         if let StepEnd::Failed {
@@ -138,53 +167,53 @@ impl State {
             caught: false,
         } = &exited.end
         {
-            self.note_failure(index, error);
+            self.record_failure(index, error);
         }
         for target in targets {
-            self.arrive(now, target, arrival.clone());
+            self.add_arrival(applied, target, arrival.clone());
         }
-        self.end_if_nothing_is_left(now);
+        self.enter_final_step_if_done(applied);
         Ok(())
     }
 
-    /// When a run would end, its final step comes up instead, once. What still waits to be entered
-    /// after a failure is never entered.
-    fn end_if_nothing_is_left(&mut self, now: &Now<'_>) {
-        let Some(last) = now.plan.final_step() else {
+    /// Adds an arrival at the final step if the execution would otherwise end. This happens once.
+    /// After a failure, waiting steps are never entered.
+    fn enter_final_step_if_done(&mut self, applied: &AppliedEvent<'_>) {
+        let Some(final_step) = applied.plan.final_step() else {
             return;
         };
-        let is_over = if self.failure.is_some() {
-            self.runs().next().is_none()
+        let is_over = if self.uncaught_failure.is_some() {
+            self.active_passes().next().is_none()
         } else {
             self.active.is_empty()
         };
-        if self.ending.is_some() || !is_over {
+        if self.ending_status.is_some() || !is_over {
             return;
         }
-        let given_up: Vec<StepIndex> = self.waiting.iter().collect();
-        for step in given_up {
-            self.step_mut(step).waiting = None;
-            self.waiting.remove(step);
+        let abandoned: Vec<StepIndex> = self.waiting_steps.iter().collect();
+        for step in abandoned {
+            self.step_state_mut(step).waiting = None;
+            self.waiting_steps.remove(step);
             self.active.remove(step);
         }
-        self.ending = Some(match self.failure {
+        self.ending_status = Some(match self.uncaught_failure {
             None => ExecutionStatus::Completed,
             Some(_) => ExecutionStatus::Failed,
         });
-        let failure = self.failure.as_ref();
+        let failure = self.uncaught_failure.as_ref();
         let arrival = Arrival {
             from: None,
-            event: LeadEvent::RunEnding,
-            event_id: now.event.event_id,
+            event: TriggerEvent::RunEnding,
+            event_id: applied.event.event_id,
             output: None,
             error: failure.map(|failure| Arc::new(failure.error.clone())),
         };
-        self.arrive(now, last, arrival);
+        self.add_arrival(applied, final_step, arrival);
     }
 
-    fn note_failure(&mut self, step: StepIndex, error: &TaskError) {
-        let failure = self.failure.get_or_insert_with(|| {
-            Arc::new(Failure {
+    fn record_failure(&mut self, step: StepIndex, error: &TaskError) {
+        let failure = self.uncaught_failure.get_or_insert_with(|| {
+            Arc::new(UncaughtFailure {
                 error: error.clone(),
                 steps: Vec::new(),
             })
@@ -192,15 +221,19 @@ impl State {
         Arc::make_mut(failure).steps.push(step);
     }
 
-    pub(super) fn skip(&mut self, now: &Now<'_>, skipped: &StepSkipped) -> Result<(), Misfit> {
-        let index = self.legal_step(now, &skipped.step)?;
+    pub(super) fn apply_step_skipped(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        skipped: &StepSkipped,
+    ) -> Result<(), ApplyErrorKind> {
+        let index = self.legal_step(applied, &skipped.step)?;
         let (run, next) = match &skipped.reason {
             SkipReason::NotRouted => {
                 if !self.undecided.contains(index) {
-                    return Err(Misfit::Contradiction("step"));
+                    return Err(ApplyErrorKind::Contradiction("step"));
                 }
                 self.undecided.remove(index);
-                let step = self.step_mut(index);
+                let step = self.step_state_mut(index);
                 step.is_dead = true;
                 return Ok(());
             }
@@ -208,118 +241,137 @@ impl State {
                 (*run, next)
             }
         };
-        let targets = Self::targets(now, next)?;
-        let step = self.step_mut(index);
+        let targets = Self::resolve_targets(applied, next)?;
+        let step = self.step_state_mut(index);
         if run != step.runs.saturating_add(1) {
-            return Err(Misfit::Contradiction("run"));
+            return Err(ApplyErrorKind::Contradiction("run"));
         }
         step.passes = step.passes.saturating_add(1);
         step.waiting = None;
-        let before = step.latest.take();
-        step.latest = Some(Latest {
+        let previous = step.latest.take();
+        step.latest = Some(LastPass {
             status: StepStatus::Skipped,
-            started_at: before.as_ref().and_then(|before| before.started_at),
-            ended_at: now.event.time,
-            error: before.as_ref().and_then(|before| before.error.clone()),
-            left: before
+            started_at: previous.as_ref().and_then(|previous| previous.started_at),
+            ended_at: applied.event.time,
+            error: previous
                 .as_ref()
-                .map_or(Left::Nothing, |before| before.left.clone()),
-            closed: before.and_then(|before| before.closed),
+                .and_then(|previous| previous.error.clone()),
+            left: previous
+                .as_ref()
+                .map_or(RetainedOutput::Nothing, |previous| previous.left.clone()),
+            closed: previous.and_then(|previous| previous.closed),
         });
         self.undecided.remove(index);
         self.active.remove(index);
-        self.waiting.remove(index);
+        self.waiting_steps.remove(index);
         for target in targets {
             let arrival = Arrival {
                 from: Some(index),
-                event: LeadEvent::StepSkipped,
-                event_id: now.event.event_id,
+                event: TriggerEvent::StepSkipped,
+                event_id: applied.event.event_id,
                 output: None,
                 error: None,
             };
-            self.arrive(now, target, arrival);
+            self.add_arrival(applied, target, arrival);
         }
-        self.end_if_nothing_is_left(now);
+        self.enter_final_step_if_done(applied);
         Ok(())
     }
 
-    pub(super) fn write_ctx(&mut self, now: &Now<'_>, updated: &CtxUpdated) -> Result<(), Misfit> {
-        self.legal_step(now, &updated.step)?;
-        noetl_playbook::paths::write(&mut self.ctx, &updated.values);
+    pub(super) fn apply_ctx_updated(
+        &mut self,
+        applied: &AppliedEvent<'_>,
+        updated: &CtxUpdated,
+    ) -> Result<(), ApplyErrorKind> {
+        self.legal_step(applied, &updated.step)?;
+        noetl_playbook::paths::write_variables(&mut self.ctx, &updated.values);
         Ok(())
     }
 }
 
-fn loop_state(looping: &LoopEntered) -> LoopState {
+fn new_loop_state(looping: &LoopEntered) -> LoopState {
     LoopState {
         iterations: looping.iterations,
         items: looping.items.clone(),
         max_in_flight: looping.max_in_flight,
         next: 0,
-        results: Layered::default(),
-        errors: Layered::default(),
-        relays: Layered::default(),
+        results: LayeredMap::default(),
+        errors: LayeredMap::default(),
+        relays: LayeredMap::default(),
         first_failed: None,
         is_done: false,
     }
 }
 
-/// What the exit of a run leads on with, if the run may exit so.
-fn exit_lead(run: &Run, exited: &StepExited, is_loop: bool) -> Result<LeadEvent, Misfit> {
-    if run.number != exited.run {
-        return Err(Misfit::Contradiction("run"));
+/// Returns the trigger for the next steps if the pass may exit this way.
+fn exit_trigger(
+    pass: &StepPass,
+    exited: &StepExited,
+    is_loop: bool,
+) -> Result<TriggerEvent, ApplyErrorKind> {
+    if pass.number != exited.run {
+        return Err(ApplyErrorKind::Contradiction("run"));
     }
-    if run.open > 0 {
-        return Err(Misfit::Contradiction("open commands"));
+    if pass.open > 0 {
+        return Err(ApplyErrorKind::Contradiction("open commands"));
     }
-    match (&exited.end, &run.work) {
-        (StepEnd::Completed, Work::Single { outcome, .. }) => match outcome {
-            // The result of a whole loop was taken over.
-            Some(Outcome { error: None, .. }) if is_loop => Ok(LeadEvent::LoopDone),
-            Some(Outcome { error: None, .. }) => Ok(LeadEvent::CallDone),
-            Some(_) | None => Err(Misfit::Contradiction("outcome")),
+    match (&exited.end, &pass.work) {
+        (StepEnd::Completed, StepWork::Single { outcome, .. }) => match outcome {
+            // The result of the whole loop came from the cache.
+            Some(CommandOutcome { error: None, .. }) if is_loop => Ok(TriggerEvent::LoopDone),
+            Some(CommandOutcome { error: None, .. }) => Ok(TriggerEvent::CallDone),
+            Some(_) | None => Err(ApplyErrorKind::Contradiction("outcome")),
         },
-        (StepEnd::Completed, Work::Loop(LoopState { is_done, .. }))
+        (StepEnd::Completed, StepWork::Loop(LoopState { is_done, .. }))
             if *is_done && exited.data.is_some() =>
         {
-            Ok(LeadEvent::LoopDone)
+            Ok(TriggerEvent::LoopDone)
         }
-        (StepEnd::Completed, Work::Cursor(cursor)) if cursor.is_done && exited.data.is_some() => {
-            Ok(LeadEvent::LoopDone)
+        (StepEnd::Completed, StepWork::Cursor(cursor))
+            if cursor.is_done && exited.data.is_some() =>
+        {
+            Ok(TriggerEvent::LoopDone)
         }
-        (StepEnd::Completed, Work::Loop(_) | Work::Cursor(_)) => Err(Misfit::Contradiction("loop")),
-        (StepEnd::Failed { .. } | StepEnd::Cancelled, _) => Ok(LeadEvent::CallError),
+        (StepEnd::Completed, StepWork::Loop(_) | StepWork::Cursor(_)) => {
+            Err(ApplyErrorKind::Contradiction("loop"))
+        }
+        (StepEnd::Failed { .. } | StepEnd::Cancelled, _) => Ok(TriggerEvent::CallError),
     }
 }
 
-/// Keeps what a run leaves behind.
-fn leave(step: &mut StepState, run: Run, now: &Now<'_>, exited: &StepExited) {
-    let closed = match run.work {
-        Work::Single { .. } => run.closed.iter().last().map(|(command, _)| *command),
-        Work::Loop(_) | Work::Cursor(_) => None,
+/// Records the outcome of the pass that ended.
+fn record_last_pass(
+    step: &mut StepState,
+    pass: StepPass,
+    applied: &AppliedEvent<'_>,
+    exited: &StepExited,
+) {
+    let closed = match pass.work {
+        StepWork::Single { .. } => pass.closed.iter().last().map(|(command, _)| *command),
+        StepWork::Loop(_) | StepWork::Cursor(_) => None,
     };
-    let outcome = match run.work {
-        Work::Single { outcome, .. } => outcome.map(|outcome| outcome.output),
-        Work::Loop(_) | Work::Cursor(_) => exited.data.clone().map(|data| match data {
-            Data::Inline(value) => Data::Inline(with_data(value)).into(),
-            external @ Data::External(_) => external.into(),
+    let outcome = match pass.work {
+        StepWork::Single { outcome, .. } => outcome.map(|outcome| outcome.output),
+        StepWork::Loop(_) | StepWork::Cursor(_) => exited.data.clone().map(|data| match data {
+            EventData::Inline(value) => EventData::Inline(add_data_alias(value)).into(),
+            external @ EventData::External(_) => external.into(),
         }),
     };
     let (status, error, left) = match &exited.end {
         StepEnd::Completed => {
             step.output = outcome;
-            (StepStatus::Completed, None, Left::Data)
+            (StepStatus::Completed, None, RetainedOutput::Data)
         }
         StepEnd::Failed { error, .. } => {
-            let left = outcome.map_or(Left::Nothing, Left::Failed);
+            let left = outcome.map_or(RetainedOutput::Nothing, RetainedOutput::Failed);
             (StepStatus::Failed, Some(Arc::new(error.clone())), left)
         }
-        StepEnd::Cancelled => (StepStatus::Cancelled, None, Left::Nothing),
+        StepEnd::Cancelled => (StepStatus::Cancelled, None, RetainedOutput::Nothing),
     };
-    step.latest = Some(Latest {
+    step.latest = Some(LastPass {
         status,
-        started_at: Some(run.entered_at),
-        ended_at: now.event.time,
+        started_at: Some(pass.entered_at),
+        ended_at: applied.event.time,
         error,
         left,
         closed,

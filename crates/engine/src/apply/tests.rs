@@ -3,12 +3,12 @@ use std::sync::Arc;
 use noetl_playbook::{CheckOptions, Document, check};
 use proptest::prelude::*;
 
-use crate::event::tests::event;
+use crate::event::tests::arb_event;
 use crate::invariant;
 use crate::plan::Plan;
-use crate::state::State;
+use crate::state::ExecutionState;
 
-fn plan() -> Plan {
+fn build_plan() -> Plan {
     let text = r"
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -29,28 +29,28 @@ executor: { spec: { final_step: d } }
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Events in any order: each is taken or refused, the state stays consistent, and what is
-    /// refused changes nothing.
+    /// Each event is applied or rejected, the state stays consistent, and a rejected event changes
+    /// nothing.
     #[test]
-    fn any_sequence_of_events_is_taken_or_refused(events in prop::collection::vec(event(), 0..40)) {
-        let plan = plan();
-        let mut state = State::new(&plan);
+    fn any_event_sequence_keeps_state_consistent(events in prop::collection::vec(arb_event(), 0..40)) {
+        let plan = build_plan();
+        let mut state = ExecutionState::new(&plan);
         for mut event in events {
             event.seq = state.version().next_seq();
             let before = state.clone();
             if state.apply(&plan, &event).is_ok() {
-                prop_assert_eq!(invariant::consistent(&state, &plan), Ok(()));
+                prop_assert_eq!(invariant::check_consistent(&state, &plan), Ok(()));
             } else {
                 prop_assert_eq!(&state, &before);
             }
         }
     }
 
-    /// A place that is not the next one is refused, whatever stands there.
+    /// Any event whose seq is not the next one is rejected.
     #[test]
-    fn a_gap_is_refused(event in event()) {
-        let plan = plan();
-        let mut state = State::new(&plan);
+    fn rejects_seq_gap(event in arb_event()) {
+        let plan = build_plan();
+        let mut state = ExecutionState::new(&plan);
         let is_next = event.seq == state.version().next_seq();
         prop_assert!(is_next || state.apply(&plan, &event).is_err());
     }

@@ -1,97 +1,98 @@
-//! Step caches: asking for an earlier result, taking it over, and telling which one to keep.
+//! Step caches: looking up an earlier result, reusing it, and selecting results to store.
 
 use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::StepCache;
 
-use super::Refused;
-use super::draft::{Draft, Trouble};
-use super::eval::{Field, Site};
-use super::exit::{self, Success};
-use super::scope::Focus;
+use super::DecisionError;
+use super::draft::{Draft, StepEvalError};
+use super::environment::TemplateFocus;
+use super::exit::{self, StepSuccess};
+use super::rendering::{FieldLocation, TemplateField};
 use super::slots;
-use crate::cache::{CacheAnswer, CacheEntry, CacheHit, CacheKey, CachedResult};
-use crate::event::{EventKind, StepEnd, StepExited, TakenOver};
-use crate::state::{LeadEvent, Outcome, Output, Work};
+use crate::cache::{CacheEntry, CacheHit, CacheKey, CacheLookupResult, CachedResult};
+use crate::event::{CachedResultUsed, EventKind, StepEnd, StepExited};
+use crate::state::{CommandOutcome, StepOutput, StepWork, TriggerEvent};
 
-/// What a step does about earlier results.
-pub(super) enum Cached {
-    /// It runs, and its result is kept under this key.
-    Keep(CacheKey),
-    /// It takes this one over.
-    Take(Box<CacheHit>),
+/// Result of the cache lookup of a step.
+pub(super) enum CacheDecision {
+    /// The step runs, and its result is stored under this key.
+    Store(CacheKey),
+    /// The step reuses this result.
+    Reuse(Box<CacheHit>),
 }
 
-/// Asks whether a step that is about to start can take a result over.
-pub(super) fn ask(
+/// Looks up a cached result for a step that is about to start.
+pub(super) fn look_up_result(
     draft: &Draft<'_>,
     step: StepIndex,
     cache: &StepCache,
-    focus: Focus<'_>,
-) -> Result<Cached, Trouble> {
-    let facts = draft.step(step);
-    let site = Site {
-        step: &facts.name,
-        field: Field::CacheKey,
+    focus: TemplateFocus<'_>,
+) -> Result<CacheDecision, StepEvalError> {
+    let step_plan = draft.step_plan(step);
+    let location = FieldLocation {
+        step: &step_plan.name,
+        field: TemplateField::CacheKey,
     };
-    let written = slots::key(&site, &cache.key.value, &draft.scope(step, focus))?;
-    let (Some(definition), Some(started)) = (facts.definition, draft.state.started()) else {
-        return Err(draft.broken("cache").into());
+    let key_text =
+        slots::resolve_key(&location, &cache.key.value, &draft.environment(step, focus))?;
+    let (Some(definition), Some(started)) = (step_plan.definition, draft.state.start_event())
+    else {
+        return Err(draft.invariant_error("cache").into());
     };
-    let key = CacheKey::new(cache.scope, &written, definition, &started.path);
-    match draft.look_up(&key) {
-        None => Err(Refused::NeedsCache(key).into()),
-        Some(CacheAnswer::Miss) => Ok(Cached::Keep(key)),
-        Some(CacheAnswer::Hit(hit)) => Ok(Cached::Take(hit)),
+    let key = CacheKey::new(cache.scope, &key_text, definition, &started.path);
+    match draft.look_up_cache(&key) {
+        None => Err(DecisionError::NeedsCache(key).into()),
+        Some(CacheLookupResult::Miss) => Ok(CacheDecision::Store(key)),
+        Some(CacheLookupResult::Hit(hit)) => Ok(CacheDecision::Reuse(hit)),
     }
 }
 
-/// Takes a result over in place of running a step that was entered.
-pub(super) fn take_over(
+/// Reuses a cached result in place of running a step that was entered.
+pub(super) fn reuse_result(
     draft: &mut Draft<'_>,
     step: StepIndex,
     hit: CacheHit,
-) -> Result<(), Refused> {
-    let run = draft.run(step)?.number;
-    draft.emit(EventKind::TakenOver(Box::new(TakenOver {
-        step: draft.name(step),
+) -> Result<(), DecisionError> {
+    let run = draft.active_pass(step)?.number;
+    draft.emit_event(EventKind::CachedResultUsed(Box::new(CachedResultUsed {
+        step: draft.step_name(step),
         run,
         origin: hit.origin,
         result: hit.result,
     })))?;
-    // The data as the fold has it.
-    let Work::Single {
+    // Use the data as the fold stores it.
+    let StepWork::Single {
         outcome: Some(outcome),
         ..
-    } = &draft.run(step)?.work
+    } = &draft.active_pass(step)?.work
     else {
-        return Err(draft.broken("outcome"));
+        return Err(draft.invariant_error("outcome"));
     };
-    let success = Success {
-        event: match draft.step(step).looping {
-            None => LeadEvent::CallDone,
-            Some(_) => LeadEvent::LoopDone,
+    let success = StepSuccess {
+        event: match draft.step_plan(step).loop_plan {
+            None => TriggerEvent::CallDone,
+            Some(_) => TriggerEvent::LoopDone,
         },
         outcome: outcome.clone(),
         data: None,
     };
-    exit::complete(draft, step, success)
+    exit::complete_step(draft, step, success)
 }
 
-/// What is to be kept of a step that is left: the result of a run that went well, and that was asked
-/// for under a key.
-pub(super) fn entry(draft: &Draft<'_>, exited: &StepExited) -> Option<CacheEntry> {
+/// Returns the cache entry of a step that exits, if its pass succeeded and has a cache key.
+pub(super) fn entry_on_exit(draft: &Draft<'_>, exited: &StepExited) -> Option<CacheEntry> {
     if exited.end != StepEnd::Completed {
         return None;
     }
-    let step = draft.plan.find(exited.step.as_str())?;
-    let run = draft.state.run(step)?;
-    let key = run.cache?;
-    let result = match (&run.work, &exited.data) {
+    let step = draft.plan.find_step(exited.step.as_str())?;
+    let pass = draft.state.active_pass(step)?;
+    let key = pass.cache?;
+    let result = match (&pass.work, &exited.data) {
         (
-            Work::Single {
+            StepWork::Single {
                 outcome:
-                    Some(Outcome {
-                        output: Output { data, labels },
+                    Some(CommandOutcome {
+                        output: StepOutput { data, labels },
                         ..
                     }),
                 ..
@@ -101,15 +102,17 @@ pub(super) fn entry(draft: &Draft<'_>, exited: &StepExited) -> Option<CacheEntry
             data: data.clone(),
             labels: labels.clone(),
         },
-        (Work::Loop(_), Some(data)) => CachedResult {
+        (StepWork::Loop(_), Some(data)) => CachedResult {
             data: data.clone(),
             labels: None,
         },
-        (Work::Single { outcome: None, .. } | Work::Loop(_) | Work::Cursor(_), _) => return None,
+        (StepWork::Single { outcome: None, .. } | StepWork::Loop(_) | StepWork::Cursor(_), _) => {
+            return None;
+        }
     };
     Some(CacheEntry {
         key,
-        ttl: draft.plan.model(step).spec.cache.as_ref()?.ttl,
+        ttl: draft.plan.step_model(step).spec.cache.as_ref()?.ttl,
         result,
         origin_seq: draft.state.version().next_seq(),
     })

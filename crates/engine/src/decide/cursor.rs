@@ -1,187 +1,215 @@
-//! Loops over a cursor: chains of frames, and what comes of them.
+//! Loops over a cursor: issuing frames and finishing the loop.
 
-use noetl_playbook::carried::with_data;
+use noetl_playbook::command_context::add_data_alias;
 use noetl_playbook::graph::StepIndex;
-use noetl_playbook::model::{FrameRetry, Loop, Setting};
+use noetl_playbook::model::{FrameRetry, Loop, ValueOrTemplate};
 use noetl_types::{ByteSize, EventId, Json, Millis, TaskError};
 
-use super::draft::{Draft, Trouble};
-use super::eval::{Field, Site};
-use super::exit::{self, Success};
-use super::routing::Route;
-use super::scope::{Focus, RunScope};
-use super::{Refused, failure, issue};
+use super::draft::{Draft, StepEvalError};
+use super::environment::{ExecutionEnvironment, TemplateFocus};
+use super::exit::{self, StepSuccess};
+use super::rendering::{FieldLocation, TemplateField};
+use super::routing::SelectedArcs;
+use super::{DecisionError, failure, issue};
 use crate::event::{
-    CursorEntered, CursorTerms, EventKind, IterationError, LoopDone, StepEnd, errors_json,
+    CursorEntered, CursorSettings, EventKind, IterationError, LoopDone, StepEnd, errors_json,
     stats_json,
 };
 use crate::loops::loop_data;
-use crate::payload::Data;
-use crate::plan::MAX_IN_FLIGHT;
-use crate::state::{CursorState, LeadEvent, Outcome, Work};
+use crate::payload::EventData;
+use crate::plan::MAX_LOOP_IN_FLIGHT;
+use crate::state::{CommandOutcome, CursorState, StepWork, TriggerEvent};
 
-/// Failures that `loop.done` lists. The data of the step has more of them.
+/// Maximum number of failures in `loop.done`. The data of the step contains more of them.
 const MAX_LISTED_ERRORS: usize = 100;
-/// What a frame is, where the playbook does not say.
-const MAX_TIME: Millis = Millis::from_secs(30);
-const MAX_BYTES: ByteSize = ByteSize::from_mib(64);
-const LEASE: Millis = Millis::from_secs(120);
-const HEARTBEAT: Millis = Millis::from_secs(30);
-const MAX_ATTEMPTS: u32 = 3;
+/// Default settings of frames.
+const DEFAULT_FRAME_TIME: Millis = Millis::from_secs(30);
+const DEFAULT_FRAME_SIZE: ByteSize = ByteSize::from_mib(64);
+const DEFAULT_FRAME_LEASE: Millis = Millis::from_secs(120);
+const DEFAULT_FRAME_HEARTBEAT: Millis = Millis::from_secs(30);
+const DEFAULT_FRAME_ATTEMPTS: u32 = 3;
 
-/// How a step that is about to be entered goes through the rows of its cursor.
-pub(super) fn entered(
+/// Resolves the cursor settings of a step that is about to be entered.
+pub(super) fn resolve_cursor(
     draft: &Draft<'_>,
     step: StepIndex,
-    written: &Loop,
-    focus: Focus<'_>,
-) -> Result<CursorEntered, Trouble> {
-    let facts = draft.step(step);
-    let Some(looping) = &facts.looping else {
-        return Err(draft.broken("loop").into());
+    model: &Loop,
+    focus: TemplateFocus<'_>,
+) -> Result<CursorEntered, StepEvalError> {
+    let step_plan = draft.step_plan(step);
+    let Some(loop_plan) = &step_plan.loop_plan else {
+        return Err(draft.invariant_error("loop").into());
     };
-    let scope = draft.scope(step, focus);
-    let settings = Settings {
-        step: &facts.name,
-        scope: &scope,
+    let environment = draft.environment(step, focus);
+    let settings = SettingReader {
+        step: &step_plan.name,
+        environment: &environment,
     };
-    let frame = &written.spec.frame;
-    let width = written.spec.max_in_flight.as_ref();
-    let width = width.map(|width| &width.value);
+    let frame = &model.spec.frame;
+    let max_in_flight = model.spec.max_in_flight.as_ref();
+    let max_in_flight = max_in_flight.map(|max_in_flight| &max_in_flight.value);
     let max_attempts = match frame.retry_mode {
         Some(FrameRetry::None) => 1,
-        Some(FrameRetry::Frame) | None => {
-            settings.count("max_attempts", frame.max_attempts.as_ref(), MAX_ATTEMPTS)?
-        }
+        Some(FrameRetry::Frame) | None => settings.read_count(
+            "max_attempts",
+            frame.max_attempts.as_ref(),
+            DEFAULT_FRAME_ATTEMPTS,
+        )?,
     };
-    let chains = match looping.max_in_flight {
+    let chains = match loop_plan.max_in_flight {
         Some(chains) => chains,
-        None => settings.count_of(Field::MaxInFlight, width, 1)?,
+        None => settings.read_count_field(TemplateField::MaxInFlight, max_in_flight, 1)?,
     };
     Ok(CursorEntered {
-        iterator: looping.iterator.clone(),
-        terms: CursorTerms {
-            chains: chains.clamp(1, MAX_IN_FLIGHT),
-            max_rows: settings.count("max_rows", frame.max_rows.as_ref(), 1)?,
-            max_time: settings.time("max_seconds", frame.max_seconds.as_ref(), MAX_TIME)?,
-            max_bytes: settings.size("max_bytes", frame.max_bytes.as_ref(), MAX_BYTES)?,
-            lease: settings.time("lease_seconds", frame.lease_seconds.as_ref(), LEASE)?,
-            heartbeat: settings.time(
+        iterator: loop_plan.iterator.clone(),
+        terms: CursorSettings {
+            chains: chains.clamp(1, MAX_LOOP_IN_FLIGHT),
+            max_rows: settings.read_count("max_rows", frame.max_rows.as_ref(), 1)?,
+            max_time: settings.read_duration(
+                "max_seconds",
+                frame.max_seconds.as_ref(),
+                DEFAULT_FRAME_TIME,
+            )?,
+            max_bytes: settings.read_size(
+                "max_bytes",
+                frame.max_bytes.as_ref(),
+                DEFAULT_FRAME_SIZE,
+            )?,
+            lease: settings.read_duration(
+                "lease_seconds",
+                frame.lease_seconds.as_ref(),
+                DEFAULT_FRAME_LEASE,
+            )?,
+            heartbeat: settings.read_duration(
                 "heartbeat_seconds",
                 frame.heartbeat_seconds.as_ref(),
-                HEARTBEAT,
+                DEFAULT_FRAME_HEARTBEAT,
             )?,
             max_attempts,
         },
     })
 }
 
-/// Settings that may be templates.
-struct Settings<'s> {
+/// Reads settings that may be templates.
+struct SettingReader<'s> {
     step: &'s noetl_types::StepName,
-    scope: &'s RunScope<'s>,
+    environment: &'s ExecutionEnvironment<'s>,
 }
 
-impl Settings<'_> {
-    fn read<T: Copy>(
+impl SettingReader<'_> {
+    fn read_setting<T: Copy>(
         &self,
-        field: Field<'_>,
-        setting: Option<&Setting<T>>,
+        field: TemplateField<'_>,
+        setting: Option<&ValueOrTemplate<T>>,
         default: T,
         read: impl FnOnce(&Json) -> Option<T>,
-    ) -> Result<T, Trouble> {
-        let site = Site {
+    ) -> Result<T, StepEvalError> {
+        let location = FieldLocation {
             step: self.step,
             field,
         };
         match setting {
             None => Ok(default),
-            Some(setting) => site.setting(setting, self.scope, read),
+            Some(setting) => location.resolve_setting(setting, self.environment, read),
         }
     }
 
-    fn count_of(
+    fn read_count_field(
         &self,
-        field: Field<'_>,
-        setting: Option<&Setting<u32>>,
+        field: TemplateField<'_>,
+        setting: Option<&ValueOrTemplate<u32>>,
         default: u32,
-    ) -> Result<u32, Trouble> {
-        self.read(field, setting, default, |value| {
+    ) -> Result<u32, StepEvalError> {
+        self.read_setting(field, setting, default, |value| {
             let count = u32::try_from(value.as_u64()?).ok()?;
             (count > 0).then_some(count)
         })
     }
 
-    fn count(
+    fn read_count(
         &self,
         name: &'static str,
-        setting: Option<&Setting<u32>>,
+        setting: Option<&ValueOrTemplate<u32>>,
         default: u32,
-    ) -> Result<u32, Trouble> {
-        self.count_of(Field::Frame(name), setting, default)
+    ) -> Result<u32, StepEvalError> {
+        self.read_count_field(TemplateField::Frame(name), setting, default)
     }
 
-    fn time(
+    fn read_duration(
         &self,
         name: &'static str,
-        setting: Option<&Setting<Millis>>,
+        setting: Option<&ValueOrTemplate<Millis>>,
         default: Millis,
-    ) -> Result<Millis, Trouble> {
+    ) -> Result<Millis, StepEvalError> {
         let read = |value: &Json| Millis::from_json(value).ok();
-        self.read(Field::Frame(name), setting, default, read)
+        self.read_setting(TemplateField::Frame(name), setting, default, read)
     }
 
-    fn size(
+    fn read_size(
         &self,
         name: &'static str,
-        setting: Option<&Setting<ByteSize>>,
+        setting: Option<&ValueOrTemplate<ByteSize>>,
         default: ByteSize,
-    ) -> Result<ByteSize, Trouble> {
+    ) -> Result<ByteSize, StepEvalError> {
         let read = |value: &Json| ByteSize::from_json(value).ok();
-        self.read(Field::Frame(name), setting, default, read)
+        self.read_setting(TemplateField::Frame(name), setting, default, read)
     }
 }
 
-/// Issues the frames that may be, and leaves the step when every chain has ended.
-pub(super) fn go_on(draft: &mut Draft<'_>, step: StepIndex, cause: EventId) -> Result<(), Refused> {
+/// Issues the next frames, and leaves the step when every chain has ended.
+pub(super) fn continue_cursor(
+    draft: &mut Draft<'_>,
+    step: StepIndex,
+    cause: EventId,
+) -> Result<(), DecisionError> {
     while let Some(frame) = next_frame(draft, step) {
-        issue::issue(draft, step, Some(frame), cause)?;
+        issue::issue_command(draft, step, Some(frame), cause)?;
     }
-    if draft.unfinished(step) > 0 {
+    if draft.unfinished_commands(step) > 0 {
         return Ok(());
     }
-    let Work::Cursor(cursor) = &draft.run(step)?.work else {
+    let StepWork::Cursor(cursor) = &draft.active_pass(step)?.work else {
         return Ok(());
     };
-    if let Some(error) = fatal(draft, step, cursor) {
-        failure::fail(draft, step, error)
+    if let Some(error) = fatal_frame_error(draft, step, cursor) {
+        failure::fail_step(draft, step, error)
     } else if cursor.is_complete() {
-        finish(draft, step)
+        finish_cursor(draft, step)
     } else {
-        // The run fails elsewhere, so no chain can come to its end.
-        exit::record(draft, step, StepEnd::Cancelled, &Route::default(), None)
+        // Another step fails the execution, so no chain can end.
+        exit::record_exit(
+            draft,
+            step,
+            StepEnd::Cancelled,
+            &SelectedArcs::default(),
+            None,
+        )
     }
 }
 
-/// The frame to issue now, if any may be.
+/// Returns the frame to issue now, if any.
 fn next_frame(draft: &Draft<'_>, step: StepIndex) -> Option<u32> {
-    let Work::Cursor(cursor) = &draft.state.run(step)?.work else {
+    let StepWork::Cursor(cursor) = &draft.state.active_pass(step)?.work else {
         return None;
     };
-    let taken = draft.unfinished(step) + cursor.ended as usize;
-    let may_issue = taken < cursor.terms.chains as usize
+    let used_chains = draft.unfinished_commands(step) + cursor.ended as usize;
+    let may_issue = used_chains < cursor.terms.chains as usize
         && !draft.state.is_failing()
         && (is_best_effort(draft, step) || cursor.first_failed.is_none());
     may_issue.then_some(cursor.next)
 }
 
 fn is_best_effort(draft: &Draft<'_>, step: StepIndex) -> bool {
-    let looping = draft.step(step).looping.as_ref();
-    looping.is_some_and(|looping| looping.is_best_effort)
+    let loop_plan = draft.step_plan(step).loop_plan.as_ref();
+    loop_plan.is_some_and(|loop_plan| loop_plan.is_best_effort)
 }
 
-/// The failure of a frame that is the failure of the step.
-fn fatal(draft: &Draft<'_>, step: StepIndex, cursor: &CursorState) -> Option<TaskError> {
+/// Returns the failure of a frame that fails the step.
+fn fatal_frame_error(
+    draft: &Draft<'_>,
+    step: StepIndex,
+    cursor: &CursorState,
+) -> Option<TaskError> {
     let failed = cursor.first_failed.as_ref()?;
     (!is_best_effort(draft, step)).then(|| TaskError {
         index: Some(u64::from(failed.index)),
@@ -189,33 +217,33 @@ fn fatal(draft: &Draft<'_>, step: StepIndex, cursor: &CursorState) -> Option<Tas
     })
 }
 
-/// Every chain has ended: the loop is done.
-fn finish(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), Refused> {
-    let run = draft.run(step)?;
-    let Work::Cursor(cursor) = &run.work else {
+/// Finishes the loop after every chain has ended.
+fn finish_cursor(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), DecisionError> {
+    let pass = draft.active_pass(step)?;
+    let StepWork::Cursor(cursor) = &pass.work else {
         return Ok(());
     };
-    let (loop_id, number, stats) = (run.entered, run.number, cursor.stats());
+    let (loop_id, number, stats) = (pass.entered, pass.number, cursor.loop_stats());
     let mut errors: Vec<IterationError> = cursor.errors.values().cloned().collect();
-    // In the order of frames, whichever of them was done first; rows of a frame stay as they ran.
+    // Sort by frame, regardless of their order of completion. Rows of a frame keep their order.
     errors.sort_by_key(|error| error.index);
     let all_errors = (!errors.is_empty()).then(|| errors_json(&errors));
     let data = loop_data(Vec::new(), stats_json(stats), all_errors);
-    draft.emit(EventKind::LoopDone(Box::new(LoopDone {
-        step: draft.name(step),
+    draft.emit_event(EventKind::LoopDone(Box::new(LoopDone {
+        step: draft.step_name(step),
         run: number,
         loop_id,
         stats,
         errors: errors.into_iter().take(MAX_LISTED_ERRORS).collect(),
     })))?;
-    let outcome = Outcome {
-        output: Data::Inline(with_data(data.clone())).into(),
-        ..Outcome::went_well()
+    let outcome = CommandOutcome {
+        output: EventData::Inline(add_data_alias(data.clone())).into(),
+        ..CommandOutcome::empty_success()
     };
-    let success = Success {
-        event: LeadEvent::LoopDone,
+    let success = StepSuccess {
+        event: TriggerEvent::LoopDone,
         outcome,
         data: Some(data),
     };
-    exit::complete(draft, step, success)
+    exit::complete_step(draft, step, success)
 }

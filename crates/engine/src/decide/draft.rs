@@ -1,156 +1,161 @@
-//! A decision in the making: a copy of the state, and the events that led to it.
+//! A decision in progress: a copy of the state and the events that led to it.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use noetl_playbook::bounds::{MAX_VALUE_DEPTH, fits, is_shallow};
-use noetl_playbook::carried::Payloads;
+use noetl_playbook::bounds::{MAX_VALUE_DEPTH, fits_within, is_shallow};
+use noetl_playbook::command_context::PayloadLookup;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{
     EventId, EventType, ExecutionId, IdGenerator, Json, Millis, ResultId, StepName, TaskError,
     TaskErrorKind, Timestamp,
 };
 
-use super::scope::{Focus, RunScope, Vault};
-use super::{Beside, Decision, Errand, Moment, Refused, Verdict, cache};
-use crate::apply::{ApplyError, Misfit};
-use crate::cache::{CacheAnswer, CacheEntry, CacheHit, CacheKey, Caches, Origin};
+use super::environment::{ExecutionEnvironment, PayloadSource, TemplateFocus};
+use super::{Decision, DecisionContext, DecisionError, EventExtras, FollowUp, InputVerdict, cache};
+use crate::apply::{ApplyError, ApplyErrorKind};
+use crate::cache::{CacheEntry, CacheHit, CacheKey, CacheLookup, CacheLookupResult, ResultOrigin};
 use crate::event::{Event, EventKind};
-use crate::payload::{Data, NewPayload, Readable, Reference};
+use crate::payload::{EventData, ExtractionRules, NewPayload, Reference};
 use crate::plan::{Plan, StepPlan};
-use crate::slot::{SlotChange, SlotGrant, SlotHolder, SlotWant};
-use crate::state::{Closing, Life, Run, State};
+use crate::slot::{SlotChange, SlotGrant, SlotHolder, SlotRequest};
+use crate::state::{ClosedCommand, ExecutionPhase, ExecutionState, StepPass};
 
-/// A decision in the making.
+/// A decision in progress.
 pub(super) struct Draft<'d> {
     pub(super) plan: &'d Plan,
-    pub(super) state: State,
+    pub(super) state: ExecutionState,
     pub(super) now: Timestamp,
-    /// How many steps were entered or passed over.
-    pub(super) passes: u32,
-    /// How many commands of a step were closed during a pause and have their consequences later in
-    /// this decision.
-    pub(super) still_held: BTreeMap<StepIndex, usize>,
-    /// A slot that was granted and not used yet.
+    /// Number of steps that were entered or skipped, and of tasks that ended at once.
+    pub(super) pass_count: u32,
+    /// Per step, the number of closed commands that are processed later in this decision.
+    pub(super) deferred_counts: BTreeMap<StepIndex, usize>,
+    /// A granted slot that is not used yet.
     pub(super) grant: Option<SlotGrant>,
-    /// Steps that could enter but for a slot.
-    pub(super) parked: BTreeMap<StepIndex, SlotWant>,
-    /// The slot without which nothing enters.
-    pub(super) wants_of_run: Option<SlotWant>,
-    /// The slots that were wanted before.
-    pub(super) wished: Vec<SlotWant>,
-    /// Whether it was looked at what may enter, so that all that is wanted is known.
-    pub(super) has_looked: bool,
-    /// Slots that are free again.
-    pub(super) slots: Vec<SlotChange>,
-    /// Commands that were closed as soon as they were issued. Their consequences come when what is
-    /// under way is done: one inside of the other they would nest without end.
-    pub(super) at_once: VecDeque<Closing>,
-    /// What the server owes since this decision.
-    pub(super) errands: Vec<Errand>,
+    /// Steps that wait only for a slot.
+    pub(super) waiting_for_slot: BTreeMap<StepIndex, SlotRequest>,
+    /// Slot that is required before any step is entered.
+    pub(super) execution_slot_request: Option<SlotRequest>,
+    /// Slot requests before the decision.
+    pub(super) previous_slot_requests: Vec<SlotRequest>,
+    /// True if ready steps were evaluated, so that all slot requests are known.
+    pub(super) has_evaluated_entries: bool,
+    /// Slot releases.
+    pub(super) slot_changes: Vec<SlotChange>,
+    /// Commands that were closed as soon as they were issued. They are processed after the current
+    /// work: processing them recursively could nest without bound.
+    pub(super) closed_at_once: VecDeque<ClosedCommand>,
+    /// Effects that the server must perform after this decision.
+    pub(super) follow_ups: Vec<FollowUp>,
     ids: &'d mut IdGenerator,
-    fetched: &'d dyn Payloads,
-    caches: &'d dyn Caches,
+    fetched_payloads: &'d dyn PayloadLookup,
+    caches: &'d dyn CacheLookup,
     events: Vec<Event>,
-    payloads: Vec<NewPayload>,
-    cached: Vec<CacheEntry>,
-    beside: BTreeMap<EventId, Beside>,
-    /// The id of the next event of a type, where somebody else has made it.
-    named: Option<(EventType, EventId)>,
+    new_payloads: Vec<NewPayload>,
+    cache_entries: Vec<CacheEntry>,
+    extras: BTreeMap<EventId, EventExtras>,
+    /// Externally assigned id of the next event of a type.
+    reserved_event_id: Option<(EventType, EventId)>,
 }
 
-/// A place in a decision.
-pub(super) struct Mark {
-    state: State,
+/// A checkpoint of a draft.
+pub(super) struct DraftCheckpoint {
+    state: ExecutionState,
     events: usize,
     payloads: usize,
     slots: usize,
-    cached: usize,
+    cache_entries: usize,
 }
 
-/// Why something could not be worked out.
+/// Reason why an evaluation did not yield a value.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum StepEvalError {
     /// The decision cannot be made now.
-    Refused(Refused),
+    Decision(DecisionError),
     /// The step fails.
-    Failed(Box<TaskError>),
+    Task(Box<TaskError>),
 }
 
-impl From<Refused> for Trouble {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
+impl From<DecisionError> for StepEvalError {
+    fn from(error: DecisionError) -> Self {
+        Self::Decision(error)
     }
 }
 
-impl From<TaskError> for Trouble {
+impl From<TaskError> for StepEvalError {
     fn from(error: TaskError) -> Self {
-        Self::Failed(Box::new(error))
+        Self::Task(Box::new(error))
     }
 }
 
 impl<'d> Draft<'d> {
-    pub(super) fn new(state: &State, plan: &'d Plan, moment: &'d mut Moment<'_>) -> Self {
+    pub(super) fn new(
+        state: &ExecutionState,
+        plan: &'d Plan,
+        context: &'d mut DecisionContext<'_>,
+    ) -> Self {
         Self {
             plan,
             state: state.clone(),
-            now: moment.now,
-            passes: 0,
-            still_held: BTreeMap::new(),
+            now: context.now,
+            pass_count: 0,
+            deferred_counts: BTreeMap::new(),
             grant: None,
-            parked: BTreeMap::new(),
-            wants_of_run: None,
-            wished: Vec::new(),
-            has_looked: false,
-            slots: Vec::new(),
-            at_once: VecDeque::new(),
-            errands: Vec::new(),
-            ids: &mut *moment.ids,
-            fetched: moment.payloads,
-            caches: moment.caches,
+            waiting_for_slot: BTreeMap::new(),
+            execution_slot_request: None,
+            previous_slot_requests: Vec::new(),
+            has_evaluated_entries: false,
+            slot_changes: Vec::new(),
+            closed_at_once: VecDeque::new(),
+            follow_ups: Vec::new(),
+            ids: &mut *context.ids,
+            fetched_payloads: context.payloads,
+            caches: context.caches,
             events: Vec::with_capacity(8),
-            payloads: Vec::new(),
-            cached: Vec::new(),
-            beside: BTreeMap::new(),
-            named: None,
+            new_payloads: Vec::new(),
+            cache_entries: Vec::new(),
+            extras: BTreeMap::new(),
+            reserved_event_id: None,
         }
     }
 
-    pub(super) fn into_decision(mut self, verdict: Verdict) -> Decision {
-        let mut slots = std::mem::take(&mut self.slots);
-        slots.extend(super::slots::withdrawn(&self).map(SlotChange::Free));
+    pub(super) fn into_decision(mut self, verdict: InputVerdict) -> Decision {
+        let mut slots = std::mem::take(&mut self.slot_changes);
+        slots.extend(super::slots::obsolete_requests(&self).map(SlotChange::Release));
         if !self.state.is_ended() {
-            let wants = self.wants_of_run.take().into_iter();
-            let wants = wants.chain(std::mem::take(&mut self.parked).into_values());
-            slots.extend(wants.map(SlotChange::Want));
+            let requests = self.execution_slot_request.take().into_iter();
+            let requests = requests.chain(std::mem::take(&mut self.waiting_for_slot).into_values());
+            slots.extend(requests.map(SlotChange::Request));
         }
         Decision {
             events: self.events,
-            payloads: self.payloads,
+            payloads: self.new_payloads,
             slots,
-            cached: self.cached,
-            errands: self.errands,
-            beside: self.beside,
+            cache_entries: self.cache_entries,
+            follow_ups: self.follow_ups,
+            extras: self.extras,
             verdict,
             next: self.state,
         }
     }
 
-    /// The slots that are wanted, and nothing else of the decision.
-    pub(super) fn into_wants(self) -> Vec<SlotWant> {
-        let wants = self.wants_of_run.into_iter();
-        wants.chain(self.parked.into_values()).collect()
+    /// Returns only the slot requests of the decision.
+    pub(super) fn into_slot_requests(self) -> Vec<SlotRequest> {
+        let requests = self.execution_slot_request.into_iter();
+        requests
+            .chain(self.waiting_for_slot.into_values())
+            .collect()
     }
 
-    /// What somebody who looked for a result found. A result that this very decision leaves is there
-    /// already: nobody outside can have seen it.
-    pub(super) fn look_up(&self, key: &CacheKey) -> Option<CacheAnswer> {
+    /// Looks up a cached result. Results of this decision take precedence: the caller cannot have
+    /// seen them.
+    pub(super) fn look_up_cache(&self, key: &CacheKey) -> Option<CacheLookupResult> {
         let is_live = |ttl: Option<Millis>| ttl.is_none_or(|ttl| !ttl.is_zero());
-        let mut left = self.cached.iter().rev();
-        let left = left.find(|entry| entry.key == *key && is_live(entry.ttl));
-        match left.zip(self.state.execution_id()) {
+        let mut entries = self.cache_entries.iter().rev();
+        let found = entries.find(|entry| entry.key == *key && is_live(entry.ttl));
+        match found.zip(self.state.execution_id()) {
             None => self.caches.get(key),
-            Some((entry, execution_id)) => Some(CacheAnswer::Hit(Box::new(CacheHit {
-                origin: Origin {
+            Some((entry, execution_id)) => Some(CacheLookupResult::Hit(Box::new(CacheHit {
+                origin: ResultOrigin {
                     execution_id,
                     seq: entry.origin_seq,
                 },
@@ -159,63 +164,65 @@ impl<'d> Draft<'d> {
         }
     }
 
-    /// Records what follows.
-    pub(super) fn emit(&mut self, kind: EventKind) -> Result<EventId, Refused> {
-        self.record(kind, None, self.now)
+    /// Emits an event.
+    pub(super) fn emit_event(&mut self, kind: EventKind) -> Result<EventId, DecisionError> {
+        self.emit_with_cause(kind, None, self.now)
     }
 
-    /// Records what follows from an event that is not the one before.
-    pub(super) fn emit_because(
+    /// Emits an event whose cause is not the previous event.
+    pub(super) fn emit_caused_by(
         &mut self,
         kind: EventKind,
         cause: EventId,
-    ) -> Result<EventId, Refused> {
-        self.record(kind, Some(cause), self.now)
+    ) -> Result<EventId, DecisionError> {
+        self.emit_with_cause(kind, Some(cause), self.now)
     }
 
-    /// Records what happened elsewhere; nothing is recorded from the future.
+    /// Emits an event that happened elsewhere. Times in the future are replaced by the current
+    /// time.
     pub(super) fn emit_at(
         &mut self,
         kind: EventKind,
         time: Option<Timestamp>,
-    ) -> Result<EventId, Refused> {
+    ) -> Result<EventId, DecisionError> {
         let time = time.unwrap_or(self.now).min(self.now);
-        self.record(kind, None, time)
+        self.emit_with_cause(kind, None, time)
     }
 
-    /// Records what somebody else has given an id and a time.
-    pub(super) fn emit_as(
+    /// Emits an event with an externally assigned id and time.
+    pub(super) fn emit_with_id(
         &mut self,
         kind: EventKind,
         event_id: EventId,
         time: Timestamp,
-    ) -> Result<(), Refused> {
-        self.take(event_id, kind, None, time)
+    ) -> Result<(), DecisionError> {
+        self.apply_event(event_id, kind, None, time)
     }
 
-    fn record(
+    fn emit_with_cause(
         &mut self,
         kind: EventKind,
         cause: Option<EventId>,
         time: Timestamp,
-    ) -> Result<EventId, Refused> {
+    ) -> Result<EventId, DecisionError> {
         let is_ignored = matches!(kind, EventKind::ResultIgnored(_));
-        let is_named = |named: &mut (EventType, EventId)| is_ignored || kind.name() == named.0;
-        let event_id = match self.named.take_if(is_named) {
+        let is_reserved =
+            |reserved: &mut (EventType, EventId)| is_ignored || kind.name() == reserved.0;
+        let event_id = match self.reserved_event_id.take_if(is_reserved) {
             Some((_, event_id)) => event_id,
-            None => self.ids.mint(self.now.as_unix_ms())?,
+            None => self.ids.next_id(self.now.as_unix_ms())?,
         };
-        self.take(event_id, kind, cause, time)?;
+        self.apply_event(event_id, kind, cause, time)?;
         Ok(event_id)
     }
 
-    fn take(
+    fn apply_event(
         &mut self,
         event_id: EventId,
         kind: EventKind,
         cause: Option<EventId>,
         time: Timestamp,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), DecisionError> {
         let event = Event {
             seq: self.state.version().next_seq(),
             event_id,
@@ -223,36 +230,37 @@ impl<'d> Draft<'d> {
             cause,
             kind,
         };
-        self.note_effects(&event.kind);
+        self.track_slots_and_cache(&event.kind);
         self.state.apply(self.plan, &event)?;
         self.events.push(event);
         Ok(())
     }
 
-    /// Gives the next event of a type, or what is noted in its place, an id that somebody else has
-    /// made.
-    pub(super) fn name_next(&mut self, event_type: EventType, event_id: EventId) {
-        self.named = Some((event_type, event_id));
+    /// Assigns an external id to the next event of a type, or to the `command.result_ignored` that
+    /// replaces it.
+    pub(super) fn reserve_event_id(&mut self, event_type: EventType, event_id: EventId) {
+        self.reserved_event_id = Some((event_type, event_id));
     }
 
-    /// Stores something beside an event.
-    pub(super) fn put_beside(&mut self, event_id: EventId, beside: Beside) {
-        self.beside.insert(event_id, beside);
+    /// Adds extra fields to an event.
+    pub(super) fn attach_extras(&mut self, event_id: EventId, extras: EventExtras) {
+        self.extras.insert(event_id, extras);
     }
 
-    /// The events recorded so far.
+    /// Events emitted so far.
     pub(super) fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// Notes what an event that is about to be recorded means for slots and caches.
-    fn note_effects(&mut self, kind: &EventKind) {
+    /// Updates slots and cache entries for an event that is about to be emitted.
+    fn track_slots_and_cache(&mut self, kind: &EventKind) {
         if let EventKind::StepExited(exited) = kind {
-            self.cached.extend(cache::entry(self, exited));
-            let step = self.plan.find(exited.step.as_str());
-            let run = step.and_then(|step| self.state.run(step));
-            if let Some(slot) = run.and_then(|run| run.slot.as_ref()) {
-                self.slots.push(SlotChange::Free(SlotGrant {
+            self.cache_entries
+                .extend(cache::entry_on_exit(self, exited));
+            let step = self.plan.find_step(exited.step.as_str());
+            let pass = step.and_then(|step| self.state.active_pass(step));
+            if let Some(slot) = pass.and_then(|pass| pass.slot.as_ref()) {
+                self.slot_changes.push(SlotChange::Release(SlotGrant {
                     holder: SlotHolder::Step {
                         step: exited.step.clone(),
                         run: exited.run,
@@ -261,154 +269,167 @@ impl<'d> Draft<'d> {
                 }));
             }
         }
-        let ends = || kind.name().known().is_some_and(EventType::is_terminal);
-        if self.plan.uses_slots() && ends() {
-            self.slots.push(SlotChange::Clear);
+        let is_terminal = || kind.name().known_type().is_some_and(EventType::is_terminal);
+        if self.plan.uses_slots() && is_terminal() {
+            self.slot_changes.push(SlotChange::ReleaseAll);
         }
     }
 
-    /// A place to go back to, should what follows turn out void.
-    pub(super) fn mark(&self) -> Mark {
-        Mark {
+    /// Creates a checkpoint, for a later rollback.
+    pub(super) fn checkpoint(&self) -> DraftCheckpoint {
+        DraftCheckpoint {
             state: self.state.clone(),
             events: self.events.len(),
-            payloads: self.payloads.len(),
-            slots: self.slots.len(),
-            cached: self.cached.len(),
+            payloads: self.new_payloads.len(),
+            slots: self.slot_changes.len(),
+            cache_entries: self.cache_entries.len(),
         }
     }
 
-    /// Takes back all that was recorded since.
-    pub(super) fn go_back(&mut self, mark: Mark) {
-        self.state = mark.state;
-        self.events.truncate(mark.events);
-        self.payloads.truncate(mark.payloads);
-        self.slots.truncate(mark.slots);
-        self.cached.truncate(mark.cached);
+    /// Discards everything since a checkpoint.
+    pub(super) fn roll_back(&mut self, checkpoint: DraftCheckpoint) {
+        self.state = checkpoint.state;
+        self.events.truncate(checkpoint.events);
+        self.new_payloads.truncate(checkpoint.payloads);
+        self.slot_changes.truncate(checkpoint.slots);
+        self.cache_entries.truncate(checkpoint.cache_entries);
     }
 
-    /// The event recorded last.
-    pub(super) fn last_event(&self) -> Option<EventId> {
+    /// Id of the last event.
+    pub(super) fn last_event_id(&self) -> Option<EventId> {
         self.events.last().map(|event| event.event_id)
     }
 
-    pub(super) fn step(&self, step: StepIndex) -> &'d StepPlan {
+    pub(super) fn step_plan(&self, step: StepIndex) -> &'d StepPlan {
         self.plan.step(step)
     }
 
-    pub(super) fn name(&self, step: StepIndex) -> StepName {
+    pub(super) fn step_name(&self, step: StepIndex) -> StepName {
         self.plan.step(step).name.clone()
     }
 
-    /// The run of a step that is known to be entered.
-    pub(super) fn run(&self, step: StepIndex) -> Result<&Run, Refused> {
-        self.state.run(step).ok_or_else(|| self.broken("run"))
+    /// Active pass of a step that must be entered.
+    pub(super) fn active_pass(&self, step: StepIndex) -> Result<&StepPass, DecisionError> {
+        self.state
+            .active_pass(step)
+            .ok_or_else(|| self.invariant_error("run"))
     }
 
-    /// How many commands of a step are open, or closed with consequences yet to come.
-    pub(super) fn unfinished(&self, step: StepIndex) -> usize {
-        let open = self.state.run(step).map_or(0, |run| run.open as usize);
-        open + self.still_held.get(&step).copied().unwrap_or_default()
+    /// Number of commands of a step that are open, or closed and not processed yet.
+    pub(super) fn unfinished_commands(&self, step: StepIndex) -> usize {
+        let open = self
+            .state
+            .active_pass(step)
+            .map_or(0, |pass| pass.open as usize);
+        open + self.deferred_counts.get(&step).copied().unwrap_or_default()
     }
 
-    /// What was believed of the state turns out wrong: a mistake of the engine.
-    pub(super) fn broken(&self, what: &'static str) -> Refused {
-        Refused::Broken(ApplyError {
+    /// Returns the error for a broken invariant: a bug in the engine.
+    pub(super) fn invariant_error(&self, what: &'static str) -> DecisionError {
+        DecisionError::InvariantBroken(ApplyError {
             seq: self.state.version().next_seq(),
-            misfit: Misfit::Contradiction(what),
+            misfit: ApplyErrorKind::Contradiction(what),
         })
     }
 
-    pub(super) fn execution_id(&self) -> Result<ExecutionId, Refused> {
-        self.state.execution_id().ok_or(Refused::NotStarted)
+    pub(super) fn execution_id(&self) -> Result<ExecutionId, DecisionError> {
+        self.state.execution_id().ok_or(DecisionError::NotStarted)
     }
 
-    /// What templates of a step see.
-    pub(super) fn scope<'s>(&'s self, step: StepIndex, focus: Focus<'s>) -> RunScope<'s> {
-        RunScope::new(self.plan, &self.state, step, focus)
-            .with_payloads(self.vault())
-            .at(self.now)
+    /// Template environment of a step.
+    pub(super) fn environment<'s>(
+        &'s self,
+        step: StepIndex,
+        focus: TemplateFocus<'s>,
+    ) -> ExecutionEnvironment<'s> {
+        ExecutionEnvironment::new(self.plan, &self.state, step, focus)
+            .with_payloads(self.payload_source())
+            .with_time(self.now)
     }
 
-    pub(super) fn vault(&self) -> Vault<'_> {
-        Vault {
-            fetched: self.fetched,
-            fresh: &self.payloads,
+    pub(super) fn payload_source(&self) -> PayloadSource<'_> {
+        PayloadSource {
+            fetched: self.fetched_payloads,
+            fresh: &self.new_payloads,
         }
     }
 
-    /// Refuses what can only happen to a run that goes on.
-    pub(super) fn must_go_on(&self) -> Result<(), Refused> {
-        self.must_have_begun()?;
-        match self.state.life {
-            Life::Ended(status) => Err(Refused::AlreadyEnded(status)),
-            Life::New | Life::Running | Life::Paused => Ok(()),
+    /// Returns an error unless the execution has started and not ended.
+    pub(super) fn ensure_not_ended(&self) -> Result<(), DecisionError> {
+        self.ensure_started()?;
+        match self.state.phase {
+            ExecutionPhase::Ended(status) => Err(DecisionError::AlreadyEnded(status)),
+            ExecutionPhase::New | ExecutionPhase::Running | ExecutionPhase::Paused => Ok(()),
         }
     }
 
-    /// Refuses what can only happen to a run.
-    pub(super) fn must_have_begun(&self) -> Result<(), Refused> {
+    /// Returns an error unless the execution has started.
+    pub(super) fn ensure_started(&self) -> Result<(), DecisionError> {
         self.execution_id().map(|_| ())
     }
 
-    /// The value as data of an event: moved out where it is over a budget.
-    pub(super) fn keep(
+    /// Converts a value to event data. A value over the budget is moved to a payload.
+    pub(super) fn inline_or_store(
         &mut self,
         name: &StepName,
         value: Json,
         budget: u64,
-    ) -> Result<Data, Refused> {
+    ) -> Result<EventData, DecisionError> {
         let execution_id = self.execution_id()?;
-        self.keep_for(execution_id, name, value, budget)
+        self.inline_or_store_for(execution_id, name, value, budget)
     }
 
-    /// The same for a run that is about to begin.
-    pub(super) fn keep_for(
+    /// Converts a value to event data of an execution that is about to start.
+    pub(super) fn inline_or_store_for(
         &mut self,
         execution_id: ExecutionId,
         name: &StepName,
         value: Json,
         budget: u64,
-    ) -> Result<Data, Refused> {
+    ) -> Result<EventData, DecisionError> {
         let budget = usize::try_from(budget).unwrap_or(usize::MAX);
-        if value.is_null() || fits(&value, budget) {
-            return Ok(Data::Inline(value));
+        if value.is_null() || fits_within(&value, budget) {
+            return Ok(EventData::Inline(value));
         }
-        self.store_for(execution_id, name, value)
-            .map(Data::External)
+        self.store_payload_for(execution_id, name, value)
+            .map(EventData::External)
     }
 
-    /// Moves a value out of an event.
-    pub(super) fn store(&mut self, name: &StepName, value: Json) -> Result<Reference, Refused> {
+    /// Moves a value to a payload.
+    pub(super) fn store_payload(
+        &mut self,
+        name: &StepName,
+        value: Json,
+    ) -> Result<Reference, DecisionError> {
         let execution_id = self.execution_id()?;
-        self.store_for(execution_id, name, value)
+        self.store_payload_for(execution_id, name, value)
     }
 
-    /// An id for a run that is to be started.
-    pub(super) fn new_execution(&mut self) -> Result<ExecutionId, Refused> {
-        Ok(self.ids.mint(self.now.as_unix_ms())?)
+    /// Creates an id for a child execution.
+    pub(super) fn new_execution_id(&mut self) -> Result<ExecutionId, DecisionError> {
+        Ok(self.ids.next_id(self.now.as_unix_ms())?)
     }
 
-    fn store_for(
+    fn store_payload_for(
         &mut self,
         execution_id: ExecutionId,
         name: &StepName,
         value: Json,
-    ) -> Result<Reference, Refused> {
-        let result_id: ResultId = self.ids.mint(self.now.as_unix_ms())?;
-        let step = self.plan.find(name.as_str());
-        let readable = step.map(|step| &self.plan.step(step).readable);
-        let default = Readable::default();
-        let readable = readable.unwrap_or(&default);
-        let payload = NewPayload::new(execution_id, name.clone(), result_id, value, readable);
+    ) -> Result<Reference, DecisionError> {
+        let result_id: ResultId = self.ids.next_id(self.now.as_unix_ms())?;
+        let step = self.plan.find_step(name.as_str());
+        let rules = step.map(|step| &self.plan.step(step).extraction_rules);
+        let default = ExtractionRules::default();
+        let rules = rules.unwrap_or(&default);
+        let payload = NewPayload::new(execution_id, name.clone(), result_id, value, rules);
         let reference = payload.reference.clone();
-        self.payloads.push(payload);
+        self.new_payloads.push(payload);
         Ok(reference)
     }
 }
 
-/// The failure of a value that no event can hold.
-pub(super) fn too_deep(value: &Json, what: &str) -> Option<TaskError> {
+/// Returns the error for a value that is nested too deeply for an event.
+pub(super) fn depth_error(value: &Json, what: &str) -> Option<TaskError> {
     if is_shallow(value, MAX_VALUE_DEPTH) {
         return None;
     }

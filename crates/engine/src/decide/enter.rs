@@ -4,64 +4,64 @@ use std::cell::OnceCell;
 
 use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::LoopSource;
-use noetl_playbook::template::{Dynamic, LoopItemsError, Scope};
+use noetl_playbook::template::{DynamicValue, LoopItemsError, TemplateEnvironment};
 use noetl_types::limits::Priority;
 use noetl_types::{EventId, Json, StepName, TaskError, TaskErrorKind};
 
-use super::cache::{self, Cached};
-use super::draft::{Draft, Trouble, too_deep};
-use super::eval::{Field, Site};
-use super::guard::{self, Admission};
-use super::nearest::nearest;
-use super::routing::{self, Leaving, Way};
-use super::scope::Focus;
-use super::{Refused, cursor, exit, failure, issue, loops, skips, slots};
+use super::cache::{self, CacheDecision};
+use super::draft::{Draft, StepEvalError, depth_error};
+use super::environment::TemplateFocus;
+use super::guard::{self, AdmissionResult};
+use super::rendering::{FieldLocation, TemplateField};
+use super::routing::{self, ArcFilter, StepExit};
+use super::suggestion::suggest_members;
+use super::{DecisionError, cursor, dead_steps, exit, failure, issue, loops, slots};
 use crate::cache::CacheKey;
 use crate::event::{CursorEntered, EventKind, LoopEntered, SkipReason, StepEntered, StepSkipped};
-use crate::loops::Items;
-use crate::plan::MAX_IN_FLIGHT;
+use crate::loops::LoopItems;
+use crate::plan::MAX_LOOP_IN_FLIGHT;
 use crate::slot::Slot;
-use crate::state::{LeadEvent, Waiting};
+use crate::state::{PendingArrivals, TriggerEvent};
 
-/// Steps that one decision may enter or pass over. A cycle that does no work would go round for
-/// ever inside of one decision.
-const MAX_PASSES: u32 = 10_000;
+/// Maximum number of steps that one decision may enter or skip. A cycle that does no work would
+/// otherwise repeat forever inside one decision.
+const MAX_PASSES_PER_DECISION: u32 = 10_000;
 
-/// Enters a step that waits, or passes it over.
-pub(super) fn enter(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), Refused> {
-    let Some(state) = draft.state.step(step) else {
+/// Enters a waiting step, or skips it.
+pub(super) fn enter_step(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), DecisionError> {
+    let Some(state) = draft.state.step_state(step) else {
         return Ok(());
     };
     let Some(waiting) = state.waiting.clone() else {
         return Ok(());
     };
-    let entry = Entry {
+    let entry = StepEntry {
         step,
         run: state.runs.saturating_add(1),
         pass: state.passes.saturating_add(1),
         waiting,
         slot: None,
     };
-    draft.passes += 1;
-    if let Some(error) = over_limit(draft, &entry) {
-        return entry.fail(draft, error, Catch::Never);
+    draft.pass_count += 1;
+    if let Some(error) = pass_limit_error(draft, &entry) {
+        return entry.fail_on_entry(draft, error, CatchPolicy::Never);
     }
-    match guard::ask(draft, step, entry.focus()) {
-        Err(Trouble::Refused(refused)) => Err(refused),
-        Err(Trouble::Failed(error)) => entry.fail(draft, *error, Catch::Never),
-        Ok(Admission::Granted) => entry.start(draft),
-        Ok(Admission::Guarded(value)) => entry.pass_over(draft, Some(value)),
-        Ok(Admission::Denied) => entry.pass_over(draft, None),
+    match guard::check_admission(draft, step, entry.focus()) {
+        Err(StepEvalError::Decision(error)) => Err(error),
+        Err(StepEvalError::Task(error)) => entry.fail_on_entry(draft, *error, CatchPolicy::Never),
+        Ok(AdmissionResult::Granted) => entry.start(draft),
+        Ok(AdmissionResult::GuardFailed(value)) => entry.skip_step(draft, Some(value)),
+        Ok(AdmissionResult::Denied) => entry.skip_step(draft, None),
     }
 }
 
-fn over_limit(draft: &Draft<'_>, entry: &Entry) -> Option<TaskError> {
-    let name = &draft.step(entry.step).name;
-    let most = draft.plan.max_step_runs();
-    let message = if entry.pass > most {
-        format!("step `{name}` would run more than {most} times")
-    } else if draft.passes > MAX_PASSES {
-        format!("step `{name}` goes round without doing any work")
+fn pass_limit_error(draft: &Draft<'_>, entry: &StepEntry) -> Option<TaskError> {
+    let name = &draft.step_plan(entry.step).name;
+    let max_runs = draft.plan.max_step_runs();
+    let message = if entry.pass > max_runs {
+        format!("step `{name}` would run more than {max_runs} times")
+    } else if draft.pass_count > MAX_PASSES_PER_DECISION {
+        format!("step `{name}` loops without doing any work")
     } else {
         return None;
     };
@@ -69,184 +69,200 @@ fn over_limit(draft: &Draft<'_>, entry: &Entry) -> Option<TaskError> {
 }
 
 /// A step that is about to start.
-struct Entry {
+struct StepEntry {
     step: StepIndex,
     run: u32,
-    /// Runs, and times that it was passed over: either could go round for ever.
+    /// Number of passes and skips, because either could repeat forever.
     pass: u32,
-    waiting: Waiting,
-    /// The slot that it has got.
+    waiting: PendingArrivals,
+    /// Granted slot.
     slot: Option<Slot>,
 }
 
-/// What a step works on once it is entered.
-enum Shape {
+/// Kind of work of a step pass.
+enum WorkKind {
     Single,
     Loop(LoopEntered),
     Cursor(CursorEntered),
 }
 
-/// On what terms a step is entered.
-struct Terms {
+/// Priority and cache decision of a step entry.
+struct EntrySettings {
     priority: Option<i16>,
-    cached: Option<Cached>,
+    cache_decision: Option<CacheDecision>,
 }
 
-/// Whether the arcs of a step may catch its failure.
+/// Determines whether the arcs of a step may catch its failure.
 #[derive(Clone, Copy)]
-enum Catch {
+enum CatchPolicy {
     ByArcs,
     Never,
 }
 
-impl Entry {
-    fn focus(&self) -> Focus<'_> {
-        Focus::entering(&self.waiting.last)
+impl StepEntry {
+    fn focus(&self) -> TemplateFocus<'_> {
+        TemplateFocus::for_entry(&self.waiting.last)
     }
 
-    fn start(mut self, draft: &mut Draft<'_>) -> Result<(), Refused> {
-        let terms = match self.terms(draft) {
-            // It waits for a slot.
+    fn start(mut self, draft: &mut Draft<'_>) -> Result<(), DecisionError> {
+        let settings = match self.resolve_settings(draft) {
+            // The step waits for a slot.
             Ok(None) => return Ok(()),
-            Ok(Some(terms)) => terms,
-            Err(Trouble::Refused(refused)) => return Err(refused),
-            Err(Trouble::Failed(error)) => return self.fail(draft, *error, Catch::Never),
-        };
-        let (cache, priority) = match terms.cached {
-            Some(Cached::Take(hit)) => {
-                self.record(draft, Shape::Single, terms.priority, None)?;
-                return cache::take_over(draft, self.step, *hit);
+            Ok(Some(settings)) => settings,
+            Err(StepEvalError::Decision(error)) => return Err(error),
+            Err(StepEvalError::Task(error)) => {
+                return self.fail_on_entry(draft, *error, CatchPolicy::Never);
             }
-            Some(Cached::Keep(key)) => (Some(key), terms.priority),
-            None => (None, terms.priority),
         };
-        match self.shape(draft) {
-            Err(Trouble::Refused(refused)) => Err(refused),
-            Err(Trouble::Failed(error)) => {
+        let (cache, priority) = match settings.cache_decision {
+            Some(CacheDecision::Reuse(hit)) => {
+                self.record_entered(draft, WorkKind::Single, settings.priority, None)?;
+                return cache::reuse_result(draft, self.step, *hit);
+            }
+            Some(CacheDecision::Store(key)) => (Some(key), settings.priority),
+            None => (None, settings.priority),
+        };
+        match self.resolve_work(draft) {
+            Err(StepEvalError::Decision(error)) => Err(error),
+            Err(StepEvalError::Task(error)) => {
                 let catch = if error.kind == TaskErrorKind::Template {
-                    Catch::Never
+                    CatchPolicy::Never
                 } else {
-                    Catch::ByArcs
+                    CatchPolicy::ByArcs
                 };
-                self.fail(draft, *error, catch)
+                self.fail_on_entry(draft, *error, catch)
             }
-            Ok(shape @ Shape::Single) => {
-                let entered = self.record(draft, shape, priority, cache)?;
-                issue::issue(draft, self.step, None, entered)
+            Ok(work @ WorkKind::Single) => {
+                let entered = self.record_entered(draft, work, priority, cache)?;
+                issue::issue_command(draft, self.step, None, entered)
             }
-            Ok(shape @ Shape::Loop(_)) => {
-                let entered = self.record(draft, shape, priority, cache)?;
-                loops::go_on(draft, self.step, entered)
+            Ok(work @ WorkKind::Loop(_)) => {
+                let entered = self.record_entered(draft, work, priority, cache)?;
+                loops::continue_loop(draft, self.step, entered)
             }
-            Ok(shape @ Shape::Cursor(_)) => {
-                let entered = self.record(draft, shape, priority, cache)?;
-                cursor::go_on(draft, self.step, entered)
+            Ok(work @ WorkKind::Cursor(_)) => {
+                let entered = self.record_entered(draft, work, priority, cache)?;
+                cursor::continue_cursor(draft, self.step, entered)
             }
         }
     }
 
-    fn record(
+    fn record_entered(
         &self,
         draft: &mut Draft<'_>,
-        shape: Shape,
+        work: WorkKind,
         priority: Option<i16>,
         cache: Option<CacheKey>,
-    ) -> Result<EventId, Refused> {
+    ) -> Result<EventId, DecisionError> {
         let sources = self.waiting.sources.iter();
-        let (looping, cursor) = match shape {
-            Shape::Single => (None, None),
-            Shape::Loop(looping) => (Some(looping), None),
-            Shape::Cursor(cursor) => (None, Some(Box::new(cursor))),
+        let (looping, cursor) = match work {
+            WorkKind::Single => (None, None),
+            WorkKind::Loop(looping) => (Some(looping), None),
+            WorkKind::Cursor(cursor) => (None, Some(Box::new(cursor))),
         };
         let kind = EventKind::StepEntered(Box::new(StepEntered {
-            step: draft.name(self.step),
+            step: draft.step_name(self.step),
             run: self.run,
-            arrivals: sources.map(|source| draft.name(*source)).collect(),
+            arrivals: sources.map(|source| draft.step_name(*source)).collect(),
             looping,
             cursor,
             priority,
             slot: self.slot.clone(),
             cache,
         }));
-        draft.emit_because(kind, self.waiting.last.event_id)
+        draft.emit_caused_by(kind, self.waiting.last.event_id)
     }
 
-    /// On what terms it is entered; nothing where it has to wait for a slot. Who shares a slot looks
-    /// for an earlier result only when it has the slot, so that the first one makes it for all.
-    fn terms(&mut self, draft: &mut Draft<'_>) -> Result<Option<Terms>, Trouble> {
-        let priority = self.priority(draft)?;
-        let model = draft.plan.model(self.step);
+    /// Resolves the settings of the entry. Returns `None` if the step waits for a slot. The cache is
+    /// queried only after the slot is granted, so that the first holder of a shared slot computes
+    /// the result for all.
+    fn resolve_settings(
+        &mut self,
+        draft: &mut Draft<'_>,
+    ) -> Result<Option<EntrySettings>, StepEvalError> {
+        let priority = self.resolve_priority(draft)?;
+        let model = draft.plan.step_model(self.step);
         if let Some(concurrency) = &model.concurrency {
-            let site = Site {
-                step: &draft.step(self.step).name,
-                field: Field::SlotKey,
+            let location = FieldLocation {
+                step: &draft.step_plan(self.step).name,
+                field: TemplateField::SlotKey,
             };
-            let scope = draft.scope(self.step, self.focus());
+            let environment = draft.environment(self.step, self.focus());
             let slot = Slot {
-                key: slots::key(&site, &concurrency.key.value, &scope)?,
+                key: slots::resolve_key(&location, &concurrency.key.value, &environment)?,
                 limit: concurrency.limit.value,
             };
-            if !slots::may_enter(draft, self.step, &slot, priority)? {
+            if !slots::try_use_grant(draft, self.step, &slot, priority)? {
                 return Ok(None);
             }
             self.slot = Some(slot);
         }
-        let cached = match &model.spec.cache {
+        let cache_decision = match &model.spec.cache {
             None => None,
-            Some(written) => Some(cache::ask(draft, self.step, written, self.focus())?),
+            Some(cache_spec) => Some(cache::look_up_result(
+                draft,
+                self.step,
+                cache_spec,
+                self.focus(),
+            )?),
         };
-        Ok(Some(Terms { priority, cached }))
+        Ok(Some(EntrySettings {
+            priority,
+            cache_decision,
+        }))
     }
 
-    fn shape(&self, draft: &mut Draft<'_>) -> Result<Shape, Trouble> {
-        match &draft.plan.model(self.step).looping {
-            None => Ok(Shape::Single),
-            Some(written) => match &written.source {
-                LoopSource::In(_) => self.looping(draft).map(Shape::Loop),
+    fn resolve_work(&self, draft: &mut Draft<'_>) -> Result<WorkKind, StepEvalError> {
+        match &draft.plan.step_model(self.step).looping {
+            None => Ok(WorkKind::Single),
+            Some(loop_model) => match &loop_model.source {
+                LoopSource::In(_) => self.resolve_loop(draft).map(WorkKind::Loop),
                 LoopSource::Cursor(_) => {
-                    let entered = cursor::entered(draft, self.step, written, self.focus())?;
-                    Ok(Shape::Cursor(entered))
+                    let entered =
+                        cursor::resolve_cursor(draft, self.step, loop_model, self.focus())?;
+                    Ok(WorkKind::Cursor(entered))
                 }
             },
         }
     }
 
-    fn priority(&self, draft: &Draft<'_>) -> Result<Option<i16>, Trouble> {
-        let Some(priority) = &draft.plan.model(self.step).priority else {
+    fn resolve_priority(&self, draft: &Draft<'_>) -> Result<Option<i16>, StepEvalError> {
+        let Some(priority) = &draft.plan.step_model(self.step).priority else {
             return Ok(None);
         };
-        let site = Site {
-            step: &draft.step(self.step).name,
-            field: Field::Priority,
+        let location = FieldLocation {
+            step: &draft.step_plan(self.step).name,
+            field: TemplateField::Priority,
         };
-        let scope = draft.scope(self.step, self.focus());
-        let rank = site.setting(&priority.value, &scope, Json::as_i64)?;
+        let environment = draft.environment(self.step, self.focus());
+        let rank = location.resolve_setting(&priority.value, &environment, Json::as_i64)?;
         Ok(Some(Priority::clamped(rank).get()))
     }
 
-    /// What the step loops over.
-    fn looping(&self, draft: &mut Draft<'_>) -> Result<LoopEntered, Trouble> {
+    /// Resolves the items of the loop.
+    fn resolve_loop(&self, draft: &mut Draft<'_>) -> Result<LoopEntered, StepEvalError> {
         let plan = draft.plan;
-        let (model, facts) = (plan.model(self.step), plan.step(self.step));
-        let (Some(written), Some(looping)) = (&model.looping, &facts.looping) else {
-            return Err(draft.broken("loop").into());
+        let (model, step_plan) = (plan.step_model(self.step), plan.step(self.step));
+        let (Some(loop_model), Some(loop_plan)) = (&model.looping, &step_plan.loop_plan) else {
+            return Err(draft.invariant_error("loop").into());
         };
-        let LoopSource::In(source) = &written.source else {
-            return Err(draft.broken("loop").into());
+        let LoopSource::In(source) = &loop_model.source else {
+            return Err(draft.invariant_error("loop").into());
         };
-        let site = |field| Site {
-            step: &facts.name,
+        let location = |field| FieldLocation {
+            step: &step_plan.name,
             field,
         };
-        let scope = draft.scope(self.step, self.focus());
-        let (items, is_constant) = if let Some(items) = &looping.items {
+        let environment = draft.environment(self.step, self.focus());
+        let (items, is_constant) = if let Some(items) = &loop_plan.items {
             (items.clone(), true)
         } else {
-            let value = site(Field::LoopIn).render(&source.value, &scope)?;
-            let items = items_of(&value, &facts.name, &source.value, &scope)?;
+            let value =
+                location(TemplateField::LoopIn).render_value(&source.value, &environment)?;
+            let items = parse_loop_items(&value, &step_plan.name, &source.value, &environment)?;
             (items, source.value.is_const())
         };
-        let max_in_flight = match (looping.max_in_flight, &written.spec.max_in_flight) {
+        let max_in_flight = match (loop_plan.max_in_flight, &loop_model.spec.max_in_flight) {
             (Some(_), _) | (None, None) => None,
             (None, Some(width)) => {
                 let read = |value: &Json| {
@@ -254,8 +270,12 @@ impl Entry {
                         .ok()
                         .filter(|width| *width > 0)
                 };
-                let width = site(Field::MaxInFlight).setting(&width.value, &scope, read)?;
-                Some(width.min(MAX_IN_FLIGHT))
+                let width = location(TemplateField::MaxInFlight).resolve_setting(
+                    &width.value,
+                    &environment,
+                    read,
+                )?;
+                Some(width.min(MAX_LOOP_IN_FLIGHT))
             }
         };
         let iterations = items.len();
@@ -263,89 +283,100 @@ impl Entry {
             None
         } else {
             let budget = draft.plan.defaults().inline_max;
-            Some(draft.keep(&facts.name, items.to_json(), budget.as_bytes())?)
+            Some(draft.inline_or_store(&step_plan.name, items.to_json(), budget.as_bytes())?)
         };
         Ok(LoopEntered {
             iterations,
-            iterator: looping.iterator.clone(),
+            iterator: loop_plan.iterator.clone(),
             items,
             max_in_flight,
         })
     }
 
-    /// Passes the step over and goes on along its arcs.
-    fn pass_over(self, draft: &mut Draft<'_>, guard: Option<Json>) -> Result<(), Refused> {
-        match self.try_to_pass(draft, guard) {
-            Err(Trouble::Refused(refused)) => Err(refused),
-            Err(Trouble::Failed(error)) => self.fail(draft, *error, Catch::Never),
+    /// Skips the step and continues along its arcs.
+    fn skip_step(self, draft: &mut Draft<'_>, guard: Option<Json>) -> Result<(), DecisionError> {
+        match self.try_skip_step(draft, guard) {
+            Err(StepEvalError::Decision(error)) => Err(error),
+            Err(StepEvalError::Task(error)) => {
+                self.fail_on_entry(draft, *error, CatchPolicy::Never)
+            }
             Ok(()) => Ok(()),
         }
     }
 
-    fn try_to_pass(&self, draft: &mut Draft<'_>, guard: Option<Json>) -> Result<(), Trouble> {
-        let mut leaving = Leaving {
+    fn try_skip_step(
+        &self,
+        draft: &mut Draft<'_>,
+        guard: Option<Json>,
+    ) -> Result<(), StepEvalError> {
+        let mut step_exit = StepExit {
             step: self.step,
             run: self.run,
             arrival: self.waiting.last.clone(),
-            event: LeadEvent::StepSkipped,
+            event: TriggerEvent::StepSkipped,
             outcome: None,
             variables: Json::empty_map(),
             iter: Json::empty_map(),
             envelope: OnceCell::new(),
         };
-        let route = routing::route(draft, &leaving, Way::On)?;
-        if let Some(error) = exit::dead_end(draft, self.step, &route) {
+        let selected = routing::select_arcs(draft, &step_exit, ArcFilter::All)?;
+        if let Some(error) = exit::dead_end_error(draft, self.step, &selected) {
             return Err(error.into());
         }
-        let mark = route.writes.then(|| draft.mark());
-        let (run, next) = (self.run, route.next.clone());
+        let checkpoint = selected.writes.then(|| draft.checkpoint());
+        let (run, next) = (self.run, selected.next.clone());
         let reason = match guard {
             Some(value) => SkipReason::Guard { run, value, next },
             None => SkipReason::Admission { run, next },
         };
-        let step = draft.name(self.step);
+        let step = draft.step_name(self.step);
         let kind = EventKind::StepSkipped(StepSkipped { step, reason });
-        draft.emit_because(kind, self.waiting.last.event_id)?;
-        skips::note(draft)?;
-        let written = routing::write_arcs(draft, &mut leaving, &route);
-        if let (Err(Trouble::Failed(_)), Some(mark)) = (&written, mark) {
-            draft.go_back(mark);
+        draft.emit_caused_by(kind, self.waiting.last.event_id)?;
+        dead_steps::record_dead_steps(draft)?;
+        let result = routing::write_arc_sets(draft, &mut step_exit, &selected);
+        if let (Err(StepEvalError::Task(_)), Some(checkpoint)) = (&result, checkpoint) {
+            draft.roll_back(checkpoint);
         }
-        written
+        result
     }
 
-    /// Enters the step only to fail.
-    fn fail(self, draft: &mut Draft<'_>, error: TaskError, catch: Catch) -> Result<(), Refused> {
-        self.record(draft, Shape::Single, None, None)?;
+    /// Enters the step and fails it.
+    fn fail_on_entry(
+        self,
+        draft: &mut Draft<'_>,
+        error: TaskError,
+        catch: CatchPolicy,
+    ) -> Result<(), DecisionError> {
+        self.record_entered(draft, WorkKind::Single, None, None)?;
         match catch {
-            Catch::Never => failure::fail_uncaught(draft, self.step, error),
-            Catch::ByArcs => failure::fail(draft, self.step, error),
+            CatchPolicy::Never => failure::fail_uncaught(draft, self.step, error),
+            CatchPolicy::ByArcs => failure::fail_step(draft, self.step, error),
         }
     }
 }
 
-fn items_of(
+fn parse_loop_items(
     value: &Json,
     step: &StepName,
-    source: &Dynamic,
-    scope: &dyn Scope,
-) -> Result<Items, Trouble> {
-    let items = Items::of(value).map_err(|error| {
+    source: &DynamicValue,
+    environment: &dyn TemplateEnvironment,
+) -> Result<LoopItems, StepEvalError> {
+    let items = LoopItems::from_value(value).map_err(|error| {
         let kind = match error {
             LoopItemsError::NotIterable { .. } => TaskErrorKind::Schema,
             LoopItemsError::TooMany { .. } => TaskErrorKind::Limit,
         };
-        let written = source.source_json();
-        let mut message = format!("step `{step}`, loop.in: {error} (in: {written})");
+        let source_json = source.to_source_json();
+        let mut message = format!("step `{step}`, loop.in: {error} (in: {source_json})");
         if *value == Json::Null
-            && let Some(nearest) = nearest(source, scope)
+            && let Some(suggestion) = suggest_members(source, environment)
         {
             message.push_str("; ");
-            message.push_str(&nearest);
+            message.push_str(&suggestion);
         }
         TaskError::new(kind, message)
     })?;
-    match too_deep(value, "the value of loop.in") {
+    match depth_error(value, "the value of loop.in") {
         Some(error) => Err(error.into()),
         None => Ok(items),
     }

@@ -1,4 +1,4 @@
-//! Leaving a step: its `set`, its arcs, and what follows from them.
+//! Leaving a step: its `set`, its arcs, and the steps that follow.
 
 use std::cell::OnceCell;
 
@@ -6,41 +6,41 @@ use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::NoMatch;
 use noetl_types::{Json, TaskError, TaskErrorKind};
 
-use super::draft::{Draft, Trouble};
-use super::eval::Field;
-use super::routing::{self, Leaving, Route, Way};
-use super::{Refused, failure, skips};
+use super::draft::{Draft, StepEvalError};
+use super::rendering::TemplateField;
+use super::routing::{self, ArcFilter, SelectedArcs, StepExit};
+use super::{DecisionError, dead_steps, failure};
 use crate::event::{CtxSource, EventKind, StepEnd, StepExited};
-use crate::state::{LeadEvent, Outcome};
+use crate::state::{CommandOutcome, TriggerEvent};
 
-/// A step that went well.
-pub(super) struct Success {
-    pub(super) event: LeadEvent,
-    pub(super) outcome: Outcome,
-    /// The data of a loop, which the exit records.
+/// Outcome of a successful step.
+pub(super) struct StepSuccess {
+    pub(super) event: TriggerEvent,
+    pub(super) outcome: CommandOutcome,
+    /// Data of a loop, recorded with the exit.
     pub(super) data: Option<Json>,
 }
 
-/// Leaves a step that went well.
-pub(super) fn complete(
+/// Leaves a successful step.
+pub(super) fn complete_step(
     draft: &mut Draft<'_>,
     step: StepIndex,
-    success: Success,
-) -> Result<(), Refused> {
-    let run = draft.run(step)?;
-    let mut leaving = Leaving {
+    success: StepSuccess,
+) -> Result<(), DecisionError> {
+    let pass = draft.active_pass(step)?;
+    let mut step_exit = StepExit {
         step,
-        run: run.number,
-        arrival: run.arrival.clone(),
+        run: pass.number,
+        arrival: pass.arrival.clone(),
         event: success.event,
         outcome: Some(success.outcome),
-        variables: run.variables.clone(),
-        iter: run.iter.clone(),
+        variables: pass.variables.clone(),
+        iter: pass.iter.clone(),
         envelope: OnceCell::new(),
     };
-    match set_and_leave(draft, &mut leaving, success.data) {
-        Err(Trouble::Refused(refused)) => Err(refused),
-        Err(Trouble::Failed(error)) => failure::fail_uncaught(draft, step, *error),
+    match set_and_leave(draft, &mut step_exit, success.data) {
+        Err(StepEvalError::Decision(error)) => Err(error),
+        Err(StepEvalError::Task(error)) => failure::fail_uncaught(draft, step, *error),
         Ok(()) => Ok(()),
     }
 }
@@ -48,73 +48,79 @@ pub(super) fn complete(
 /// Applies the `set` of a step and leaves it along its arcs.
 fn set_and_leave(
     draft: &mut Draft<'_>,
-    leaving: &mut Leaving,
+    step_exit: &mut StepExit,
     data: Option<Json>,
-) -> Result<(), Trouble> {
+) -> Result<(), StepEvalError> {
     let plan = draft.plan;
-    leaving.write(
+    step_exit.write_set(
         draft,
         CtxSource::Step,
-        &plan.model(leaving.step).set,
-        Field::Set,
+        &plan.step_model(step_exit.step).set,
+        TemplateField::Set,
     )?;
-    let route = routing::route(draft, leaving, Way::On)?;
-    if let Some(error) = dead_end(draft, leaving.step, &route) {
+    let selected = routing::select_arcs(draft, step_exit, ArcFilter::All)?;
+    if let Some(error) = dead_end_error(draft, step_exit.step, &selected) {
         return Err(error.into());
     }
-    leave(draft, leaving, StepEnd::Completed, &route, data)
+    leave_step(draft, step_exit, StepEnd::Completed, &selected, data)
 }
 
-/// The failure of a step whose arcs all stay untaken, where one had to be taken.
-pub(super) fn dead_end(draft: &Draft<'_>, step: StepIndex, route: &Route) -> Option<TaskError> {
-    let router = draft.plan.model(step).next.as_ref()?;
-    let must_go_on = router.on_no_match() == NoMatch::Error
+/// Returns the error of a step that must select an arc and has selected none.
+pub(super) fn dead_end_error(
+    draft: &Draft<'_>,
+    step: StepIndex,
+    selected: &SelectedArcs,
+) -> Option<TaskError> {
+    let router = draft.plan.step_model(step).next.as_ref()?;
+    let must_match = router.on_no_match() == NoMatch::Error
         || draft.plan.playbook().executor.spec.no_next_is_error;
-    if !route.next.is_empty() || router.arcs.is_empty() || !must_go_on {
+    if !selected.next.is_empty() || router.arcs.is_empty() || !must_match {
         return None;
     }
-    let message = format!("no arc of step `{}` matched", draft.step(step).name);
+    let message = format!("no arc of step `{}` matched", draft.step_plan(step).name);
     Some(TaskError::new(TaskErrorKind::Routing, message))
 }
 
-/// Leaves a step along its arcs. What an arc writes is recorded after the exit; when that goes wrong
-/// the exit is void.
-pub(super) fn leave(
+/// Leaves a step along its arcs. The writes of arcs are recorded after the exit. If they fail, the
+/// exit is rolled back.
+pub(super) fn leave_step(
     draft: &mut Draft<'_>,
-    leaving: &mut Leaving,
+    step_exit: &mut StepExit,
     end: StepEnd,
-    route: &Route,
+    selected: &SelectedArcs,
     data: Option<Json>,
-) -> Result<(), Trouble> {
-    let mark = route.writes.then(|| draft.mark());
-    record(draft, leaving.step, end, route, data)?;
-    let written = routing::write_arcs(draft, leaving, route);
-    if let (Err(Trouble::Failed(_)), Some(mark)) = (&written, mark) {
-        draft.go_back(mark);
+) -> Result<(), StepEvalError> {
+    let checkpoint = selected.writes.then(|| draft.checkpoint());
+    record_exit(draft, step_exit.step, end, selected, data)?;
+    let result = routing::write_arc_sets(draft, step_exit, selected);
+    if let (Err(StepEvalError::Task(_)), Some(checkpoint)) = (&result, checkpoint) {
+        draft.roll_back(checkpoint);
     }
-    written
+    result
 }
 
-/// Records the end of a run of a step, and the steps that die of it.
-pub(super) fn record(
+/// Records the end of a step pass and the steps that become unreachable.
+pub(super) fn record_exit(
     draft: &mut Draft<'_>,
     step: StepIndex,
     end: StepEnd,
-    route: &Route,
+    selected: &SelectedArcs,
     data: Option<Json>,
-) -> Result<(), Refused> {
-    let facts = draft.step(step);
-    let run = draft.run(step)?.number;
+) -> Result<(), DecisionError> {
+    let step_plan = draft.step_plan(step);
+    let run = draft.active_pass(step)?.number;
     let data = match data {
         None => None,
-        Some(data) => Some(draft.keep(&facts.name, data, facts.inline_max.as_bytes())?),
+        Some(data) => {
+            Some(draft.inline_or_store(&step_plan.name, data, step_plan.inline_max.as_bytes())?)
+        }
     };
-    draft.emit(EventKind::StepExited(Box::new(StepExited {
-        step: facts.name.clone(),
+    draft.emit_event(EventKind::StepExited(Box::new(StepExited {
+        step: step_plan.name.clone(),
         run,
         end,
-        next: route.next.clone(),
+        next: selected.next.clone(),
         data,
     })))?;
-    skips::note(draft)
+    dead_steps::record_dead_steps(draft)
 }

@@ -1,32 +1,32 @@
-//! Failure of a step: caught by an arc, or the beginning of the end.
+//! Failure of a step: caught by an arc, or failing the execution.
 
 use std::cell::OnceCell;
 
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{Json, TaskError};
 
-use super::draft::{Draft, Trouble};
-use super::routing::{self, Leaving, Route, Way};
-use super::{Refused, exit, parking};
+use super::draft::{Draft, StepEvalError};
+use super::routing::{self, ArcFilter, SelectedArcs, StepExit};
+use super::{DecisionError, exit, suspension};
 use crate::event::StepEnd;
-use crate::state::{LeadEvent, Outcome, Work};
+use crate::state::{CommandOutcome, StepWork, TriggerEvent};
 
-/// Fails a step; its arcs may catch that. This is so even when the run fails already, only that
-/// nothing is entered any more.
-pub(super) fn fail(
+/// Fails a step. Its arcs may catch the failure. They may do so even while the execution is
+/// failing, but then no step is entered.
+pub(super) fn fail_step(
     draft: &mut Draft<'_>,
     step: StepIndex,
     error: TaskError,
-) -> Result<(), Refused> {
-    match catch(draft, step, &error) {
-        Err(Trouble::Refused(refused)) => Err(refused),
-        Err(Trouble::Failed(broken)) => fail_uncaught(draft, step, with_cause(*broken, &error)),
+) -> Result<(), DecisionError> {
+    match catch_failure(draft, step, &error) {
+        Err(StepEvalError::Decision(error)) => Err(error),
+        Err(StepEvalError::Task(broken)) => fail_uncaught(draft, step, with_cause(*broken, &error)),
         Ok(true) => Ok(()),
         Ok(false) => fail_uncaught(draft, step, error),
     }
 }
 
-/// The arc that was to catch a failure is broken itself: that comes first, the failure is its cause.
+/// Combines the error of a broken catching arc with the failure that it was to catch, as its cause.
 fn with_cause(mut broken: TaskError, cause: &TaskError) -> TaskError {
     let mut details = broken.details.take().and_then(|map| map.as_map().cloned());
     let cause = ("cause".into(), cause.to_json());
@@ -35,52 +35,61 @@ fn with_cause(mut broken: TaskError, cause: &TaskError) -> TaskError {
     broken
 }
 
-/// Fails a step for good.
+/// Fails a step without catching.
 pub(super) fn fail_uncaught(
     draft: &mut Draft<'_>,
     step: StepIndex,
     error: TaskError,
-) -> Result<(), Refused> {
+) -> Result<(), DecisionError> {
     let end = StepEnd::Failed {
         error,
         caught: false,
     };
-    exit::record(draft, step, end, &Route::default(), None)?;
-    parking::give_up(draft)
+    exit::record_exit(draft, step, end, &SelectedArcs::default(), None)?;
+    suspension::cancel_waits(draft)
 }
 
-/// Leaves a failed step along the arcs that catch its failure. Whether there are any.
-fn catch(draft: &mut Draft<'_>, step: StepIndex, error: &TaskError) -> Result<bool, Trouble> {
-    if draft.step(step).arcs.iter().all(|arc| !arc.catches) {
+/// Leaves a failed step along the arcs that catch its failure. Returns false if there are none.
+fn catch_failure(
+    draft: &mut Draft<'_>,
+    step: StepIndex,
+    error: &TaskError,
+) -> Result<bool, StepEvalError> {
+    if draft
+        .step_plan(step)
+        .arcs
+        .iter()
+        .all(|arc| !arc.catches_failure)
+    {
         return Ok(false);
     }
-    let run = draft.run(step)?;
-    let known = match &run.work {
-        Work::Single { outcome, .. } => outcome.clone(),
-        Work::Loop(_) | Work::Cursor(_) => None,
+    let pass = draft.active_pass(step)?;
+    let recorded = match &pass.work {
+        StepWork::Single { outcome, .. } => outcome.clone(),
+        StepWork::Loop(_) | StepWork::Cursor(_) => None,
     };
-    let outcome = Outcome {
+    let outcome = CommandOutcome {
         error: Some(error.clone()),
-        ..known.unwrap_or_else(Outcome::went_well)
+        ..recorded.unwrap_or_else(CommandOutcome::empty_success)
     };
-    let mut leaving = Leaving {
+    let mut step_exit = StepExit {
         step,
-        run: run.number,
-        arrival: run.arrival.clone(),
-        event: LeadEvent::CallError,
+        run: pass.number,
+        arrival: pass.arrival.clone(),
+        event: TriggerEvent::CallError,
         outcome: Some(outcome),
-        variables: run.variables.clone(),
-        iter: run.iter.clone(),
+        variables: pass.variables.clone(),
+        iter: pass.iter.clone(),
         envelope: OnceCell::new(),
     };
-    let route = routing::route(draft, &leaving, Way::Catch)?;
-    if route.next.is_empty() {
+    let selected = routing::select_arcs(draft, &step_exit, ArcFilter::Catching)?;
+    if selected.next.is_empty() {
         return Ok(false);
     }
     let end = StepEnd::Failed {
         error: error.clone(),
         caught: true,
     };
-    exit::leave(draft, &mut leaving, end, &route, None)?;
+    exit::leave_step(draft, &mut step_exit, end, &selected, None)?;
     Ok(true)
 }

@@ -1,66 +1,71 @@
-//! The fence: which word of a worker counts, and what becomes of the others.
+//! The fence: decides which claims and reports of workers are current, and records the stale ones.
 
 use noetl_types::json::to_canonical;
 use noetl_types::{CommandId, ErrorCode, Json, WorkerId, sha256};
 
 use super::draft::Draft;
-use super::{Claim, IgnoredResult, Refused, Report, ReportOutcome, Verdict};
-use crate::event::{CommandAt, CommandClaimed, EventKind, ResultIgnored};
-use crate::payload::{Data, Reference};
-use crate::state::{Command, CommandPhase, FrameEnd, Run, State, Work};
+use super::{
+    CommandClaim, DecisionError, IgnoredResult, InputVerdict, ReportOutcome, WorkerReport,
+};
+use crate::event::{CommandClaimed, CommandRef, EventKind, ResultIgnored};
+use crate::payload::{EventData, Reference};
+use crate::state::{Command, CommandPhase, ExecutionState, FrameEnd, StepPass, StepWork};
 
-/// What the fence says of a worker's word.
-pub(super) enum Passage {
-    /// It counts; the log does not show yet that the worker took the command.
+/// Result of the fence check.
+pub(super) enum FenceCheck {
+    /// Current. The log does not contain the claim of the worker yet.
     Unclaimed,
-    /// It counts.
+    /// Current.
     Claimed,
-    /// The command has gone on without it.
+    /// Stale: the command is at another attempt or worker.
     Stale(ErrorCode),
 }
 
-/// Where the word of a worker stands.
-pub(super) fn pass(
+/// Checks an attempt and a worker against the state of a command.
+pub(super) fn check_fence(
     id: CommandId,
     command: &Command,
     attempt: u32,
     worker: &WorkerId,
-) -> Result<Passage, Refused> {
-    let impossible = |current| Refused::ImpossibleAttempt {
+) -> Result<FenceCheck, DecisionError> {
+    let ungranted = |current| DecisionError::UngrantedAttempt {
         command: id,
         current,
         found: attempt,
     };
     match &command.phase {
         CommandPhase::Pending { attempt: next, .. } => match attempt.cmp(next) {
-            _ if attempt == 0 => Err(impossible(*next)),
-            std::cmp::Ordering::Equal => Ok(Passage::Unclaimed),
-            std::cmp::Ordering::Less => Ok(Passage::Stale(ErrorCode::StaleAttempt)),
-            std::cmp::Ordering::Greater => Err(impossible(*next)),
+            _ if attempt == 0 => Err(ungranted(*next)),
+            std::cmp::Ordering::Equal => Ok(FenceCheck::Unclaimed),
+            std::cmp::Ordering::Less => Ok(FenceCheck::Stale(ErrorCode::StaleAttempt)),
+            std::cmp::Ordering::Greater => Err(ungranted(*next)),
         },
         CommandPhase::Leased {
             attempt: current,
             worker: holder,
             ..
         } => match attempt.cmp(current) {
-            _ if attempt == 0 => Err(impossible(*current)),
-            std::cmp::Ordering::Equal if holder == worker => Ok(Passage::Claimed),
-            std::cmp::Ordering::Equal => Ok(Passage::Stale(ErrorCode::NotLeaseHolder)),
-            std::cmp::Ordering::Less => Ok(Passage::Stale(ErrorCode::StaleAttempt)),
-            std::cmp::Ordering::Greater => Err(impossible(*current)),
+            _ if attempt == 0 => Err(ungranted(*current)),
+            std::cmp::Ordering::Equal if holder == worker => Ok(FenceCheck::Claimed),
+            std::cmp::Ordering::Equal => Ok(FenceCheck::Stale(ErrorCode::NotLeaseHolder)),
+            std::cmp::Ordering::Less => Ok(FenceCheck::Stale(ErrorCode::StaleAttempt)),
+            std::cmp::Ordering::Greater => Err(ungranted(*current)),
         },
-        CommandPhase::Parked(_) | CommandPhase::Spent | CommandPhase::Called(_) => {
-            Ok(Passage::Stale(ErrorCode::StaleAttempt))
+        CommandPhase::Suspended(_) | CommandPhase::Spent | CommandPhase::Called(_) => {
+            Ok(FenceCheck::Stale(ErrorCode::StaleAttempt))
         }
     }
 }
 
-/// The command of an event.
-pub(super) fn at(draft: &Draft<'_>, id: CommandId, command: &Command) -> CommandAt {
-    let looping = draft.state.run(command.step).and_then(Run::loop_ref);
-    CommandAt {
+/// Returns the reference to a command for events.
+pub(super) fn command_ref(draft: &Draft<'_>, id: CommandId, command: &Command) -> CommandRef {
+    let looping = draft
+        .state
+        .active_pass(command.step)
+        .and_then(StepPass::loop_ref);
+    CommandRef {
         command: id,
-        step: draft.name(command.step),
+        step: draft.step_name(command.step),
         run: command.run,
         index: command.index,
         segment: command.segment,
@@ -68,19 +73,25 @@ pub(super) fn at(draft: &Draft<'_>, id: CommandId, command: &Command) -> Command
     }
 }
 
-/// A worker takes a command.
-pub(super) fn claim(draft: &mut Draft<'_>, claim: Claim) -> Result<Verdict, Refused> {
-    draft.must_go_on()?;
+/// Records the claim of a command by a worker.
+pub(super) fn claim_command(
+    draft: &mut Draft<'_>,
+    claim: CommandClaim,
+) -> Result<InputVerdict, DecisionError> {
+    draft.ensure_not_ended()?;
     if draft.state.is_paused() {
-        return Err(Refused::Paused);
+        return Err(DecisionError::Paused);
     }
     let id = claim.command;
-    let command = draft.state.command(id).ok_or(Refused::UnknownCommand(id))?;
+    let command = draft
+        .state
+        .command(id)
+        .ok_or(DecisionError::UnknownCommand(id))?;
     if let CommandPhase::Leased { worker: holder, .. } = &command.phase
         && *holder != claim.worker
     {
         let holder = holder.clone();
-        return Err(Refused::HeldByOther {
+        return Err(DecisionError::HeldByOther {
             command: id,
             holder,
         });
@@ -91,110 +102,116 @@ pub(super) fn claim(draft: &mut Draft<'_>, claim: Claim) -> Result<Verdict, Refu
     } = command.phase
         && draft.now < not_before
     {
-        return Err(Refused::NotBefore {
+        return Err(DecisionError::NotBefore {
             command: id,
             not_before,
         });
     }
-    match pass(id, command, claim.attempt, &claim.worker)? {
-        Passage::Claimed => Ok(Verdict::Duplicate),
-        Passage::Stale(code) => Ok(Verdict::Ignored(code)),
-        Passage::Unclaimed => {
-            let at = at(draft, id, command);
-            draft.emit(EventKind::CommandClaimed(Box::new(CommandClaimed {
+    match check_fence(id, command, claim.attempt, &claim.worker)? {
+        FenceCheck::Claimed => Ok(InputVerdict::Duplicate),
+        FenceCheck::Stale(code) => Ok(InputVerdict::Ignored(code)),
+        FenceCheck::Unclaimed => {
+            let at = command_ref(draft, id, command);
+            draft.emit_event(EventKind::CommandClaimed(Box::new(CommandClaimed {
                 at,
                 attempt: claim.attempt,
                 worker: claim.worker,
                 lease_until: claim.lease_until,
             })))?;
-            Ok(Verdict::Accepted)
+            Ok(InputVerdict::Accepted)
         }
     }
 }
 
-/// Whether a report tells what was accepted before. Only what the state still knows is recognised:
-/// the commands of runs that go on, and the one of a plain step whose last run has ended.
-pub(super) fn is_known(state: &State, report: &Report) -> bool {
-    let closed_in_run = state.runs().find_map(|(_, run)| {
-        let index = run.closed.get(&report.command);
-        match &run.work {
-            Work::Single { outcome, .. } => index.map(|_| {
-                outcome.as_ref().is_some_and(|known| {
-                    is_same(report, Some(&known.output.data), known.error.is_some())
+/// Returns true if a report repeats an accepted one. Only reports that the state still contains are
+/// recognized: for commands of active step passes, and for the command of a step without a loop
+/// whose last pass has ended.
+pub(super) fn is_duplicate_report(state: &ExecutionState, report: &WorkerReport) -> bool {
+    let closed_in_active_pass = state.active_passes().find_map(|(_, pass)| {
+        let index = pass.closed.get(&report.command);
+        match &pass.work {
+            StepWork::Single { outcome, .. } => index.map(|_| {
+                outcome.as_ref().is_some_and(|recorded| {
+                    matches_outcome(
+                        report,
+                        Some(&recorded.output.data),
+                        recorded.error.is_some(),
+                    )
                 })
             }),
-            Work::Loop(looping) => index.map(|index| {
+            StepWork::Loop(looping) => index.map(|index| {
                 let failed = looping.errors.contains(index);
-                is_same(report, looping.results.get(index), failed)
+                matches_outcome(report, looping.results.get(index), failed)
             }),
-            Work::Cursor(cursor) => {
+            StepWork::Cursor(cursor) => {
                 let end = cursor.recent.get(&report.command)?;
-                Some(is_same_frame(report, *end))
+                Some(matches_frame(report, *end))
             }
         }
     });
-    closed_in_run.unwrap_or_else(|| {
+    closed_in_active_pass.unwrap_or_else(|| {
         state.steps.values().any(|step| {
             let Some(latest) = &step.latest else {
                 return false;
             };
             let is_last = latest.closed == Some(report.command);
-            let left = step.left_behind().map(|output| &output.data);
-            is_last && is_same(report, left, latest.error.is_some())
+            let output_data = step.last_output().map(|output| &output.data);
+            is_last && matches_outcome(report, output_data, latest.error.is_some())
         })
     })
 }
 
-fn is_same(report: &Report, data: Option<&Data>, failed: bool) -> bool {
+fn matches_outcome(report: &WorkerReport, data: Option<&EventData>, failed: bool) -> bool {
     match &report.outcome {
-        ReportOutcome::Running { .. } | ReportOutcome::Parked { .. } => true,
+        ReportOutcome::Running { .. } | ReportOutcome::Suspended { .. } => true,
         ReportOutcome::Completed(result) => {
-            !failed && data.is_some_and(|known| is_same_data(known, &result.data))
+            !failed && data.is_some_and(|recorded| matches_data(recorded, &result.data))
         }
         ReportOutcome::Failed { .. } => failed,
     }
 }
 
-/// Of a frame it is known what became of its rows.
-fn is_same_frame(report: &Report, end: FrameEnd) -> bool {
+/// Compares a report with the recorded counts of a frame.
+fn matches_frame(report: &WorkerReport, end: FrameEnd) -> bool {
     match &report.outcome {
-        ReportOutcome::Running { .. } | ReportOutcome::Parked { .. } => true,
+        ReportOutcome::Running { .. } | ReportOutcome::Suspended { .. } => true,
         ReportOutcome::Failed { .. } => end.is_failed,
         ReportOutcome::Completed(result) => {
-            let told = super::report::frame_of(result);
-            !end.is_failed && (told.rows, told.done) == (end.rows, end.done)
+            let reported = super::report::frame_report(result);
+            !end.is_failed && (reported.rows, reported.done) == (end.rows, end.done)
         }
     }
 }
 
-/// Whether reported data is what was kept. It may have been moved out of the log since.
-fn is_same_data(known: &Data, reported: &Data) -> bool {
+/// Returns true if reported data equals the stored data. The stored data may have been moved out of
+/// the log since.
+fn matches_data(recorded: &EventData, reported: &EventData) -> bool {
     let digest = |reference: &Reference| reference.as_json().get("sha256").cloned();
-    match (known, reported) {
-        (Data::Inline(known), Data::Inline(reported)) => known == reported,
-        (Data::External(known), Data::Inline(reported)) => {
+    match (recorded, reported) {
+        (EventData::Inline(recorded), EventData::Inline(reported)) => recorded == reported,
+        (EventData::External(recorded), EventData::Inline(reported)) => {
             let reported = sha256(to_canonical(reported)).to_string();
-            digest(known) == Some(Json::from(reported))
+            digest(recorded) == Some(Json::from(reported))
         }
-        (Data::External(known), Data::External(reported)) => {
-            known.uri() == reported.uri() || digest(known) == digest(reported)
+        (EventData::External(recorded), EventData::External(reported)) => {
+            recorded.uri() == reported.uri() || digest(recorded) == digest(reported)
         }
-        (Data::Inline(_), Data::External(_)) => false,
+        (EventData::Inline(_), EventData::External(_)) => false,
     }
 }
 
-/// Notes a result that counts no more.
-pub(super) fn ignore(
+/// Records a stale report.
+pub(super) fn ignore_report(
     draft: &mut Draft<'_>,
-    report: &Report,
+    report: &WorkerReport,
     code: ErrorCode,
-) -> Result<Verdict, Refused> {
-    note(draft, IgnoredResult::of(report, code))
+) -> Result<InputVerdict, DecisionError> {
+    emit_result_ignored(draft, IgnoredResult::from_report(report, code))
 }
 
 impl IgnoredResult {
-    /// A report that counts no more.
-    pub fn of(report: &Report, code: ErrorCode) -> Self {
+    /// Creates the record of a stale report.
+    pub fn from_report(report: &WorkerReport, code: ErrorCode) -> Self {
         let content = to_canonical(&outcome_json(&report.outcome));
         Self {
             command: report.command,
@@ -208,13 +225,13 @@ impl IgnoredResult {
 }
 
 fn outcome_json(outcome: &ReportOutcome) -> Json {
-    let data = |data: &Data| match data {
-        Data::Inline(value) => value.clone(),
-        Data::External(reference) => reference.as_json().clone(),
+    let data = |data: &EventData| match data {
+        EventData::Inline(value) => value.clone(),
+        EventData::External(reference) => reference.as_json().clone(),
     };
     match outcome {
         ReportOutcome::Running { progress } => progress.clone().unwrap_or_default(),
-        ReportOutcome::Parked { started } => started.clone(),
+        ReportOutcome::Suspended { started } => started.clone(),
         ReportOutcome::Completed(result) => data(&result.data),
         ReportOutcome::Failed { error, result } => {
             Json::object([("error", error.to_json()), ("data", data(&result.data))])
@@ -222,17 +239,23 @@ fn outcome_json(outcome: &ReportOutcome) -> Json {
     }
 }
 
-/// Notes a result of which the caller knows that it counts no more.
-pub(super) fn ignored(draft: &mut Draft<'_>, ignored: IgnoredResult) -> Result<Verdict, Refused> {
-    draft.must_have_begun()?;
-    note(draft, ignored)
+/// Records a result that the caller knows to be stale.
+pub(super) fn record_ignored_result(
+    draft: &mut Draft<'_>,
+    ignored: IgnoredResult,
+) -> Result<InputVerdict, DecisionError> {
+    draft.ensure_started()?;
+    emit_result_ignored(draft, ignored)
 }
 
-fn note(draft: &mut Draft<'_>, ignored: IgnoredResult) -> Result<Verdict, Refused> {
+fn emit_result_ignored(
+    draft: &mut Draft<'_>,
+    ignored: IgnoredResult,
+) -> Result<InputVerdict, DecisionError> {
     let command = draft.state.command(ignored.command);
-    let step = command.map(|command| draft.name(command.step));
+    let step = command.map(|command| draft.step_name(command.step));
     let code = ignored.code;
-    draft.emit(EventKind::ResultIgnored(Box::new(ResultIgnored {
+    draft.emit_event(EventKind::ResultIgnored(Box::new(ResultIgnored {
         command: ignored.command,
         step,
         attempt: ignored.attempt,
@@ -241,5 +264,5 @@ fn note(draft: &mut Draft<'_>, ignored: IgnoredResult) -> Result<Verdict, Refuse
         bytes: ignored.bytes,
         code,
     })))?;
-    Ok(Verdict::Ignored(code))
+    Ok(InputVerdict::Ignored(code))
 }

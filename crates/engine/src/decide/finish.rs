@@ -1,49 +1,50 @@
-//! The end of a run: when no step is active any more.
+//! The end of an execution: when no step is active any more.
 
 use super::draft::Draft;
-use super::{Refused, report};
-use crate::event::{EventKind, Failed};
-use crate::payload::Data;
+use super::{DecisionError, report};
+use crate::event::{EventKind, PlaybookFailed};
+use crate::payload::EventData;
 
-/// Draws the consequences of what ended at once, and ends the run if there is nothing left to do.
-pub(super) fn finish(draft: &mut Draft<'_>) -> Result<(), Refused> {
-    while let Some(closing) = draft.at_once.pop_front() {
-        if let Some(count) = draft.still_held.get_mut(&closing.step) {
+/// Processes the commands that were closed at once, and ends the execution if nothing is left to
+/// do.
+pub(super) fn finish_if_done(draft: &mut Draft<'_>) -> Result<(), DecisionError> {
+    while let Some(closed) = draft.closed_at_once.pop_front() {
+        if let Some(count) = draft.deferred_counts.get_mut(&closed.step) {
             *count -= 1;
         }
-        report::consequences(draft, closing)?;
+        report::advance_after_close(draft, closed)?;
     }
     let state = &draft.state;
-    if state.is_ended() || state.is_paused() || state.runs().next().is_some() {
+    if state.is_ended() || state.is_paused() || state.active_passes().next().is_some() {
         return Ok(());
     }
-    // What waits for a slot may still enter, unless the run fails.
+    // Steps that wait for a slot may still enter, unless the execution fails.
     if !state.is_failing() && !state.active.is_empty() {
         return Ok(());
     }
-    if let Some(failure) = state.failure.clone() {
+    if let Some(failure) = state.uncaught_failure.clone() {
         let steps = failure.steps.iter();
-        let failed = Failed {
+        let failed = PlaybookFailed {
             error: failure.error.clone(),
-            failed_steps: steps.map(|step| draft.name(*step)).collect(),
+            failed_steps: steps.map(|step| draft.step_name(*step)).collect(),
         };
-        draft.emit(EventKind::PlaybookFailed(Box::new(failed)))?;
+        draft.emit_event(EventKind::PlaybookFailed(Box::new(failed)))?;
     } else {
-        let result = result(draft);
-        draft.emit(EventKind::PlaybookCompleted { result })?;
+        let result = execution_result(draft);
+        draft.emit_event(EventKind::PlaybookCompleted { result })?;
     }
     Ok(())
 }
 
-/// What comes out of a run: the data of its final step, else of `end` if it ran, else that of the last
-/// step that led nowhere.
-pub(super) fn result(draft: &Draft<'_>) -> Option<Data> {
+/// Result of an execution: the data of its final step, else of `end` if it ran, else of the last
+/// step that selected no arc.
+pub(super) fn execution_result(draft: &Draft<'_>) -> Option<EventData> {
     let state = &draft.state;
-    let output_of = |step| state.step(step).and_then(|step| step.output.as_ref());
-    let last = draft.plan.final_step().and_then(output_of);
-    let end = || draft.plan.find("end").and_then(output_of);
-    let output = last
-        .or_else(end)
+    let output_of = |step| state.step_state(step).and_then(|step| step.output.as_ref());
+    let final_output = draft.plan.final_step().and_then(output_of);
+    let end_output = || draft.plan.find_step("end").and_then(output_of);
+    let output = final_output
+        .or_else(end_output)
         .or_else(|| state.last_exit.and_then(output_of))?;
     Some(output.data.clone())
 }

@@ -1,50 +1,55 @@
-//! Guard and admission: whether a step that is about to start may.
+//! Guard and admission rules of a step that is about to start.
 
 use noetl_playbook::graph::StepIndex;
 use noetl_types::Json;
 
-use super::draft::{Draft, Trouble};
-use super::eval::{Field, Site};
-use super::scope::Focus;
+use super::draft::{Draft, StepEvalError};
+use super::environment::TemplateFocus;
+use super::rendering::{FieldLocation, TemplateField};
 
-/// What guard and admission say.
-pub(super) enum Admission {
-    /// It may start.
+/// Result of guard and admission rules.
+pub(super) enum AdmissionResult {
+    /// The step may start.
     Granted,
-    /// Its guard does not hold: this is what it came to.
-    Guarded(Json),
-    /// Its admission rules deny it.
+    /// The guard is false. Contains its value.
+    GuardFailed(Json),
+    /// The admission rules deny the step.
     Denied,
 }
 
-/// Asks guard and admission of a step.
-pub(super) fn ask(
+/// Evaluates guard and admission rules of a step.
+pub(super) fn check_admission(
     draft: &Draft<'_>,
     step: StepIndex,
-    focus: Focus<'_>,
-) -> Result<Admission, Trouble> {
-    let model = draft.plan.model(step);
-    let name = &draft.step(step).name;
-    let scope = draft.scope(step, focus);
-    let site = |field| Site { step: name, field };
+    focus: TemplateFocus<'_>,
+) -> Result<AdmissionResult, StepEvalError> {
+    let model = draft.plan.step_model(step);
+    let name = &draft.step_plan(step).name;
+    let environment = draft.environment(step, focus);
+    let location = |field| FieldLocation { step: name, field };
     if let Some(guard) = &model.when {
-        let (holds, value) = site(Field::Guard).test(&guard.value, &scope)?;
+        let (holds, value) =
+            location(TemplateField::Guard).test_condition(&guard.value, &environment)?;
         if !holds {
-            return Ok(Admission::Guarded(value));
+            return Ok(AdmissionResult::GuardFailed(value));
         }
     }
-    for (at, rule) in model.spec.policy.admit.iter().enumerate() {
+    for (index, rule) in model.spec.policy.admit.iter().enumerate() {
         let applies = match &rule.when {
             None => true,
-            Some(when) => site(Field::Admission(at)).test(&when.value, &scope)?.0,
+            Some(when) => {
+                location(TemplateField::Admission(index))
+                    .test_condition(&when.value, &environment)?
+                    .0
+            }
         };
         if applies {
             return Ok(if rule.allow {
-                Admission::Granted
+                AdmissionResult::Granted
             } else {
-                Admission::Denied
+                AdmissionResult::Denied
             });
         }
     }
-    Ok(Admission::Granted)
+    Ok(AdmissionResult::Granted)
 }

@@ -1,149 +1,152 @@
-//! What can happen to a run from outside.
+//! Inputs of the engine: everything that can happen to an execution from outside.
 
-use noetl_playbook::shift::{self, Ahead, FrameReport, Onward, RetriedCall, TaskReport};
+use noetl_playbook::command_machine::{
+    self, Continuation, FrameReport, NextStage, RetriedCall, TaskReport,
+};
 use noetl_types::{
     CatalogId, CommandId, Digest, ErrorCode, EventId, EventType, ExecutionId, Json, JsonMap,
     Millis, NewEvent, PlaybookPath, PoolName, SignalId, StepName, TaskError, Text, Timestamp,
     WorkerId,
 };
 
-use crate::event::{ExpiryReason, Steering, TimerId};
-use crate::payload::Data;
+use crate::event::{ControlInfo, ExpiryReason, TimerId};
+use crate::payload::EventData;
 use crate::slot::SlotGrant;
 
-/// What happens to a run from outside.
+/// An input of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
-    /// It begins.
-    Start(Box<Start>),
-    /// A worker takes a command, and that is to be recorded at once.
-    Claim(Claim),
-    /// A worker tells what became of a command.
-    Report(Box<Report>),
-    /// The lease of a worker ran out.
+pub enum EngineInput {
+    /// The execution starts.
+    Start(Box<StartInput>),
+    /// A worker claims a command, to be recorded at once.
+    Claim(CommandClaim),
+    /// A worker reports on a command.
+    Report(Box<WorkerReport>),
+    /// The lease of a worker expired.
     LeaseExpired(LeaseExpired),
     /// A timer is due.
     TimerFired(TimerId),
-    /// Somebody sends a signal.
-    Signal(Box<Signal>),
-    /// Somebody decides about an approval.
-    Approve(Box<Approve>),
-    /// A run that is waited for has ended.
+    /// A signal arrives.
+    Signal(Box<IncomingSignal>),
+    /// A person decides about an approval.
+    Approve(Box<ApprovalDecision>),
+    /// An awaited child execution has ended.
     ChildEnded(Box<ChildEnded>),
-    /// What a worker started tells its end.
-    Callback(Box<Called>),
-    /// Somebody pauses it.
-    Pause(Steering),
-    /// Somebody lets it go on.
-    Resume(Steering),
-    /// Somebody ends it.
-    Cancel(Steering),
-    /// The same, but the runs that it waits for go on.
-    CancelAlone(Steering),
-    /// A slot that was wanted is there.
+    /// Work that a worker started reports its end.
+    Callback(Box<CallbackResult>),
+    /// Pauses the execution.
+    Pause(ControlInfo),
+    /// Resumes the execution.
+    Resume(ControlInfo),
+    /// Cancels the execution.
+    Cancel(ControlInfo),
+    /// Cancels the execution but not the child executions that it waits for.
+    CancelWithoutChildren(ControlInfo),
+    /// A requested slot was granted.
     SlotGranted(SlotGrant),
-    /// Somebody asks which slots it waits for.
-    SlotsAsked,
-    /// Somebody who looks after the system says how it ended.
-    Finalize(Box<Finalize>),
-    /// A worker that judges nothing tells what became of a command.
-    Told(Box<Told>),
-    /// Somebody tells something that shapes nothing.
-    Remark(Box<Remark>),
-    /// A result is known to be too late, by more than the state knows.
-    Ignored(Box<IgnoredResult>),
+    /// Requests the slots again that the execution waits for.
+    RefreshSlotRequests,
+    /// An operator ends the execution with a given status.
+    Finalize(Box<FinalizeInput>),
+    /// A classic worker reports on a command.
+    ClassicReport(Box<ClassicReport>),
+    /// An event without effect on the state is to be stored.
+    AuditOnly(Box<AuditOnlyEvent>),
+    /// A result is stale for a reason that the state does not contain.
+    IgnoredResult(Box<IgnoredResult>),
 }
 
-/// The end of a run that does not end by itself.
+/// Request of an operator to end an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finalize {
-    /// What it failed with; nothing where it counts as done.
+pub struct FinalizeInput {
+    /// Error of the execution. `None` ends it as completed.
     pub error: Option<TaskError>,
-    /// Who says so, and why.
-    pub steering: Steering,
+    /// Caller and reason.
+    pub control: ControlInfo,
 }
 
-/// What a classic worker tells of a command.
+/// Event of a classic worker about a command.
 ///
-/// Such a worker tells it event by event, under ids of its own making, and leaves to the server what
-/// the policy of the task makes of it.
+/// Classic workers report single events with ids that they generate, and leave it to the server to
+/// apply the policy of the task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    /// What became of the command.
-    pub report: Report,
-    /// What it failed with and after how long the task is made again, where its policy says so.
-    /// Then the report is one of a command that goes on.
-    pub again: Option<(TaskError, Millis)>,
-    /// Why it may count no more, where the caller knows more than the state.
-    pub late: Option<Late>,
-    /// The id of the event that is told.
+pub struct ClassicReport {
+    /// Report that the event corresponds to.
+    pub report: WorkerReport,
+    /// Error and delay of a retry, if the policy of the task requires one. The report is then one
+    /// of a running command.
+    pub retry: Option<(TaskError, Millis)>,
+    /// Reason why the report is stale, if the state does not contain it.
+    pub stale: Option<StaleReason>,
+    /// Id of the event.
     pub event_id: EventId,
-    /// Its type.
+    /// Type of the event.
     pub event_type: EventType,
-    /// What is kept beside it.
+    /// Extra `meta` fields to store with it.
     pub meta: JsonMap,
 }
 
-/// What a caller knows of a command beyond the state of its run.
+/// Reason why a report is stale that the state of the execution does not contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Late {
-    /// It is over. A run that has forgotten it notes what comes now.
+pub enum StaleReason {
+    /// The command is closed. If the state no longer contains it, the report is recorded as
+    /// ignored.
     Closed,
-    /// It has gone on without whoever tells this, and how.
+    /// The command was given to another attempt or worker.
     Superseded(ErrorCode),
 }
 
-/// Something that shapes nothing, as it is to be stored.
+/// An event without effect on the state, as it is to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark(pub NewEvent);
+pub struct AuditOnlyEvent(pub NewEvent);
 
-/// The beginning of a run.
+/// Request to start an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Start {
-    /// The run.
+pub struct StartInput {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// The definition that it is pinned to.
+    /// Definition to which it is pinned.
     pub catalog_id: CatalogId,
-    /// The path of the definition.
+    /// Path of the definition.
     pub path: PlaybookPath,
-    /// The version of the definition.
+    /// Version of the definition.
     pub version: u32,
     /// Digest of the definition's text.
     pub definition_sha256: Digest,
-    /// What the caller gave: a map, laid over the defaults of the playbook.
+    /// Payload of the caller: a map, merged over the defaults of the playbook.
     pub payload: Json,
-    /// The environment that the operator lets playbooks see.
+    /// Environment variables that the operator exposes to playbooks.
     pub env: JsonMap,
-    /// Where `random()` and `uuid()` of the defaults come from.
+    /// Seed of `random()` and `uuid()` in the defaults.
     pub seed: [u8; 32],
-    /// The run that starts this one.
+    /// Execution that starts this one.
     pub parent_execution_id: Option<ExecutionId>,
-    /// How many runs stand above it: one more than above the run that starts it.
+    /// Nesting depth: one more than that of the parent.
     pub depth: u32,
-    /// The pool of workers that is to run it.
+    /// Worker pool that is to run it.
     pub execution_pool: Option<PoolName>,
-    /// Its rank in the queue, where its caller gave one.
+    /// Priority in the queue, if the caller specified one.
     pub priority: Option<i16>,
-    /// When its first step may be entered; at once where absent.
+    /// Scheduled start. `None` means at once.
     pub start_at: Option<Timestamp>,
-    /// The address that workers report to.
+    /// URL to which workers report.
     pub server_url: Option<Text>,
-    /// The program that starts it.
+    /// Program that starts it.
     pub emitter: Option<Text>,
-    /// Who asks for it, where that is known.
+    /// Caller that requests it, if known.
     pub actor: Option<Text>,
-    /// The trace that it belongs to.
+    /// Trace context.
     pub trace: Option<Json>,
-    /// The event of another run that it is forked from.
+    /// Event of another execution from which it is forked.
     pub forked_from: Option<Json>,
-    /// The run that it repeats.
+    /// Execution that it reruns.
     pub rerun_of: Option<Json>,
-    /// The key under which no second run is made.
+    /// Dedup key.
     pub dedup: Option<Json>,
 }
 
-impl Start {
-    /// A start that says no more than it must.
+impl StartInput {
+    /// Creates a request with only the required fields.
     pub fn new(execution_id: ExecutionId, catalog_id: CatalogId, path: PlaybookPath) -> Self {
         Self {
             execution_id,
@@ -170,87 +173,87 @@ impl Start {
     }
 }
 
-/// A worker takes a command.
+/// Claim of a command by a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct CommandClaim {
     /// The command.
     pub command: CommandId,
     /// The attempt that begins, from 1.
     pub attempt: u32,
     /// The worker.
     pub worker: WorkerId,
-    /// How long it is its own.
+    /// End of the lease.
     pub lease_until: Option<Timestamp>,
 }
 
-/// What a worker tells of a command.
+/// Report of a worker on a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct WorkerReport {
     /// The command.
     pub command: CommandId,
     /// The attempt, from 1.
     pub attempt: u32,
     /// The worker.
     pub worker: WorkerId,
-    /// Until when the attempt was its own.
+    /// End of the lease.
     pub lease_until: Option<Timestamp>,
-    /// When it took the command; the time of the report where absent.
+    /// Time of the claim. Defaults to the time of the report.
     pub claimed_at: Option<Timestamp>,
-    /// When it began; no `command.started` is written where absent.
+    /// Time of the start. Without it, no `command.started` is written.
     pub started_at: Option<Timestamp>,
-    /// Attempts of tasks that failed and were made again, as far as the worker does not know that they
-    /// were reported.
+    /// Failed and retried attempts of tasks that the worker has not yet received an acknowledgement
+    /// for.
     pub retries: Vec<RetriedCall>,
-    /// How many there were before those in this attempt of the command.
+    /// Number of retries in this attempt of the command before those in `retries`.
     pub retries_before: u32,
-    /// What came of it.
+    /// Outcome of the command.
     pub outcome: ReportOutcome,
 }
 
-/// What came of a command.
+/// Outcome of a command in a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReportOutcome {
-    /// It goes on.
+    /// The command is still running.
     Running {
-        /// How far it is.
+        /// Progress of the command.
         progress: Option<Json>,
     },
-    /// Its tasks went well.
+    /// Its tasks succeeded.
     Completed(TaskResult),
-    /// What it started tells its end by itself.
-    Parked {
-        /// What is known of it so far.
+    /// The command started work that reports its end by a callback.
+    Suspended {
+        /// Data known at the start.
         started: Json,
     },
-    /// A task failed for good.
+    /// A task failed finally.
     Failed {
-        /// With what.
+        /// The error.
         error: TaskError,
-        /// What it left behind.
+        /// Partial result.
         result: TaskResult,
     },
 }
 
-/// What came of a command whose work was done, its data as it is.
-impl From<shift::Finished> for ReportOutcome {
-    fn from(finished: shift::Finished) -> Self {
-        let onward = match finished.ahead {
-            Ahead::Callback => {
-                return Self::Parked {
+/// Converts the outcome of a finished command, with its data inline.
+impl From<command_machine::MachineOutcome> for ReportOutcome {
+    fn from(finished: command_machine::MachineOutcome) -> Self {
+        let continuation = match finished.next_stage {
+            NextStage::Callback => {
+                return Self::Suspended {
                     started: finished.data,
                 };
             }
-            Ahead::Segment(onward) => Some(onward),
-            Ahead::Nothing => None,
+            NextStage::Segment(continuation) => Some(continuation),
+            NextStage::End => None,
         };
         let result = TaskResult {
-            data: Data::Inline(finished.data),
+            data: EventData::Inline(finished.data),
             labels: finished.labels,
             set: finished.set,
             attempt: finished.attempt,
             tasks: finished.tasks,
             frame: finished.frame,
-            onward,
+            continuation,
         };
         match finished.error {
             None => Self::Completed(result),
@@ -259,28 +262,30 @@ impl From<shift::Finished> for ReportOutcome {
     }
 }
 
-/// What the tasks of a command left behind.
+/// Result of the tasks of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskResult {
     /// The data.
-    pub data: Data,
-    /// The data of each task of a pipeline by label, where that of the last one hides some of it.
+    pub data: EventData,
+    /// Data of each task of a pipeline by label, if the data of the last one does not contain all
+    /// of it.
     pub labels: Option<Json>,
-    /// What the tasks wrote, by the keys of their `set`. A write to a path takes the place of all
-    /// earlier ones at or below it.
+    /// Writes of the tasks, by the keys of their `set`. A write to a path replaces all earlier
+    /// writes at or below it.
     pub set: JsonMap,
     /// The attempt of the last task, from 1.
     pub attempt: u32,
-    /// What became of each task.
+    /// Report of each task.
     pub tasks: Vec<TaskReport>,
-    /// What became of the rows of its frame, in a loop over a cursor.
+    /// Report about the rows of its frame, in a loop over a cursor.
     pub frame: Option<FrameReport>,
-    /// Where the pipeline goes on, in another command; then the data is that of its tasks by label.
-    pub onward: Option<Onward>,
+    /// Continuation of the pipeline in another command. If set, `data` contains the data of its
+    /// tasks by label.
+    pub continuation: Option<Continuation>,
 }
 
-impl From<Data> for TaskResult {
-    fn from(data: Data) -> Self {
+impl From<EventData> for TaskResult {
+    fn from(data: EventData) -> Self {
         Self {
             data,
             labels: None,
@@ -288,62 +293,63 @@ impl From<Data> for TaskResult {
             attempt: 1,
             tasks: Vec::new(),
             frame: None,
-            onward: None,
+            continuation: None,
         }
     }
 }
 
-/// The lease of a worker ran out.
+/// The lease of a worker expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseExpired {
     /// The command.
     pub command: CommandId,
     /// The attempt.
     pub attempt: u32,
-    /// Who had it.
+    /// The worker that held the lease.
     pub worker: WorkerId,
-    /// Until when.
+    /// End of the lease.
     pub lease_until: Option<Timestamp>,
-    /// Why it ran out.
+    /// Reason for the expiry.
     pub reason: ExpiryReason,
 }
 
-/// A result that is known to be too late.
+/// A result that is known to be stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IgnoredResult {
-    /// The command that it claims to be of.
+    /// Command id of the report.
     pub command: CommandId,
-    /// The attempt that it claims to be of.
+    /// Attempt of the report.
     pub attempt: u32,
-    /// Who sent it.
+    /// The worker that sent it.
     pub worker: WorkerId,
     /// Digest of the result.
     pub sha256: Digest,
-    /// Its size.
+    /// Size of the result in bytes.
     pub bytes: u64,
-    /// Why it is ignored.
+    /// Reason for ignoring it.
     pub code: ErrorCode,
 }
 
-/// A signal, sent to this run or to all that wait for it.
+/// A signal, sent to this execution or broadcast to all that wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signal {
-    /// Its name.
+pub struct IncomingSignal {
+    /// Name of the signal.
     pub name: Text,
-    /// Its key.
+    /// Key of the signal.
     pub key: Option<Text>,
-    /// What it says.
+    /// Payload of the signal.
     pub payload: Json,
-    /// Who sends it.
+    /// The sender.
     pub actor: Option<Text>,
-    /// The broadcast that it is. A run takes each at most once, and keeps none.
+    /// Id of the broadcast that it belongs to. An execution receives each broadcast at most once,
+    /// and buffers none.
     pub broadcast: Option<SignalId>,
-    /// When it was sent, where that was earlier.
+    /// Time of receipt, if earlier than now.
     pub received_at: Option<Timestamp>,
 }
 
-impl Signal {
-    /// A signal to this run that says no more than it must.
+impl IncomingSignal {
+    /// Creates a signal with only a name.
     pub fn new(name: impl Into<Text>) -> Self {
         Self {
             name: name.into(),
@@ -356,36 +362,36 @@ impl Signal {
     }
 }
 
-/// The decision of a person.
+/// Decision of a person about an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Approve {
-    /// The step that waits for it.
+pub struct ApprovalDecision {
+    /// Step that waits for the decision.
     pub step: StepName,
-    /// The iteration, in a loop.
+    /// Index of the iteration, in a loop.
     pub index: Option<u32>,
-    /// What is decided.
-    pub decision: Decided,
-    /// Who decides.
+    /// The choice.
+    pub decision: ApprovalChoice,
+    /// The person who decides.
     pub actor: Text,
-    /// The groups that the person belongs to.
+    /// Groups of the person.
     pub groups: Vec<Text>,
-    /// What there is to say.
+    /// Comment of the person.
     pub comment: Option<Text>,
-    /// The values of the form.
+    /// Values of the form.
     pub values: Option<Json>,
 }
 
-/// What a person decides.
+/// Choice of a person about an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decided {
-    /// Yes.
+pub enum ApprovalChoice {
+    /// Approved.
     Approve,
-    /// No.
+    /// Rejected.
     Reject,
 }
 
-impl Decided {
-    /// The word in the log.
+impl ApprovalChoice {
+    /// Name in the log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Approve => "approve",
@@ -394,47 +400,47 @@ impl Decided {
     }
 }
 
-/// A run that is waited for has ended.
+/// An awaited child execution has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildEnded {
-    /// The run.
+    /// Id of the execution.
     pub child: ExecutionId,
-    /// How.
-    pub end: ChildEnd,
+    /// Outcome of the child.
+    pub outcome: ChildOutcome,
 }
 
-/// How a run that is waited for ended.
+/// Outcome of a child execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ChildEnd {
-    /// Well.
+pub enum ChildOutcome {
+    /// Completed.
     Completed {
-        /// The data of the step that was asked for, else the result of the run.
-        result: Data,
+        /// Data of the requested step, or else the result of the execution.
+        result: EventData,
     },
-    /// With a failure.
+    /// Failed.
     Failed {
-        /// The first one.
+        /// First uncaught error.
         error: TaskError,
     },
-    /// Somebody ended it.
+    /// Cancelled.
     Cancelled {
-        /// Why.
+        /// The cause.
         reason: Option<Text>,
     },
-    /// It never began: there is no such playbook, for one.
+    /// The child was never started, for example because its playbook does not exist.
     NotStarted {
-        /// Why.
+        /// The cause.
         error: TaskError,
     },
 }
 
-/// What a worker started tells its end.
+/// Work that a worker started reports its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Called {
-    /// The command that started it.
+pub struct CallbackResult {
+    /// Command that started it.
     pub command: CommandId,
-    /// What came out.
+    /// Result data.
     pub data: Json,
-    /// What it failed with; nothing where it went well.
+    /// Error, or `None` on success.
     pub error: Option<TaskError>,
 }

@@ -1,120 +1,131 @@
-//! Issuing a command.
+//! Issues commands.
 
-use noetl_playbook::bounds::fits;
-use noetl_playbook::carried::Carried;
+use noetl_playbook::bounds::fits_within;
+use noetl_playbook::command_context::CommandContext;
 use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::ToolKind;
 use noetl_playbook::timeout;
-use noetl_types::limits::MAX_COMMAND_CONTEXT;
+use noetl_types::limits::MAX_COMMAND_CONTEXT_SIZE;
 use noetl_types::{EventId, Json, Text};
 
 use super::draft::Draft;
-use super::segments::{self, Place};
-use super::{Refused, parking};
-use crate::event::{CommandIssued, EventKind, FrameAsk, IssuedContext, Park};
-use crate::state::Work;
+use super::segments::{self, SegmentStart};
+use super::{DecisionError, suspension};
+use crate::event::{CommandIssued, EventKind, FrameRequest, IssuedContext, SuspensionKind};
+use crate::state::StepWork;
 
 /// Issues the next command of a step, or of one of its iterations.
-pub(super) fn issue(
+pub(super) fn issue_command(
     draft: &mut Draft<'_>,
     step: StepIndex,
     index: Option<u32>,
     cause: EventId,
-) -> Result<(), Refused> {
-    let place = Place::of(draft, step, index)?;
-    if place.is_on_server() {
-        return parking::park(draft, step, index, cause);
+) -> Result<(), DecisionError> {
+    let segment_start = SegmentStart::locate(draft, step, index)?;
+    if segment_start.is_on_server() {
+        return suspension::suspend_task(draft, step, index, cause);
     }
-    let carried = segments::carried(draft, step, index)?;
-    let context = context(draft, step, carried)?;
-    let issued = command(draft, step, index, &place)?;
+    let context = segments::segment_context(draft, step, index)?;
+    let context = inline_or_store_context(draft, step, context)?;
+    let issued = new_command(draft, step, index, &segment_start)?;
     let issued = CommandIssued { context, ..issued };
-    draft.emit_because(EventKind::CommandIssued(Box::new(issued)), cause)?;
+    draft.emit_caused_by(EventKind::CommandIssued(Box::new(issued)), cause)?;
     Ok(())
 }
 
-/// Issues a command that the server carries out.
-pub(super) fn issue_parked(
+/// Issues a command that the server performs.
+pub(super) fn issue_suspended(
     draft: &mut Draft<'_>,
     step: StepIndex,
     index: Option<u32>,
-    park: Park,
+    suspension: SuspensionKind,
     cause: EventId,
-) -> Result<EventId, Refused> {
-    let place = Place::of(draft, step, index)?;
+) -> Result<EventId, DecisionError> {
+    let segment_start = SegmentStart::locate(draft, step, index)?;
     let issued = CommandIssued {
-        parked: Some(park),
+        suspension: Some(suspension),
         max_attempts: 1,
-        ..command(draft, step, index, &place)?
+        ..new_command(draft, step, index, &segment_start)?
     };
-    draft.emit_because(EventKind::CommandIssued(Box::new(issued)), cause)
+    draft.emit_caused_by(EventKind::CommandIssued(Box::new(issued)), cause)
 }
 
-/// A command, but for what it knows.
-fn command(
+/// Creates a command without its context.
+fn new_command(
     draft: &Draft<'_>,
     step: StepIndex,
     index: Option<u32>,
-    place: &Place<'_>,
-) -> Result<CommandIssued, Refused> {
-    let facts = draft.step(step);
-    let run = draft.run(step)?;
-    let looping = run.loop_ref();
-    let (frame, max_attempts) = match &run.work {
-        Work::Single { .. } | Work::Loop(_) => (None, draft.plan.defaults().max_attempts.get()),
-        Work::Cursor(cursor) => {
-            let ask = FrameAsk {
+    segment_start: &SegmentStart<'_>,
+) -> Result<CommandIssued, DecisionError> {
+    let step_plan = draft.step_plan(step);
+    let pass = draft.active_pass(step)?;
+    let looping = pass.loop_ref();
+    let (frame, max_attempts) = match &pass.work {
+        StepWork::Single { .. } | StepWork::Loop(_) => {
+            (None, draft.plan.defaults().max_attempts.get())
+        }
+        StepWork::Cursor(cursor) => {
+            let request = FrameRequest {
                 max_rows: cursor.ask,
                 lease: cursor.terms.lease,
                 heartbeat: cursor.terms.heartbeat,
             };
-            (Some(ask), cursor.terms.max_attempts)
+            (Some(request), cursor.terms.max_attempts)
         }
     };
-    let of_run = draft.state.started().and_then(|started| started.priority);
-    let deadline = match place.segment {
-        None => facts.attempt_deadline,
-        Some(_) => timeout::of_tasks(draft.plan.playbook(), place.stretch()),
+    let execution_priority = draft
+        .state
+        .start_event()
+        .and_then(|started| started.priority);
+    let deadline = match segment_start.segment {
+        None => step_plan.attempt_deadline,
+        Some(_) => timeout::pipeline_timeout(draft.plan.playbook(), segment_start.segment_tasks()),
     };
     Ok(CommandIssued {
-        step: facts.name.clone(),
-        run: run.number,
+        step: step_plan.name.clone(),
+        run: pass.number,
         index,
-        segment: place.segment,
+        segment: segment_start.segment,
         looping,
         frame,
-        tool: place.task().map_or(ToolKind::Noop, |task| task.kind.value),
+        tool: segment_start
+            .first_task()
+            .map_or(ToolKind::Noop, |task| task.kind.value),
         max_attempts,
         deadline,
-        priority: run.priority.or(of_run),
-        not_before: place.not_before,
+        priority: pass.priority.or(execution_priority),
+        not_before: segment_start.not_before,
         trace: traceparent(draft),
-        parked: None,
-        context: IssuedContext::Inline(Carried::default()),
+        suspension: None,
+        context: IssuedContext::Inline(CommandContext::default()),
     })
 }
 
-/// The trace that the run was started in.
+/// Returns the trace in which the execution was started.
 fn traceparent(draft: &Draft<'_>) -> Option<Text> {
-    let trace = draft.state.started()?.trace.as_ref()?;
+    let trace = draft.state.start_event()?.trace.as_ref()?;
     trace.get("traceparent")?.as_str().map(Text::from)
 }
 
-fn context(
+fn inline_or_store_context(
     draft: &mut Draft<'_>,
     step: StepIndex,
-    carried: Carried,
-) -> Result<IssuedContext, Refused> {
-    // The values and what is handed on are most of it; what marks them is small.
-    let budget = usize::try_from(MAX_COMMAND_CONTEXT.as_bytes()).unwrap_or(usize::MAX);
-    let is_small = match &carried.relay {
-        None => carried.values.is_empty() || fits(&Json::from(carried.values.clone()), budget),
-        Some(_) => fits(&Json::from(carried.to_json()), budget),
+    context: CommandContext,
+) -> Result<IssuedContext, DecisionError> {
+    // The values and the pipeline state are most of the size. The markers are small.
+    let budget = usize::try_from(MAX_COMMAND_CONTEXT_SIZE.as_bytes()).unwrap_or(usize::MAX);
+    let is_small = match &context.continuation {
+        None => {
+            context.values.is_empty() || fits_within(&Json::from(context.values.clone()), budget)
+        }
+        Some(_) => fits_within(&Json::from(context.to_json()), budget),
     };
     if is_small {
-        return Ok(IssuedContext::Inline(carried));
+        return Ok(IssuedContext::Inline(context));
     }
-    let content = Json::from(carried.to_json());
-    let name = draft.name(step);
-    draft.store(&name, content).map(IssuedContext::External)
+    let content = Json::from(context.to_json());
+    let name = draft.step_name(step);
+    draft
+        .store_payload(&name, content)
+        .map(IssuedContext::External)
 }

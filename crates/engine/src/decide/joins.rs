@@ -1,58 +1,61 @@
-//! Joins: which of the waiting steps may enter.
+//! Joins: selects the waiting steps that may enter.
 
 use noetl_playbook::graph::StepIndex;
 
 use super::draft::Draft;
-use super::{Refused, enter, slots};
+use super::{DecisionError, enter, slots};
 use crate::state::StepStage;
 
-/// Enters every step that may, in order of arrival.
-pub(super) fn enter_ready(draft: &mut Draft<'_>) -> Result<(), Refused> {
-    // What was found to wait for a slot is looked at anew: it may have been passed over since, or
-    // share another one.
-    draft.parked.clear();
-    draft.wants_of_run = None;
-    draft.has_looked = true;
+/// Enters every ready step, in order of arrival.
+pub(super) fn enter_ready(draft: &mut Draft<'_>) -> Result<(), DecisionError> {
+    // Steps that waited for a slot are evaluated again: they may have been skipped since, or may
+    // need another slot.
+    draft.waiting_for_slot.clear();
+    draft.execution_slot_request = None;
+    draft.has_evaluated_entries = true;
     loop {
         let Some(step) = next_to_enter(draft) else {
             return Ok(());
         };
-        if !slots::may_begin(draft) {
+        if !slots::can_enter_steps(draft) {
             return Ok(());
         }
-        enter::enter(draft, step)?;
+        enter::enter_step(draft, step)?;
     }
 }
 
-/// The step that enters next: the one that has waited longest among those that no other live step
-/// can still lead to.
+/// Returns the step that enters next: the one that has waited longest among those that no other
+/// active step can still lead to.
 fn next_to_enter(draft: &Draft<'_>) -> Option<StepIndex> {
     let (state, plan) = (&draft.state, draft.plan);
-    let is_early = state.start_time().is_some();
-    if is_early || state.is_failing() || state.is_paused() || state.is_ended() {
+    let is_scheduled = state.scheduled_start().is_some();
+    if is_scheduled || state.is_failing() || state.is_paused() || state.is_ended() {
         return None;
     }
     let mut waiting: Vec<(u64, StepIndex)> = state
-        .waiting
+        .waiting_steps
         .iter()
         .filter(|step| state.step_stage(*step) == StepStage::Waiting)
-        .filter(|step| !draft.parked.contains_key(step))
-        .filter_map(|step| Some((state.step(step)?.waiting.as_ref()?.order, step)))
+        .filter(|step| !draft.waiting_for_slot.contains_key(step))
+        .filter_map(|step| Some((state.step_state(step)?.waiting.as_ref()?.order, step)))
         .collect();
     waiting.sort_unstable();
     let first = |may_enter: &dyn Fn(StepIndex) -> bool| {
         let mut waiting = waiting.iter().map(|(_, step)| *step);
         waiting.find(|step| may_enter(*step))
     };
-    let ready = first(&|step| state.blockers(plan, step).next().is_none());
-    if ready.is_some() || state.runs().next().is_some() || !draft.parked.is_empty() {
+    let ready = first(&|step| state.blocking_steps(plan, step).next().is_none());
+    if ready.is_some()
+        || state.active_passes().next().is_some()
+        || !draft.waiting_for_slot.is_empty()
+    {
         return ready;
     }
-    // Only waiting steps are left, and they block each other. One whose blockers all lie on a cycle
-    // with it would wait for itself, so it goes on. There always is one: follow the blockers
-    // upstream, and the last ones are on one cycle.
+    // Only waiting steps are left, and they block each other. A step whose blockers are all on a
+    // cycle with it would wait for itself, so it enters. There always is one: following the
+    // blockers upstream ends in one cycle.
     first(&|step| {
-        let mut blockers = state.blockers(plan, step);
-        blockers.all(|other| plan.graph().on_cycle_with(other, step))
+        let mut blockers = state.blocking_steps(plan, step);
+        blockers.all(|other| plan.graph().share_cycle(other, step))
     })
 }

@@ -1,67 +1,81 @@
-//! Loops: issuing iterations, and what comes of them.
+//! Loops: issuing iterations and finishing the loop.
 
 use std::sync::Arc;
 
-use noetl_playbook::carried::with_data;
-use noetl_playbook::gather;
+use noetl_playbook::command_context::add_data_alias;
 use noetl_playbook::graph::StepIndex;
+use noetl_playbook::output_data;
 use noetl_types::{EventId, Json, TaskError};
 
-use super::draft::{Draft, Trouble};
-use super::exit::{self, Success};
-use super::routing::Route;
-use super::{Refused, failure, issue};
+use super::draft::{Draft, StepEvalError};
+use super::exit::{self, StepSuccess};
+use super::routing::SelectedArcs;
+use super::{DecisionError, failure, issue};
 use crate::event::{EventKind, IterationError, LoopDone, StepEnd, errors_json, stats_json};
-use crate::loops::{Items, loop_data};
-use crate::payload::Data;
-use crate::state::{LeadEvent, LoopState, Outcome, Work};
+use crate::loops::{LoopItems, loop_data};
+use crate::payload::EventData;
+use crate::state::{CommandOutcome, LoopState, StepWork, TriggerEvent};
 
-/// Failures that `loop.done` lists. The data of the step has all of them.
+/// Maximum number of failures in `loop.done`. The data of the step contains all of them.
 const MAX_LISTED_ERRORS: usize = 100;
 
-/// Issues the iterations that may be, and leaves the step when none is left.
-pub(super) fn go_on(draft: &mut Draft<'_>, step: StepIndex, cause: EventId) -> Result<(), Refused> {
-    while let Some(index) = next_index(draft, step) {
-        issue::issue(draft, step, Some(index), cause)?;
+/// Issues the next iterations, and leaves the step when all have ended.
+pub(super) fn continue_loop(
+    draft: &mut Draft<'_>,
+    step: StepIndex,
+    cause: EventId,
+) -> Result<(), DecisionError> {
+    while let Some(index) = next_iteration(draft, step) {
+        issue::issue_command(draft, step, Some(index), cause)?;
     }
-    if draft.unfinished(step) > 0 {
+    if draft.unfinished_commands(step) > 0 {
         return Ok(());
     }
-    let Work::Loop(looping) = &draft.run(step)?.work else {
+    let StepWork::Loop(looping) = &draft.active_pass(step)?.work else {
         return Ok(());
     };
-    if let Some(error) = fatal(draft, step, looping) {
-        failure::fail(draft, step, error)
+    if let Some(error) = fatal_iteration_error(draft, step, looping) {
+        failure::fail_step(draft, step, error)
     } else if looping.is_complete() {
-        match gathered(draft, step, looping) {
-            Ok(whole) => finish(draft, step, whole),
-            Err(Trouble::Refused(refused)) => Err(refused),
-            Err(Trouble::Failed(error)) => failure::fail(draft, step, *error),
+        match accumulate_results(draft, step, looping) {
+            Ok(total) => finish_loop(draft, step, total),
+            Err(StepEvalError::Decision(error)) => Err(error),
+            Err(StepEvalError::Task(error)) => failure::fail_step(draft, step, *error),
         }
     } else {
-        // The run fails elsewhere, so the rest can never be issued.
-        exit::record(draft, step, StepEnd::Cancelled, &Route::default(), None)
+        // Another step fails the execution, so the rest can never be issued.
+        exit::record_exit(
+            draft,
+            step,
+            StepEnd::Cancelled,
+            &SelectedArcs::default(),
+            None,
+        )
     }
 }
 
-/// The iteration to issue now, if any may be.
-fn next_index(draft: &Draft<'_>, step: StepIndex) -> Option<u32> {
-    let run = draft.state.run(step)?;
-    let Work::Loop(looping) = &run.work else {
+/// Returns the iteration to issue now, if any.
+fn next_iteration(draft: &Draft<'_>, step: StepIndex) -> Option<u32> {
+    let pass = draft.state.active_pass(step)?;
+    let StepWork::Loop(looping) = &pass.work else {
         return None;
     };
-    let plan = draft.step(step).looping.as_ref()?;
+    let plan = draft.step_plan(step).loop_plan.as_ref()?;
     let width = looping.max_in_flight.or(plan.max_in_flight).unwrap_or(1);
     let may_issue = looping.next < looping.iterations
-        && draft.unfinished(step) < width as usize
+        && draft.unfinished_commands(step) < width as usize
         && !draft.state.is_failing()
         && (plan.is_best_effort || looping.first_failed.is_none());
     may_issue.then_some(looping.next)
 }
 
-/// The failure of an iteration that is the failure of the step.
-fn fatal(draft: &Draft<'_>, step: StepIndex, looping: &LoopState) -> Option<TaskError> {
-    if draft.step(step).looping.as_ref()?.is_best_effort {
+/// Returns the failure of an iteration that fails the step.
+fn fatal_iteration_error(
+    draft: &Draft<'_>,
+    step: StepIndex,
+    looping: &LoopState,
+) -> Option<TaskError> {
+    if draft.step_plan(step).loop_plan.as_ref()?.is_best_effort {
         return None;
     }
     let index = looping.first_failed?;
@@ -72,43 +86,47 @@ fn fatal(draft: &Draft<'_>, step: StepIndex, looping: &LoopState) -> Option<Task
     })
 }
 
-/// Data that was put together, with its name.
-type Whole = (Arc<str>, Json);
+/// Accumulated data and its name.
+type NamedTotal = (Arc<str>, Json);
 
-/// The data of the iterations put together, under its name, where the playbook wants that.
-fn gathered(
+/// Accumulates the data of the iterations under its name, if the playbook requests that.
+fn accumulate_results(
     draft: &Draft<'_>,
     step: StepIndex,
     looping: &LoopState,
-) -> Result<Option<Whole>, Trouble> {
-    let output = draft.plan.model(step).output.iter();
-    let Some(spec) = gather::accumulation(output) else {
+) -> Result<Option<NamedTotal>, StepEvalError> {
+    let output = draft.plan.step_model(step).output.iter();
+    let Some(spec) = output_data::find_accumulation(output) else {
         return Ok(None);
     };
-    let mut whole = None;
+    let mut total = None;
     for index in 0..looping.iterations {
         let part = match looping.results.get(&index) {
             None => continue,
-            Some(Data::Inline(value)) => value.clone(),
-            Some(Data::External(reference)) => match draft.vault().get(reference) {
+            Some(EventData::Inline(value)) => value.clone(),
+            Some(EventData::External(reference)) => match draft.payload_source().get(reference) {
                 Some(value) => value,
-                None => return Err(Refused::NeedsPayload(reference.uri().into()).into()),
+                None => return Err(DecisionError::NeedsPayload(reference.uri().into()).into()),
             },
         };
-        whole = Some(spec.add(whole, &part)?);
+        total = Some(spec.add_part(total, &part)?);
     }
-    let whole = whole.unwrap_or_else(|| spec.nothing());
-    Ok(Some((spec.name_in_loop(), whole)))
+    let total = total.unwrap_or_else(|| spec.initial_value());
+    Ok(Some((spec.loop_key(), total)))
 }
 
-/// Every iteration has ended: the loop is done.
-fn finish(draft: &mut Draft<'_>, step: StepIndex, whole: Option<Whole>) -> Result<(), Refused> {
-    let run = draft.run(step)?;
-    let Work::Loop(looping) = &run.work else {
+/// Finishes the loop after every iteration has ended.
+fn finish_loop(
+    draft: &mut Draft<'_>,
+    step: StepIndex,
+    total: Option<NamedTotal>,
+) -> Result<(), DecisionError> {
+    let pass = draft.active_pass(step)?;
+    let StepWork::Loop(looping) = &pass.work else {
         return Ok(());
     };
-    let (loop_id, number) = (run.entered, run.number);
-    let stats = looping.stats();
+    let (loop_id, number) = (pass.entered, pass.number);
+    let stats = looping.loop_stats();
     let errors: Vec<IterationError> = looping
         .errors
         .iter()
@@ -118,30 +136,30 @@ fn finish(draft: &mut Draft<'_>, step: StepIndex, whole: Option<Whole>) -> Resul
         })
         .collect();
     let all_errors = (!errors.is_empty()).then(|| errors_json(&errors));
-    let mut data = loop_data(results(looping), stats_json(stats), all_errors);
-    if let (Json::Map(map), Some((name, whole))) = (&mut data, whole) {
-        Arc::make_mut(map).entry(name).or_insert(whole);
+    let mut data = loop_data(iteration_results(looping), stats_json(stats), all_errors);
+    if let (Json::Map(map), Some((name, total))) = (&mut data, total) {
+        Arc::make_mut(map).entry(name).or_insert(total);
     }
-    if let Some(output) = &draft.plan.model(step).output {
-        gather::select(&output.select, &mut data);
+    if let Some(output) = &draft.plan.step_model(step).output {
+        output_data::apply_select(&output.select, &mut data);
     }
-    draft.emit(EventKind::LoopDone(Box::new(LoopDone {
-        step: draft.name(step),
+    draft.emit_event(EventKind::LoopDone(Box::new(LoopDone {
+        step: draft.step_name(step),
         run: number,
         loop_id,
         stats,
         errors: errors.into_iter().take(MAX_LISTED_ERRORS).collect(),
     })))?;
-    let outcome = Outcome {
-        output: Data::Inline(with_data(data.clone())).into(),
-        ..Outcome::went_well()
+    let outcome = CommandOutcome {
+        output: EventData::Inline(add_data_alias(data.clone())).into(),
+        ..CommandOutcome::empty_success()
     };
-    let event = LeadEvent::LoopDone;
+    let event = TriggerEvent::LoopDone;
     let data = Some(data);
-    exit::complete(
+    exit::complete_step(
         draft,
         step,
-        Success {
+        StepSuccess {
             event,
             outcome,
             data,
@@ -149,46 +167,50 @@ fn finish(draft: &mut Draft<'_>, step: StepIndex, whole: Option<Whole>) -> Resul
     )
 }
 
-/// What came out of the iterations, in order; null where one failed. Data in the result store stays
-/// there: its reference takes its place.
-fn results(looping: &LoopState) -> Vec<Json> {
+/// Returns the results of the iterations in order, with null for failed ones. Data in the result
+/// store stays there, represented by its reference.
+fn iteration_results(looping: &LoopState) -> Vec<Json> {
     let mut results = vec![Json::Null; looping.iterations as usize];
     for (index, data) in looping.results.iter() {
-        if let Some(slot) = results.get_mut(*index as usize) {
-            *slot = match data {
-                Data::Inline(value) => value.clone(),
-                Data::External(reference) => reference.as_json().clone(),
+        if let Some(result) = results.get_mut(*index as usize) {
+            *result = match data {
+                EventData::Inline(value) => value.clone(),
+                EventData::External(reference) => reference.as_json().clone(),
             };
         }
     }
     results
 }
 
-/// The item of an iteration.
-pub(super) fn item(draft: &Draft<'_>, step: StepIndex, index: u32) -> Result<Json, Refused> {
-    let run = draft.run(step)?;
-    let Work::Loop(looping) = &run.work else {
+/// Returns the item of an iteration.
+pub(super) fn iteration_item(
+    draft: &Draft<'_>,
+    step: StepIndex,
+    index: u32,
+) -> Result<Json, DecisionError> {
+    let pass = draft.active_pass(step)?;
+    let StepWork::Loop(looping) = &pass.work else {
         return Ok(Json::Null);
     };
     let constant = draft
-        .step(step)
-        .looping
+        .step_plan(step)
+        .loop_plan
         .as_ref()
         .and_then(|looping| looping.items.as_ref());
     match (&looping.items, constant) {
         (None, Some(items)) => Ok(items.get(index)),
         (None, None) => Ok(Json::Null),
-        (Some(Data::Inline(value)), _) => Ok(listed(value, index)),
-        (Some(Data::External(reference)), _) => match draft.vault().get(reference) {
-            Some(value) => Ok(listed(&value, index)),
-            None => Err(Refused::NeedsPayload(reference.uri().into())),
+        (Some(EventData::Inline(value)), _) => Ok(item_at(value, index)),
+        (Some(EventData::External(reference)), _) => match draft.payload_source().get(reference) {
+            Some(value) => Ok(item_at(&value, index)),
+            None => Err(DecisionError::NeedsPayload(reference.uri().into())),
         },
     }
 }
 
-/// The log keeps items as a list or a number.
-fn listed(value: &Json, index: u32) -> Json {
-    match Items::of(value) {
+/// Returns an item. The log stores items as a list or a number.
+fn item_at(value: &Json, index: u32) -> Json {
+    match LoopItems::from_value(value) {
         Ok(items) => items.get(index),
         Err(_) => Json::Null,
     }

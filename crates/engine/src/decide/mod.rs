@@ -1,115 +1,116 @@
-//! What follows from an input: the decisions of a run.
+//! Decisions: the events that follow from an input.
 //!
-//! Pure. A decision reads the state and the plan, draws ids and the time from its [`Moment`], and
-//! yields events; it performs nothing. It works on a copy of the state and applies to it every event
-//! that it makes, so what it believes and what the fold of the log gives cannot differ. One file
-//! for each construct of the language.
+//! Pure. A decision reads the state and the plan, takes ids and the time from its
+//! [`DecisionContext`], and yields events. It performs nothing. It works on a copy of the state and
+//! applies every event that it makes to the copy, so its view cannot differ from the fold of the
+//! log. One file per construct of the language.
 
 mod cache;
-mod carry;
+mod classic;
+mod command_context;
+mod control;
 mod cursor;
+mod dead_steps;
 mod draft;
 mod enter;
-mod errand;
-mod eval;
+mod environment;
+mod error;
 mod exit;
 mod failure;
 mod fence;
 mod finish;
+mod follow_up;
 mod guard;
 mod input;
 mod issue;
 mod joins;
+mod lease_expiry;
 mod loops;
-mod lost;
-mod nearest;
-mod parking;
-mod refused;
+mod rendering;
 mod report;
 mod routing;
-mod scope;
 mod segments;
-mod skips;
 mod slots;
 mod start;
-mod steer;
+mod suggestion;
+mod suspension;
 mod timers;
-mod told;
 mod writes;
 
 use std::collections::BTreeMap;
 
-use noetl_playbook::carried::Payloads;
+use noetl_playbook::command_context::PayloadLookup;
 use noetl_types::{ErrorCode, EventId, IdGenerator, Json, JsonMap, NewEvent, Timestamp};
 
-use crate::cache::{CacheEntry, Caches};
+use crate::cache::{CacheEntry, CacheLookup};
 use crate::event::Event;
 use crate::invariant;
 use crate::payload::NewPayload;
 use crate::plan::Plan;
-use crate::slot::{SlotChange, SlotWant};
-use crate::state::State;
+use crate::slot::{SlotChange, SlotRequest};
+use crate::state::ExecutionState;
 use draft::Draft;
 
-pub use errand::{Errand, LookBack};
+pub use error::DecisionError;
+pub use follow_up::{BroadcastLookback, FollowUp};
 pub use input::{
-    Approve, Called, ChildEnd, ChildEnded, Claim, Decided, Finalize, IgnoredResult, Input, Late,
-    LeaseExpired, Remark, Report, ReportOutcome, Signal, Start, TaskResult, Told,
+    ApprovalChoice, ApprovalDecision, AuditOnlyEvent, CallbackResult, ChildEnded, ChildOutcome,
+    ClassicReport, CommandClaim, EngineInput, FinalizeInput, IgnoredResult, IncomingSignal,
+    LeaseExpired, ReportOutcome, StaleReason, StartInput, TaskResult, WorkerReport,
 };
-pub use parking::{MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES};
-pub use refused::Refused;
+pub use suspension::{MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES};
 
-/// What a decision takes from outside: the time, ids, and payloads that were fetched for it.
-pub struct Moment<'m> {
-    /// The time of the input, and of every event that follows from it.
+/// External inputs of a decision: the time, ids, and payloads that were fetched for it.
+pub struct DecisionContext<'m> {
+    /// Time of the input, and of every event that follows from it.
     pub now: Timestamp,
-    /// Where ids come from.
+    /// Source of ids.
     pub ids: &'m mut IdGenerator,
-    /// Payloads at hand. One that is missing is asked for by [`Refused::NeedsPayload`].
-    pub payloads: &'m dyn Payloads,
-    /// Results that steps may take over, as far as somebody looked for them. One that nobody has
-    /// looked for is asked for by [`Refused::NeedsCache`].
-    pub caches: &'m dyn Caches,
+    /// Available payloads. A missing one is requested with [`DecisionError::NeedsPayload`].
+    pub payloads: &'m dyn PayloadLookup,
+    /// Cached results that were looked up. A missing lookup is requested with
+    /// [`DecisionError::NeedsCache`].
+    pub caches: &'m dyn CacheLookup,
 }
 
-/// What follows from an input.
+/// Result of a decision.
 #[derive(Debug, Clone)]
 pub struct Decision {
-    /// The events to append, in order; none where nothing changes.
+    /// Events to append, in order. Empty if nothing changes.
     pub events: Vec<Event>,
-    /// Payloads to store before them.
+    /// Payloads to store before the events.
     pub payloads: Vec<NewPayload>,
-    /// Slots that are wanted, and slots that are free again.
+    /// Slot requests and releases.
     pub slots: Vec<SlotChange>,
-    /// Results to keep for steps that will ask for them.
-    pub cached: Vec<CacheEntry>,
-    /// What the server owes since these events: to be written down with them.
-    pub errands: Vec<Errand>,
-    /// What is stored beside some of the events.
-    pub beside: BTreeMap<EventId, Beside>,
-    /// What the decision makes of its input.
-    pub verdict: Verdict,
-    /// The state after the events.
-    pub next: State,
+    /// Cache entries to store.
+    pub cache_entries: Vec<CacheEntry>,
+    /// Follow-ups for the server, to be stored with the events.
+    pub follow_ups: Vec<FollowUp>,
+    /// Extra stored fields of some of the events.
+    pub extras: BTreeMap<EventId, EventExtras>,
+    /// Verdict on the input.
+    pub verdict: InputVerdict,
+    /// State after the events.
+    pub next: ExecutionState,
 }
 
-/// What is stored with an event and shapes nothing, so that the fold never sees it.
+/// Fields that are stored with an event but not read by the fold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Beside {
-    /// Fields of its `meta`, such as who steered.
+pub enum EventExtras {
+    /// Fields of its `meta`, such as the actor.
     Meta(JsonMap),
-    /// All of it: the event is not the engine's.
+    /// The whole record, because the engine did not make the event.
     Record(Box<NewEvent>),
 }
 
-impl Beside {
-    /// The record of an event with what is beside it.
+impl EventExtras {
+    /// Adds the extra fields to the record of an event.
     #[must_use]
-    pub fn on(&self, record: NewEvent) -> NewEvent {
+    pub fn apply_to(&self, record: NewEvent) -> NewEvent {
         match self {
             Self::Meta(fields) => {
-                let known = record.meta.as_ref().and_then(Json::as_map);
-                let mut meta = known.cloned().unwrap_or_default();
+                let existing = record.meta.as_ref().and_then(Json::as_map);
+                let mut meta = existing.cloned().unwrap_or_default();
                 let fields = fields.iter();
                 meta.extend(fields.map(|(key, field)| (key.clone(), field.clone())));
                 NewEvent {
@@ -117,82 +118,83 @@ impl Beside {
                     ..record
                 }
             }
-            Self::Record(told) => NewEvent {
+            Self::Record(stored) => NewEvent {
                 tenant_id: record.tenant_id,
                 organization_id: record.organization_id,
                 catalog_id: record.catalog_id,
-                ..NewEvent::clone(told)
+                ..NewEvent::clone(stored)
             },
         }
     }
 }
 
-/// What a decision makes of its input.
+/// Verdict of a decision on its input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It counts.
+pub enum InputVerdict {
+    /// The input was accepted.
     Accepted,
-    /// It counts, and waits until somebody asks for it.
-    Kept,
-    /// It was known already.
+    /// The input was accepted and buffered until a task asks for it.
+    Buffered,
+    /// The input was already processed.
     Duplicate,
-    /// It came too late, and is only noted.
+    /// The input is stale. It is recorded without effect.
     Ignored(ErrorCode),
 }
 
 impl Decision {
-    /// Puts the state after the events in the place of the one before; for a caller whose append
-    /// went well.
-    pub fn commit(self, state: &mut State) -> Vec<Event> {
+    /// Replaces the state with the state after the events. Call it after a successful append.
+    pub fn commit_to(self, state: &mut ExecutionState) -> Vec<Event> {
         *state = self.next;
         state.settle();
         self.events
     }
 }
 
-/// Decides what follows from an input.
+/// Decides which events follow from an input.
 pub fn decide(
-    state: &State,
+    state: &ExecutionState,
     plan: &Plan,
-    input: Input,
-    moment: &mut Moment<'_>,
-) -> Result<Decision, Refused> {
-    let wished = slots::wished(state, plan, moment);
-    let mut draft = Draft::new(state, plan, moment);
-    draft.wished = wished;
+    input: EngineInput,
+    context: &mut DecisionContext<'_>,
+) -> Result<Decision, DecisionError> {
+    let previous_requests = slots::previous_requests(state, plan, context);
+    let mut draft = Draft::new(state, plan, context);
+    draft.previous_slot_requests = previous_requests;
     let verdict = match input {
-        Input::Start(start) => start::start(&mut draft, *start)?,
-        Input::Claim(claim) => fence::claim(&mut draft, claim)?,
-        Input::Report(report) => report::report(&mut draft, *report)?,
-        Input::LeaseExpired(expired) => lost::expire(&mut draft, expired)?,
-        Input::TimerFired(timer) => timers::fire(&mut draft, &timer)?,
-        Input::Signal(signal) => parking::signal(&mut draft, *signal)?,
-        Input::Approve(approve) => parking::approve(&mut draft, &approve)?,
-        Input::ChildEnded(ended) => parking::child_ended(&mut draft, *ended)?,
-        Input::Callback(called) => parking::called(&mut draft, *called)?,
-        Input::Pause(steering) => steer::pause(&mut draft, steering)?,
-        Input::Resume(steering) => steer::resume(&mut draft, steering)?,
-        Input::Cancel(steering) => steer::cancel(&mut draft, steering)?,
-        Input::CancelAlone(steering) => steer::cancel_alone(&mut draft, steering)?,
-        Input::SlotGranted(grant) => slots::granted(&mut draft, grant)?,
-        Input::SlotsAsked => slots::asked(&mut draft)?,
-        Input::Finalize(finalize) => steer::finalize(&mut draft, *finalize)?,
-        Input::Told(told) => told::told(&mut draft, *told)?,
-        Input::Remark(remark) => told::remark(&mut draft, *remark)?,
-        Input::Ignored(ignored) => fence::ignored(&mut draft, *ignored)?,
+        EngineInput::Start(start) => start::start_execution(&mut draft, *start)?,
+        EngineInput::Claim(claim) => fence::claim_command(&mut draft, claim)?,
+        EngineInput::Report(report) => report::accept_report(&mut draft, *report)?,
+        EngineInput::LeaseExpired(expired) => lease_expiry::expire_lease(&mut draft, expired)?,
+        EngineInput::TimerFired(timer) => timers::fire_timer(&mut draft, &timer)?,
+        EngineInput::Signal(signal) => suspension::accept_signal(&mut draft, *signal)?,
+        EngineInput::Approve(approve) => suspension::accept_approval(&mut draft, &approve)?,
+        EngineInput::ChildEnded(ended) => suspension::accept_child_end(&mut draft, *ended)?,
+        EngineInput::Callback(callback) => suspension::accept_callback(&mut draft, *callback)?,
+        EngineInput::Pause(control) => control::pause_execution(&mut draft, control)?,
+        EngineInput::Resume(control) => control::resume_execution(&mut draft, control)?,
+        EngineInput::Cancel(control) => control::cancel_execution(&mut draft, control)?,
+        EngineInput::CancelWithoutChildren(control) => {
+            control::cancel_without_children(&mut draft, control)?
+        }
+        EngineInput::SlotGranted(grant) => slots::accept_grant(&mut draft, grant)?,
+        EngineInput::RefreshSlotRequests => slots::refresh_requests(&mut draft)?,
+        EngineInput::Finalize(finalize) => control::finalize_execution(&mut draft, *finalize)?,
+        EngineInput::ClassicReport(event) => classic::accept_classic_report(&mut draft, *event)?,
+        EngineInput::AuditOnly(event) => classic::record_audit_event(&mut draft, *event)?,
+        EngineInput::IgnoredResult(ignored) => fence::record_ignored_result(&mut draft, *ignored)?,
     };
     let decision = draft.into_decision(verdict);
-    debug_assert_eq!(invariant::settled(&decision.next, plan), Ok(()));
+    debug_assert_eq!(invariant::check_settled(&decision.next, plan), Ok(()));
     Ok(decision)
 }
 
-/// The slots that a run waits for now: what a person is told who asks why nothing happens.
-pub fn wanted_slots(
-    state: &State,
+/// Returns the slots that an execution waits for now, to explain why it does not advance.
+pub fn requested_slots(
+    state: &ExecutionState,
     plan: &Plan,
-    moment: &mut Moment<'_>,
-) -> Result<Vec<SlotWant>, Refused> {
-    let mut draft = Draft::new(state, plan, moment);
+    context: &mut DecisionContext<'_>,
+) -> Result<Vec<SlotRequest>, DecisionError> {
+    let mut draft = Draft::new(state, plan, context);
     joins::enter_ready(&mut draft)?;
-    Ok(draft.into_wants())
+    Ok(draft.into_slot_requests())
 }

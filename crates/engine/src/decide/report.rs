@@ -1,43 +1,46 @@
-//! Reports: what a worker tells of a command, and what follows from it.
+//! Reports of workers on commands, and the events that follow.
 
 use std::borrow::Cow;
 
-use noetl_playbook::bounds::{bounded_error, end_of_output, fits};
-use noetl_playbook::shift::{FrameReport, RetriedCall, TaskReport};
+use noetl_playbook::bounds::{bounded_error, fits_within, tail_of_output};
+use noetl_playbook::command_machine::{FrameReport, RetriedCall, TaskReport};
 use noetl_types::{CommandId, ErrorCode, Json, JsonMap, Millis, TaskError, Text};
 
-use super::draft::{Draft, too_deep};
-use super::exit::{self, Success};
-use super::fence::{self, Passage};
-use super::segments::Place;
-use super::writes::{self, Written};
-use super::{Refused, Report, ReportOutcome, TaskResult, Verdict};
-use super::{cursor, failure, finish, joins, loops, parking, segments};
-use crate::ctx::Writes;
+use super::draft::{Draft, depth_error};
+use super::exit::{self, StepSuccess};
+use super::fence::{self, FenceCheck};
+use super::segments::SegmentStart;
+use super::writes::{self, CtxWrites};
+use super::{DecisionError, InputVerdict, ReportOutcome, TaskResult, WorkerReport};
+use super::{cursor, failure, finish, joins, loops, segments, suspension};
+use crate::ctx::SetWrites;
 use crate::event::{
-    CallDone, CallError, CallOutcome, CommandAt, CommandClaimed, CommandClosed, CtxSource,
-    EventKind, Retried,
+    CallDone, CallError, CallOutcome, CommandClaimed, CommandClosed, CommandRef, CtxSource,
+    EventKind, ScheduledRetry,
 };
-use crate::payload::Data;
-use crate::state::{Closing, Command, LeadEvent, Work};
+use crate::payload::EventData;
+use crate::state::{ClosedCommand, Command, StepWork, TriggerEvent};
 
-/// Failures of rows that one event holds.
+/// Maximum number of row failures in one event.
 const MAX_ROW_ERRORS: usize = 100;
-/// Bytes of what a worker may tell of what it has started.
+/// Maximum size of the data that a worker reports about work it has started.
 const MAX_STARTED_BYTES: usize = 16 << 10;
 
-/// Takes a report.
-pub(super) fn report(draft: &mut Draft<'_>, report: Report) -> Result<Verdict, Refused> {
-    draft.must_have_begun()?;
+/// Accepts a report.
+pub(super) fn accept_report(
+    draft: &mut Draft<'_>,
+    report: WorkerReport,
+) -> Result<InputVerdict, DecisionError> {
+    draft.ensure_started()?;
     let Some(command) = draft.state.command(report.command) else {
-        return unknown(draft, &report);
+        return handle_closed_command(draft, &report);
     };
-    let at = fence::at(draft, report.command, command);
+    let at = fence::command_ref(draft, report.command, command);
     let step = command.step;
-    match fence::pass(report.command, command, report.attempt, &report.worker)? {
-        Passage::Stale(code) => return fence::ignore(draft, &report, code),
-        Passage::Claimed => {}
-        Passage::Unclaimed => {
+    match fence::check_fence(report.command, command, report.attempt, &report.worker)? {
+        FenceCheck::Stale(code) => return fence::ignore_report(draft, &report, code),
+        FenceCheck::Claimed => {}
+        FenceCheck::Unclaimed => {
             let claimed = CommandClaimed {
                 at: at.clone(),
                 attempt: report.attempt,
@@ -50,71 +53,91 @@ pub(super) fn report(draft: &mut Draft<'_>, report: Report) -> Result<Verdict, R
             )?;
         }
     }
-    begin(draft, &at, &report)?;
-    let known = known_retries(draft, &report);
-    for retry in report.retries.into_iter().skip(known) {
-        retried(draft, &at, retry)?;
+    record_started(draft, &at, &report)?;
+    let recorded_retries = recorded_retry_count(draft, &report);
+    for retry in report.retries.into_iter().skip(recorded_retries) {
+        record_retried_call(draft, &at, retry)?;
     }
     let ctx = match report.outcome {
         ReportOutcome::Running { progress } => {
             if let Some(progress) = progress {
-                draft.emit(EventKind::CommandHeartbeat { at, progress })?;
+                draft.emit_event(EventKind::CommandHeartbeat { at, progress })?;
             }
-            return Ok(Verdict::Accepted);
+            return Ok(InputVerdict::Accepted);
         }
-        ReportOutcome::Parked { started } => return park(draft, at, started),
-        ReportOutcome::Completed(result) => match data_error(&result) {
-            None => done(draft, &at, result)?,
-            Some(error) => failed(draft, &at, error, TaskResult::from(Data::default()))?,
+        ReportOutcome::Suspended { started } => return suspend_reported(draft, at, started),
+        ReportOutcome::Completed(result) => match result_error(&result) {
+            None => record_call_done(draft, &at, result)?,
+            Some(error) => {
+                record_call_failed(draft, &at, error, TaskResult::from(EventData::default()))?
+            }
         },
         ReportOutcome::Failed { error, mut result } => {
-            if data_error(&result).is_some() {
-                result.data = Data::default();
+            if result_error(&result).is_some() {
+                result.data = EventData::default();
                 result.set = JsonMap::new();
             }
-            failed(draft, &at, bounded_error(error), result)?
+            record_call_failed(draft, &at, bounded_error(error), result)?
         }
     };
     let index = at.index;
-    follow_up(draft, Closing { step, index, ctx })?;
-    Ok(Verdict::Accepted)
+    advance_unless_paused(draft, ClosedCommand { step, index, ctx })?;
+    Ok(InputVerdict::Accepted)
 }
 
-/// What a worker has started tells its end by itself.
-fn park(draft: &mut Draft<'_>, at: CommandAt, started: Json) -> Result<Verdict, Refused> {
-    let step = draft.plan.find(at.step.as_str());
-    let place = Place::of(draft, step.ok_or_else(|| draft.broken("step"))?, at.index)?;
-    if !place.task().is_some_and(noetl_playbook::segments::parks) {
-        return Err(Refused::NotParking(at.command));
+/// Suspends a command whose work reports its end by a callback.
+fn suspend_reported(
+    draft: &mut Draft<'_>,
+    at: CommandRef,
+    started: Json,
+) -> Result<InputVerdict, DecisionError> {
+    let step = draft.plan.find_step(at.step.as_str());
+    let segment_start = SegmentStart::locate(
+        draft,
+        step.ok_or_else(|| draft.invariant_error("step"))?,
+        at.index,
+    )?;
+    if !segment_start
+        .first_task()
+        .is_some_and(noetl_playbook::segments::is_suspending)
+    {
+        return Err(DecisionError::NotSuspendable(at.command));
     }
-    let started = match too_deep(&started, "the data") {
-        None if fits(&started, MAX_STARTED_BYTES) => started,
+    let started = match depth_error(&started, "the data") {
+        None if fits_within(&started, MAX_STARTED_BYTES) => started,
         None | Some(_) => Json::Null,
     };
-    parking::park_callback(draft, at, started)?;
-    Ok(Verdict::Accepted)
+    suspension::suspend_for_callback(draft, at, started)?;
+    Ok(InputVerdict::Accepted)
 }
 
-/// A report of a command that is not open.
-fn unknown(draft: &mut Draft<'_>, report: &Report) -> Result<Verdict, Refused> {
-    if fence::is_known(&draft.state, report) {
-        return Ok(Verdict::Duplicate);
+/// Handles a report of a command that is not open.
+fn handle_closed_command(
+    draft: &mut Draft<'_>,
+    report: &WorkerReport,
+) -> Result<InputVerdict, DecisionError> {
+    if fence::is_duplicate_report(&draft.state, report) {
+        return Ok(InputVerdict::Duplicate);
     }
-    let closed = draft
+    let is_closed = draft
         .state
-        .runs()
-        .any(|(_, run)| run.has_closed(report.command));
+        .active_passes()
+        .any(|(_, pass)| pass.has_closed(report.command));
     if draft.state.is_ended() {
-        fence::ignore(draft, report, ErrorCode::AlreadyTerminal)
-    } else if closed {
-        fence::ignore(draft, report, ErrorCode::StaleAttempt)
+        fence::ignore_report(draft, report, ErrorCode::AlreadyTerminal)
+    } else if is_closed {
+        fence::ignore_report(draft, report, ErrorCode::StaleAttempt)
     } else {
-        Err(Refused::UnknownCommand(report.command))
+        Err(DecisionError::UnknownCommand(report.command))
     }
 }
 
-/// Notes that the worker began, where it says so and the log does not.
-fn begin(draft: &mut Draft<'_>, at: &CommandAt, report: &Report) -> Result<(), Refused> {
+/// Records that the worker started, if the report contains it and the log does not.
+fn record_started(
+    draft: &mut Draft<'_>,
+    at: &CommandRef,
+    report: &WorkerReport,
+) -> Result<(), DecisionError> {
     use crate::state::CommandStage::Claimed;
     let stage = draft.state.command(report.command).map(Command::stage);
     if report.started_at.is_some() && stage == Some(Claimed) {
@@ -127,37 +150,37 @@ fn begin(draft: &mut Draft<'_>, at: &CommandAt, report: &Report) -> Result<(), R
     Ok(())
 }
 
-/// How many of the attempts that a report tells of the log has already: a worker that heard no answer
-/// to an earlier report tells them again.
-fn known_retries(draft: &Draft<'_>, report: &Report) -> usize {
+/// Returns how many of the reported retries the log already contains. A worker that received no
+/// response to an earlier report repeats them.
+fn recorded_retry_count(draft: &Draft<'_>, report: &WorkerReport) -> usize {
     let command = draft.state.command(report.command);
-    let told = command
-        .and_then(Command::retries)
-        .map_or(0, |retries| retries.told);
-    usize::try_from(told.saturating_sub(report.retries_before)).unwrap_or(usize::MAX)
+    let recorded = command
+        .and_then(Command::reported_retries)
+        .map_or(0, |retries| retries.count);
+    usize::try_from(recorded.saturating_sub(report.retries_before)).unwrap_or(usize::MAX)
 }
 
-fn calls(draft: &Draft<'_>, command: CommandId) -> u32 {
+fn call_count(draft: &Draft<'_>, command: CommandId) -> u32 {
     draft
         .state
         .command(command)
         .map_or(0, |command| command.calls)
 }
 
-pub(super) fn retried(
+pub(super) fn record_retried_call(
     draft: &mut Draft<'_>,
-    at: &CommandAt,
+    at: &CommandRef,
     retry: RetriedCall,
-) -> Result<(), Refused> {
+) -> Result<(), DecisionError> {
     let kind = EventKind::CallError(Box::new(CallError {
         at: at.clone(),
-        call_index: calls(draft, at.command),
+        call_index: call_count(draft, at.command),
         error: bounded_error(retry.error),
         outcome: CallOutcome {
             attempt: retry.attempt,
             ..CallOutcome::default()
         },
-        retried: Some(Retried {
+        retried: Some(ScheduledRetry {
             retry_in: retry.retry_in,
         }),
     }));
@@ -165,120 +188,129 @@ pub(super) fn retried(
     Ok(())
 }
 
-/// Records that a command went well, and gives what its tasks wrote into variables of the run.
-fn done(draft: &mut Draft<'_>, at: &CommandAt, result: TaskResult) -> Result<JsonMap, Refused> {
-    let ctx = Writes::of_report(&result.set).ctx;
-    let (labels, onward) = (result.labels.clone(), result.onward.clone());
+/// Records that a command succeeded. Returns the writes of its tasks to variables of the execution.
+fn record_call_done(
+    draft: &mut Draft<'_>,
+    at: &CommandRef,
+    result: TaskResult,
+) -> Result<JsonMap, DecisionError> {
+    let ctx = SetWrites::from_report(&result.set).ctx;
+    let (labels, continuation) = (result.labels.clone(), result.continuation.clone());
     let kind = EventKind::CallDone(Box::new(CallDone {
         at: at.clone(),
-        call_index: calls(draft, at.command),
-        outcome: outcome(draft, at, result, Ended::Well)?,
+        call_index: call_count(draft, at.command),
+        outcome: call_outcome(draft, at, result, CallEnd::Succeeded)?,
         labels,
-        onward,
+        continuation,
     }));
-    draft.emit(kind)?;
-    draft.emit(EventKind::CommandCompleted(at.clone()))?;
+    draft.emit_event(kind)?;
+    draft.emit_event(EventKind::CommandCompleted(at.clone()))?;
     Ok(ctx)
 }
 
-/// Records the final failure of a command, and gives what its tasks wrote into variables of the run.
-pub(super) fn failed(
+/// Records the final failure of a command. Returns the writes of its tasks to variables of the
+/// execution.
+pub(super) fn record_call_failed(
     draft: &mut Draft<'_>,
-    at: &CommandAt,
+    at: &CommandRef,
     error: TaskError,
     result: TaskResult,
-) -> Result<JsonMap, Refused> {
-    let ctx = Writes::of_report(&result.set).ctx;
+) -> Result<JsonMap, DecisionError> {
+    let ctx = SetWrites::from_report(&result.set).ctx;
     let kind = EventKind::CallError(Box::new(CallError {
         at: at.clone(),
-        call_index: calls(draft, at.command),
+        call_index: call_count(draft, at.command),
         error: error.clone(),
-        outcome: outcome(draft, at, result, Ended::Failed)?,
+        outcome: call_outcome(draft, at, result, CallEnd::Failed)?,
         retried: None,
     }));
-    draft.emit(kind)?;
-    draft.emit(EventKind::CommandFailed(Box::new(CommandClosed {
+    draft.emit_event(kind)?;
+    draft.emit_event(EventKind::CommandFailed(Box::new(CommandClosed {
         at: at.clone(),
-        why: error,
+        reason: error,
     })))?;
     Ok(ctx)
 }
 
-/// Closes a command of the server's that went well.
-pub(super) fn close_well(
+/// Closes a successful command that the server performs.
+pub(super) fn close_succeeded(
     draft: &mut Draft<'_>,
-    at: &CommandAt,
+    at: &CommandRef,
     result: TaskResult,
-) -> Result<Closing, Refused> {
-    if let Some(error) = data_error(&result) {
-        return close_failed(draft, at, error, TaskResult::from(Data::default()));
+) -> Result<ClosedCommand, DecisionError> {
+    if let Some(error) = result_error(&result) {
+        return close_failed(draft, at, error, TaskResult::from(EventData::default()));
     }
-    let ctx = done(draft, at, result)?;
-    closing(draft, at, ctx)
+    let ctx = record_call_done(draft, at, result)?;
+    closed_command(draft, at, ctx)
 }
 
-/// Closes a command of the server's that failed for good.
+/// Closes a failed command that the server performs.
 pub(super) fn close_failed(
     draft: &mut Draft<'_>,
-    at: &CommandAt,
+    at: &CommandRef,
     error: TaskError,
     mut result: TaskResult,
-) -> Result<Closing, Refused> {
-    if data_error(&result).is_some() {
-        result = TaskResult::from(Data::default());
+) -> Result<ClosedCommand, DecisionError> {
+    if result_error(&result).is_some() {
+        result = TaskResult::from(EventData::default());
     }
-    let ctx = failed(draft, at, bounded_error(error), result)?;
-    closing(draft, at, ctx)
+    let ctx = record_call_failed(draft, at, bounded_error(error), result)?;
+    closed_command(draft, at, ctx)
 }
 
-fn closing(draft: &Draft<'_>, at: &CommandAt, ctx: JsonMap) -> Result<Closing, Refused> {
-    let step = draft.plan.find(at.step.as_str());
-    Ok(Closing {
-        step: step.ok_or_else(|| draft.broken("step"))?,
+fn closed_command(
+    draft: &Draft<'_>,
+    at: &CommandRef,
+    ctx: JsonMap,
+) -> Result<ClosedCommand, DecisionError> {
+    let step = draft.plan.find_step(at.step.as_str());
+    Ok(ClosedCommand {
+        step: step.ok_or_else(|| draft.invariant_error("step"))?,
         index: at.index,
         ctx,
     })
 }
 
-/// Records an attempt of a task of the server's that is made again.
-pub(super) fn retried_by_server(
+/// Records a retried attempt of a task that the server performs.
+pub(super) fn record_server_retry(
     draft: &mut Draft<'_>,
-    at: &CommandAt,
+    at: &CommandRef,
     error: TaskError,
     attempt: u32,
     retry_in: Millis,
-) -> Result<(), Refused> {
+) -> Result<(), DecisionError> {
     let retry = RetriedCall {
         error,
         attempt,
         retry_in,
         at: None,
     };
-    retried(draft, at, retry)
+    record_retried_call(draft, at, retry)
 }
 
-/// What the tasks left behind, big data moved out.
-fn outcome(
+/// Converts a result to an outcome, moving large data to payloads.
+fn call_outcome(
     draft: &mut Draft<'_>,
-    at: &CommandAt,
+    at: &CommandRef,
     result: TaskResult,
-    outcome: Ended,
-) -> Result<CallOutcome, Refused> {
-    let step = draft.plan.find(at.step.as_str());
-    let budget = step.map(|step| draft.step(step).inline_max);
-    let run = step.and_then(|step| draft.state.run(step));
-    let is_frame = run.is_some_and(|run| matches!(run.work, Work::Cursor(_)));
+    outcome: CallEnd,
+) -> Result<CallOutcome, DecisionError> {
+    let step = draft.plan.find_step(at.step.as_str());
+    let budget = step.map(|step| draft.step_plan(step).inline_max);
+    let pass = step.and_then(|step| draft.state.active_pass(step));
+    let is_frame = pass.is_some_and(|pass| matches!(pass.work, StepWork::Cursor(_)));
     let frame = match outcome {
-        Ended::Well if is_frame => Some(bounded_frame(frame_of(&result))),
-        Ended::Failed if is_frame => result.frame.clone().map(bounded_frame),
-        Ended::Well | Ended::Failed => None,
+        CallEnd::Succeeded if is_frame => Some(bounded_frame(frame_report(&result))),
+        CallEnd::Failed if is_frame => result.frame.clone().map(bounded_frame),
+        CallEnd::Succeeded | CallEnd::Failed => None,
     };
     let data = match result.data {
-        Data::Inline(value) => {
+        EventData::Inline(value) => {
             let budget = budget.unwrap_or_else(|| draft.plan.defaults().inline_max);
-            draft.keep(&at.step, value, budget.as_bytes())?
+            draft.inline_or_store(&at.step, value, budget.as_bytes())?
         }
-        external @ Data::External(_) => external,
+        external @ EventData::External(_) => external,
     };
     Ok(CallOutcome {
         data,
@@ -289,32 +321,34 @@ fn outcome(
     })
 }
 
-/// What is told of a task, small enough for the log.
+/// Truncates the report of a task for the log.
 fn bounded_task(mut task: TaskReport) -> TaskReport {
     for text in [&mut task.stdout, &mut task.stderr].into_iter().flatten() {
-        if let Cow::Owned(end) = end_of_output(text) {
+        if let Cow::Owned(end) = tail_of_output(text) {
             *text = Text::from(end);
         }
     }
     task
 }
 
-/// How the tasks of a command ended.
+/// Outcome of the tasks of a command.
 #[derive(Clone, Copy)]
-enum Ended {
-    Well,
+enum CallEnd {
+    Succeeded,
     Failed,
 }
 
-/// What became of the rows of a frame that went well. A worker that tells nothing of rows says in its
-/// data when none is left.
-pub(super) fn frame_of(result: &TaskResult) -> FrameReport {
+/// Returns the report of a successful frame. A worker that reports no rows indicates in its data
+/// that none are left.
+pub(super) fn frame_report(result: &TaskResult) -> FrameReport {
     if let Some(frame) = &result.frame {
         return frame.clone();
     }
     let is_drained = match &result.data {
-        Data::Inline(data) => data.get("__cursor_drained").and_then(Json::as_bool) == Some(true),
-        Data::External(_) => false,
+        EventData::Inline(data) => {
+            data.get("__cursor_drained").and_then(Json::as_bool) == Some(true)
+        }
+        EventData::External(_) => false,
     };
     let rows = u32::from(!is_drained);
     FrameReport {
@@ -324,7 +358,7 @@ pub(super) fn frame_of(result: &TaskResult) -> FrameReport {
     }
 }
 
-/// What is told of rows, small enough for the log.
+/// Truncates the report of a frame for the log.
 fn bounded_frame(mut frame: FrameReport) -> FrameReport {
     frame.errors.truncate(MAX_ROW_ERRORS);
     for failed in &mut frame.errors {
@@ -333,66 +367,73 @@ fn bounded_frame(mut frame: FrameReport) -> FrameReport {
     frame
 }
 
-/// The failure of a result that the log cannot hold.
-fn data_error(result: &TaskResult) -> Option<TaskError> {
-    let deep = match &result.data {
-        Data::Inline(value) => too_deep(value, "the data"),
-        Data::External(reference) => too_deep(reference.as_json(), "the reference"),
+/// Returns the error for a result that the log cannot store.
+fn result_error(result: &TaskResult) -> Option<TaskError> {
+    let data_error = match &result.data {
+        EventData::Inline(value) => depth_error(value, "the data"),
+        EventData::External(reference) => depth_error(reference.as_json(), "the reference"),
     };
-    deep.or_else(|| {
-        result
-            .labels
-            .as_ref()
-            .and_then(|labels| too_deep(labels, "the data"))
-    })
-    .or_else(|| writes::over_bounds(&result.set))
+    data_error
+        .or_else(|| {
+            result
+                .labels
+                .as_ref()
+                .and_then(|labels| depth_error(labels, "the data"))
+        })
+        .or_else(|| writes::bounds_error(&result.set))
 }
 
-/// Draws the consequences of a command that was closed, unless the run is paused.
-pub(super) fn follow_up(draft: &mut Draft<'_>, closing: Closing) -> Result<(), Refused> {
+/// Advances the execution after a command was closed, unless it is paused.
+pub(super) fn advance_unless_paused(
+    draft: &mut Draft<'_>,
+    closed: ClosedCommand,
+) -> Result<(), DecisionError> {
     if draft.state.is_paused() {
         return Ok(());
     }
-    consequences(draft, closing)?;
-    finish::finish(draft)
+    advance_after_close(draft, closed)?;
+    finish::finish_if_done(draft)
 }
 
-/// What follows from a command that was closed: its writes, its step, and the steps after it.
-pub(super) fn consequences(draft: &mut Draft<'_>, closing: Closing) -> Result<(), Refused> {
-    let step = closing.step;
-    let run = draft.run(step)?;
-    let written = Written {
-        index: closing.index,
-        values: closing.ctx,
+/// Advances the execution after a command was closed: its writes, its step, and the next steps.
+pub(super) fn advance_after_close(
+    draft: &mut Draft<'_>,
+    closed: ClosedCommand,
+) -> Result<(), DecisionError> {
+    let step = closed.step;
+    let pass = draft.active_pass(step)?;
+    let ctx_writes = CtxWrites {
+        index: closed.index,
+        values: closed.ctx,
     };
-    writes::record(draft, step, run.number, CtxSource::Task, written)?;
-    if segments::is_pending(draft, step, closing.index) {
-        segments::go_on(draft, step, closing.index)?;
+    writes::record_writes(draft, step, pass.number, CtxSource::Task, ctx_writes)?;
+    if segments::has_pending_segment(draft, step, closed.index) {
+        segments::continue_pipeline(draft, step, closed.index)?;
         return joins::enter_ready(draft);
     }
-    let run = draft.run(step)?;
-    match &run.work {
-        Work::Loop(_) => {
-            let cause = draft.last_event().unwrap_or(run.entered);
-            loops::go_on(draft, step, cause)?;
+    let pass = draft.active_pass(step)?;
+    match &pass.work {
+        StepWork::Loop(_) => {
+            let cause = draft.last_event_id().unwrap_or(pass.entered);
+            loops::continue_loop(draft, step, cause)?;
         }
-        Work::Cursor(_) => {
-            let cause = draft.last_event().unwrap_or(run.entered);
-            cursor::go_on(draft, step, cause)?;
+        StepWork::Cursor(_) => {
+            let cause = draft.last_event_id().unwrap_or(pass.entered);
+            cursor::continue_cursor(draft, step, cause)?;
         }
-        Work::Single { outcome, .. } => {
+        StepWork::Single { outcome, .. } => {
             let Some(outcome) = outcome.clone() else {
                 return Ok(());
             };
             if let Some(error) = outcome.error.clone() {
-                failure::fail(draft, step, error)?;
+                failure::fail_step(draft, step, error)?;
             } else {
-                let event = LeadEvent::CallDone;
+                let event = TriggerEvent::CallDone;
                 let data = None;
-                exit::complete(
+                exit::complete_step(
                     draft,
                     step,
-                    Success {
+                    StepSuccess {
                         event,
                         outcome,
                         data,

@@ -1,40 +1,40 @@
-//! Routing: which arcs of a step are taken, and what they write.
+//! Routing: selects the arcs of a step and records their writes.
 
 use std::cell::OnceCell;
 
 use noetl_playbook::graph::StepIndex;
-use noetl_playbook::model::{RouterMode, Set};
+use noetl_playbook::model::{RouterMode, SetClause};
 use noetl_types::{Json, StepName};
 
-use super::draft::{Draft, Trouble};
-use super::eval::{Field, Site};
-use super::scope::{Ending, Focus};
+use super::draft::{Draft, StepEvalError};
+use super::environment::{StepEnding, TemplateFocus};
+use super::rendering::{FieldLocation, TemplateField};
 use super::writes::{self, with_writes};
 use crate::event::CtxSource;
-use crate::state::{Arrival, LeadEvent, Outcome};
+use crate::state::{Arrival, CommandOutcome, TriggerEvent};
 
-/// A step that is being left, with all that its `set` and its arcs see of it.
-pub(super) struct Leaving {
+/// A step that is being left, with everything that its `set` and its arcs can see.
+pub(super) struct StepExit {
     pub(super) step: StepIndex,
     pub(super) run: u32,
-    /// What led to it.
+    /// Arrival that led to it.
     pub(super) arrival: Arrival,
-    /// What became of it.
-    pub(super) event: LeadEvent,
-    /// Nothing where it is passed over.
-    pub(super) outcome: Option<Outcome>,
-    /// What `set` wrote under `step.` and `iter.`.
+    /// Event that ended it.
+    pub(super) event: TriggerEvent,
+    /// `None` if it is skipped.
+    pub(super) outcome: Option<CommandOutcome>,
+    /// Variables that `set` wrote under `step.` and `iter.`.
     pub(super) variables: Json,
     pub(super) iter: Json,
-    /// What `output` says besides the data: the same for all of its templates.
+    /// The fields of `output` besides the data. Shared by all of its templates.
     pub(super) envelope: OnceCell<Json>,
 }
 
-impl Leaving {
-    pub(super) fn focus(&self) -> Focus<'_> {
-        Focus {
+impl StepExit {
+    pub(super) fn focus(&self) -> TemplateFocus<'_> {
+        TemplateFocus {
             arrival: Some(&self.arrival),
-            ending: Some(Ending {
+            ending: Some(StepEnding {
                 event: self.event,
                 outcome: self.outcome.as_ref(),
                 envelope: &self.envelope,
@@ -45,97 +45,102 @@ impl Leaving {
     }
 
     /// Renders a `set` and records it.
-    pub(super) fn write<'s>(
+    pub(super) fn write_set<'s>(
         &mut self,
         draft: &mut Draft<'_>,
         source: CtxSource,
-        set: &'s Set,
-        field: impl Fn(&'s noetl_playbook::model::SetTarget) -> Field<'s>,
-    ) -> Result<(), Trouble> {
+        set: &'s SetClause,
+        field: impl Fn(&'s noetl_playbook::model::SetTarget) -> TemplateField<'s>,
+    ) -> Result<(), StepEvalError> {
         if set.is_empty() {
             return Ok(());
         }
-        let scope = draft.scope(self.step, self.focus());
-        let written = writes::render(set, &draft.step(self.step).name, field, &scope)?;
-        self.variables = with_writes(&self.variables, &written.step);
-        self.iter = with_writes(&self.iter, &written.iter);
-        writes::record(draft, self.step, self.run, source, written.ctx.into())?;
+        let environment = draft.environment(self.step, self.focus());
+        let set_writes =
+            writes::render_set(set, &draft.step_plan(self.step).name, field, &environment)?;
+        self.variables = with_writes(&self.variables, &set_writes.step);
+        self.iter = with_writes(&self.iter, &set_writes.iter);
+        writes::record_writes(draft, self.step, self.run, source, set_writes.ctx.into())?;
         Ok(())
     }
 }
 
-/// The arcs that are taken, by their place in the router.
+/// Selected arcs, by index in the router.
 #[derive(Debug, Default)]
-pub(super) struct Route {
+pub(super) struct SelectedArcs {
     arcs: Vec<usize>,
-    /// Their targets, in order.
+    /// Targets, in order.
     pub(super) next: Vec<StepName>,
-    /// Whether any of them writes something.
+    /// True if any of them has a `set`.
     pub(super) writes: bool,
 }
 
-/// Which arcs come into question.
+/// Selects the arcs to evaluate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// All of them: the step went well or was passed over.
-    On,
-    /// Those that may catch a failure.
-    Catch,
+pub(super) enum ArcFilter {
+    /// All arcs: the step succeeded or was skipped.
+    All,
+    /// Arcs that may catch a failure.
+    Catching,
 }
 
-/// Works out the arcs that are taken. All conditions see the same state.
-pub(super) fn route(draft: &Draft<'_>, leaving: &Leaving, way: Way) -> Result<Route, Trouble> {
-    let step = leaving.step;
-    let facts = draft.step(step);
-    let mut route = Route::default();
-    let Some(router) = &draft.plan.model(step).next else {
-        return Ok(route);
+/// Selects arcs. All conditions see the same state.
+pub(super) fn select_arcs(
+    draft: &Draft<'_>,
+    step_exit: &StepExit,
+    filter: ArcFilter,
+) -> Result<SelectedArcs, StepEvalError> {
+    let step = step_exit.step;
+    let step_plan = draft.step_plan(step);
+    let mut selected = SelectedArcs::default();
+    let Some(router) = &draft.plan.step_model(step).next else {
+        return Ok(selected);
     };
-    let scope = draft.scope(step, leaving.focus());
-    for (at, (arc, plan)) in router.arcs.iter().zip(&facts.arcs).enumerate() {
-        let is_in_question = match way {
-            Way::On => true,
-            Way::Catch => plan.catches,
+    let environment = draft.environment(step, step_exit.focus());
+    for (index, (arc, arc_plan)) in router.arcs.iter().zip(&step_plan.arcs).enumerate() {
+        let is_candidate = match filter {
+            ArcFilter::All => true,
+            ArcFilter::Catching => arc_plan.catches_failure,
         };
-        if !is_in_question {
+        if !is_candidate {
             continue;
         }
-        let site = Site {
-            step: &facts.name,
-            field: Field::ArcWhen(at),
+        let location = FieldLocation {
+            step: &step_plan.name,
+            field: TemplateField::ArcWhen(index),
         };
         let holds = match &arc.when {
             None => true,
-            Some(when) => site.test(&when.value, &scope)?.0,
+            Some(when) => location.test_condition(&when.value, &environment)?.0,
         };
         if holds {
-            route.arcs.push(at);
-            route.next.push(plan.name.clone());
-            route.writes |= !arc.set.is_empty();
+            selected.arcs.push(index);
+            selected.next.push(arc_plan.name.clone());
+            selected.writes |= !arc.set.is_empty();
             if router.mode() == RouterMode::Exclusive {
                 break;
             }
         }
     }
-    Ok(route)
+    Ok(selected)
 }
 
-/// Records what the arcs that are taken write; each sees the writes of those before it.
-pub(super) fn write_arcs(
+/// Records the writes of the selected arcs. Each arc sees the writes of those before it.
+pub(super) fn write_arc_sets(
     draft: &mut Draft<'_>,
-    leaving: &mut Leaving,
-    route: &Route,
-) -> Result<(), Trouble> {
+    step_exit: &mut StepExit,
+    selected: &SelectedArcs,
+) -> Result<(), StepEvalError> {
     let plan = draft.plan;
-    let Some(router) = &plan.model(leaving.step).next else {
+    let Some(router) = &plan.step_model(step_exit.step).next else {
         return Ok(());
     };
-    for at in &route.arcs {
-        let field = |target| Field::ArcSet(*at, target);
-        let Some(arc) = router.arcs.get(*at) else {
-            return Err(draft.broken("arc").into());
+    for index in &selected.arcs {
+        let field = |target| TemplateField::ArcSet(*index, target);
+        let Some(arc) = router.arcs.get(*index) else {
+            return Err(draft.invariant_error("arc").into());
         };
-        leaving.write(draft, CtxSource::Arc, &arc.set, field)?;
+        step_exit.write_set(draft, CtxSource::Arc, &arc.set, field)?;
     }
     Ok(())
 }

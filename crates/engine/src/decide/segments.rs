@@ -1,41 +1,43 @@
-//! Segments: the commands that a pipeline is split into by tasks that park.
+//! Segments: the commands into which tasks that suspend split a pipeline.
 
 use std::sync::Arc;
 
-use noetl_playbook::carried::Carried;
+use noetl_playbook::command_context::CommandContext;
+use noetl_playbook::command_machine::{
+    CommandSpec, ContinuationState, MAX_TASK_DATA, MAX_TASK_RUNS,
+};
 use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::Task;
 use noetl_playbook::segments;
-use noetl_playbook::shift::{Job, MAX_DATA, MAX_TASK_RUNS, Relay};
 use noetl_types::{Seq, Text, Timestamp};
 
 use super::draft::Draft;
-use super::routing::Route;
-use super::{Refused, carry, exit, issue, loops};
+use super::routing::SelectedArcs;
+use super::{DecisionError, command_context, exit, issue, loops};
 use crate::event::StepEnd;
-use crate::payload::Data;
-use crate::state::{RelayState, Work};
+use crate::payload::EventData;
+use crate::state::{SplitPipelineState, StepWork};
 
-/// Where in its pipeline a command begins.
-pub(super) struct Place<'d> {
+/// Position in its pipeline at which a command begins.
+pub(super) struct SegmentStart<'d> {
     pub(super) tasks: &'d [Task],
-    /// The task that it begins with.
+    /// Index of its first task.
     pub(super) at: usize,
-    /// Which command of the pipeline it is, where there are several.
+    /// Index of the command in the pipeline, if there are several.
     pub(super) segment: Option<u32>,
     pub(super) not_before: Option<Timestamp>,
 }
 
-impl<'d> Place<'d> {
-    /// Where the command begins that is open or comes next.
-    pub(super) fn of(
+impl<'d> SegmentStart<'d> {
+    /// Finds the position of the open or next command.
+    pub(super) fn locate(
         draft: &Draft<'d>,
         step: StepIndex,
         index: Option<u32>,
-    ) -> Result<Self, Refused> {
-        let tasks = draft.plan.model(step).tool.tasks();
-        let relay = draft.run(step)?.relay(index);
-        let Some(relay) = relay else {
+    ) -> Result<Self, DecisionError> {
+        let tasks = draft.plan.step_model(step).tool.tasks();
+        let pipeline = draft.active_pass(step)?.pipeline_state(index);
+        let Some(pipeline) = pipeline else {
             return Ok(Self {
                 tasks,
                 at: 0,
@@ -43,113 +45,122 @@ impl<'d> Place<'d> {
                 not_before: None,
             });
         };
-        let at = relay.onward.place_in(tasks);
+        let at = pipeline.onward.next_task_index(tasks);
         Ok(Self {
             tasks,
-            at: at.ok_or_else(|| draft.broken("label"))?,
-            segment: Some(relay.segment.saturating_add(1)),
-            not_before: relay.not_before,
+            at: at.ok_or_else(|| draft.invariant_error("label"))?,
+            segment: Some(pipeline.segment.saturating_add(1)),
+            not_before: pipeline.not_before,
         })
     }
 
     pub(super) fn is_on_server(&self) -> bool {
-        segments::is_on_server(self.tasks, self.at)
+        segments::runs_on_server(self.tasks, self.at)
     }
 
-    pub(super) fn task(&self) -> Option<&'d Task> {
+    pub(super) fn first_task(&self) -> Option<&'d Task> {
         self.tasks.get(self.at)
     }
 
-    /// The tasks that are one command.
-    pub(super) fn stretch(&self) -> &'d [Task] {
-        &self.tasks[segments::stretch(self.tasks, self.at)]
+    /// Tasks of the command.
+    pub(super) fn segment_tasks(&self) -> &'d [Task] {
+        &self.tasks[segments::command_segment(self.tasks, self.at)]
     }
 }
 
-/// What a command carries, with all that those before it hand on.
-pub(super) fn carried(
+/// Collects the context of a command, including the state of its split pipeline.
+pub(super) fn segment_context(
     draft: &Draft<'_>,
     step: StepIndex,
     index: Option<u32>,
-) -> Result<Carried, Refused> {
+) -> Result<CommandContext, DecisionError> {
     let item = match index {
-        Some(index) if draft.step(step).carry.item => Some(loops::item(draft, step, index)?),
+        Some(index) if draft.step_plan(step).context_needs.item => {
+            Some(loops::iteration_item(draft, step, index)?)
+        }
         Some(_) | None => None,
     };
-    let mut carried = carry::collect(draft, step, item)?;
-    if let Some(relay) = draft.run(step)?.relay(index) {
-        carried.relay = Some(handed_on(draft, relay)?);
+    let mut context = command_context::collect_context(draft, step, item)?;
+    if let Some(pipeline) = draft.active_pass(step)?.pipeline_state(index) {
+        context.continuation = Some(pipeline_continuation(draft, pipeline)?);
     }
-    Ok(carried)
+    Ok(context)
 }
 
-fn handed_on(draft: &Draft<'_>, relay: &RelayState) -> Result<Relay, Refused> {
-    let results = match &relay.results {
-        Data::Inline(results) => results.clone(),
-        Data::External(reference) => match draft.vault().get(reference) {
+fn pipeline_continuation(
+    draft: &Draft<'_>,
+    pipeline: &SplitPipelineState,
+) -> Result<ContinuationState, DecisionError> {
+    let results = match &pipeline.results {
+        EventData::Inline(results) => results.clone(),
+        EventData::External(reference) => match draft.payload_source().get(reference) {
             Some(results) => results,
-            None => return Err(Refused::NeedsPayload(reference.uri().into())),
+            None => return Err(DecisionError::NeedsPayload(reference.uri().into())),
         },
     };
-    Ok(Relay {
-        onward: relay.onward.clone(),
+    Ok(ContinuationState {
+        continuation: pipeline.onward.clone(),
         results: results.as_map().cloned().unwrap_or_default(),
     })
 }
 
-/// The work of a command for the server, which sees the run as it is now.
-pub(super) fn job(
+/// Creates the job of a command that the server performs, with the current state of the execution.
+pub(super) fn server_command_spec(
     draft: &Draft<'_>,
     step: StepIndex,
     index: Option<u32>,
     issued: Seq,
-) -> Result<Job, Refused> {
+) -> Result<CommandSpec, DecisionError> {
     let execution_id = draft.execution_id()?;
-    let total = match &draft.run(step)?.work {
-        Work::Single { .. } | Work::Cursor(_) => 0,
-        Work::Loop(looping) => looping.iterations,
+    let total = match &draft.active_pass(step)?.work {
+        StepWork::Single { .. } | StepWork::Cursor(_) => 0,
+        StepWork::Loop(looping) => looping.iterations,
     };
-    Ok(Job {
+    Ok(CommandSpec {
         playbook: Arc::clone(draft.plan.playbook()),
-        step: Text::from(draft.step(step).name.as_str()),
+        step: Text::from(draft.step_plan(step).name.as_str()),
         execution_id,
         command_id: None,
         worker_id: None,
         idempotency_key: format!("{execution_id}:{issued}").into(),
-        carried: carried(draft, step, index)?,
+        context: segment_context(draft, step, index)?,
         iteration: index.map(|index| (index, total)),
-        frame: None,
+        frame_max_rows: None,
         issued_at: draft.now,
         limits: draft.plan.limits(),
-        max_data: MAX_DATA,
+        max_data: MAX_TASK_DATA,
         max_task_runs: MAX_TASK_RUNS,
     })
 }
 
-/// Whether a pipeline waits for its next command.
-pub(super) fn is_pending(draft: &Draft<'_>, step: StepIndex, index: Option<u32>) -> bool {
-    let run = draft.state.run(step);
-    let relay = run.and_then(|run| run.relay(index));
-    relay.is_some_and(|relay| relay.is_pending)
+/// Returns true if the next command of a pipeline has not been issued yet.
+pub(super) fn has_pending_segment(draft: &Draft<'_>, step: StepIndex, index: Option<u32>) -> bool {
+    let pass = draft.state.active_pass(step);
+    let pipeline = pass.and_then(|pass| pass.pipeline_state(index));
+    pipeline.is_some_and(|pipeline| pipeline.is_pending)
 }
 
-/// Issues the next command of a pipeline. While the run fails nothing is issued any more, so the
-/// pipeline never ends and its step is given up.
-pub(super) fn go_on(
+/// Issues the next command of a pipeline. While the execution is failing nothing is issued, so the
+/// pipeline never ends and its step is cancelled.
+pub(super) fn continue_pipeline(
     draft: &mut Draft<'_>,
     step: StepIndex,
     index: Option<u32>,
-) -> Result<(), Refused> {
-    let run = draft.run(step)?;
-    let cause = draft.last_event().unwrap_or(run.entered);
+) -> Result<(), DecisionError> {
+    let pass = draft.active_pass(step)?;
+    let cause = draft.last_event_id().unwrap_or(pass.entered);
     if !draft.state.is_failing() {
-        return issue::issue(draft, step, index, cause);
+        return issue::issue_command(draft, step, index, cause);
     }
-    match run.work {
-        Work::Loop(_) => loops::go_on(draft, step, cause),
+    match pass.work {
+        StepWork::Loop(_) => loops::continue_loop(draft, step, cause),
         // No pipeline is split in a loop over a cursor.
-        Work::Single { .. } | Work::Cursor(_) => {
-            exit::record(draft, step, StepEnd::Cancelled, &Route::default(), None)
-        }
+        StepWork::Single { .. } | StepWork::Cursor(_) => exit::record_exit(
+            draft,
+            step,
+            StepEnd::Cancelled,
+            &SelectedArcs::default(),
+            None,
+        ),
     }
 }

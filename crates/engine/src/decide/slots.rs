@@ -1,93 +1,98 @@
-//! Slots: what waits for one before it is entered, and what a slot that was granted leads to.
+//! Slots: requests before entry, and the effect of a grant.
 //!
-//! A wish for a slot is no event: it follows from the log, and is told again by every decision that
-//! looks at what may enter. That a slot is held is part of the event that enters.
+//! A slot request is not an event. It follows from the log, and every decision that evaluates ready
+//! steps repeats it. That a slot is held is part of the event of the entry.
 
 use noetl_playbook::graph::StepIndex;
-use noetl_playbook::model::{ConcurrencyOverlap, Setting};
+use noetl_playbook::model::{ConcurrencyOverlap, ValueOrTemplate};
 use noetl_types::{ErrorCode, Json, StepName, TaskError, TaskErrorKind, Text};
 
-use super::draft::{Draft, Trouble};
-use super::eval::Site;
-use super::scope::RunScope;
-use super::{Moment, Refused, Verdict, finish, joins};
+use super::draft::{Draft, StepEvalError};
+use super::environment::ExecutionEnvironment;
+use super::rendering::FieldLocation;
+use super::{DecisionContext, DecisionError, InputVerdict, finish, joins};
 use crate::invariant;
 use crate::plan::Plan;
-use crate::slot::{Slot, SlotChange, SlotGrant, SlotHolder, SlotWant};
-use crate::state::{State, StepStage};
+use crate::slot::{Slot, SlotChange, SlotGrant, SlotHolder, SlotRequest};
+use crate::state::{ExecutionState, StepStage};
 
-/// Bytes of a key: as many as a store finds rows by.
+/// Maximum size of a key: the limit of indexed columns in stores.
 const MAX_KEY_BYTES: usize = 190;
 
-/// Whether the run as a whole may enter steps. Where it may not, the slot that it lacks is wanted.
-pub(super) fn may_begin(draft: &mut Draft<'_>) -> bool {
-    let Some(wanted) = draft.state.wanted_slot() else {
+/// Returns true if the execution may enter steps. Otherwise requests the slot that it lacks.
+pub(super) fn can_enter_steps(draft: &mut Draft<'_>) -> bool {
+    let Some(execution_slot) = draft.state.awaited_execution_slot() else {
         return true;
     };
-    // Steps ask for slots of their own only once the run has its own.
+    // Steps request slots only after the execution has its own.
     if draft.grant.is_some() {
         return true;
     }
-    let Some(beginning) = draft.state.beginning.as_ref() else {
+    let Some(start_record) = draft.state.start_record.as_ref() else {
         return false;
     };
-    draft.wants_of_run = Some(SlotWant {
-        holder: SlotHolder::Run,
-        slot: wanted.slot.clone(),
-        overlap: wanted.overlap,
-        priority: beginning.started.priority.unwrap_or_default(),
-        since: beginning.at,
+    draft.execution_slot_request = Some(SlotRequest {
+        holder: SlotHolder::Execution,
+        slot: execution_slot.slot.clone(),
+        overlap: execution_slot.overlap,
+        priority: start_record.started.priority.unwrap_or_default(),
+        since: start_record.at,
     });
     false
 }
 
-/// Whether a step may be entered that shares a slot. Where it may not, the slot is wanted.
-pub(super) fn may_enter(
+/// Returns true if a step that needs a slot may be entered. Otherwise requests the slot.
+pub(super) fn try_use_grant(
     draft: &mut Draft<'_>,
     step: StepIndex,
     slot: &Slot,
     priority: Option<i16>,
-) -> Result<bool, Refused> {
-    let known = draft.state.step(step);
-    let Some(waiting) = known.and_then(|known| known.waiting.as_ref()) else {
-        return Err(draft.broken("arrivals"));
+) -> Result<bool, DecisionError> {
+    let state = draft.state.step_state(step);
+    let Some(waiting) = state.and_then(|state| state.waiting.as_ref()) else {
+        return Err(draft.invariant_error("arrivals"));
     };
     let holder = SlotHolder::Step {
-        step: draft.name(step),
-        run: known.map_or(0, |known| known.runs).saturating_add(1),
+        step: draft.step_name(step),
+        run: state.map_or(0, |state| state.runs).saturating_add(1),
     };
     let is_granted = |grant: &SlotGrant| grant.holder == holder && grant.key == slot.key;
     if draft.grant.as_ref().is_some_and(is_granted) {
         draft.grant = None;
         return Ok(true);
     }
-    let of_run = draft.state.started().and_then(|started| started.priority);
-    let want = SlotWant {
+    let execution_priority = draft
+        .state
+        .start_event()
+        .and_then(|started| started.priority);
+    let request = SlotRequest {
         holder,
         slot: slot.clone(),
         overlap: ConcurrencyOverlap::Queue,
-        priority: priority.or(of_run).unwrap_or_default(),
+        priority: priority.or(execution_priority).unwrap_or_default(),
         since: waiting.since,
     };
-    draft.parked.insert(step, want);
+    draft.waiting_for_slot.insert(step, request);
     Ok(false)
 }
 
-/// The key that a template or a text tells.
-pub(super) fn key(
-    site: &Site<'_>,
-    written: &Setting<std::sync::Arc<str>>,
-    scope: &RunScope<'_>,
-) -> Result<Text, Trouble> {
-    let key = site.setting(written, scope, |value| key_of(value).map(Into::into))?;
-    bounded(&key).map_err(|error| {
-        let message = format!("{site}: {}", error.message);
+/// Resolves a concurrency or cache key.
+pub(super) fn resolve_key(
+    location: &FieldLocation<'_>,
+    setting: &ValueOrTemplate<std::sync::Arc<str>>,
+    environment: &ExecutionEnvironment<'_>,
+) -> Result<Text, StepEvalError> {
+    let key = location.resolve_setting(setting, environment, |value| {
+        key_from_json(value).map(Into::into)
+    })?;
+    bounded_key(&key).map_err(|error| {
+        let message = format!("{location}: {}", error.message);
         TaskError::new(error.kind, message).into()
     })
 }
 
-/// A text, a number or a bool is a key.
-pub(super) fn key_of(value: &Json) -> Option<String> {
+/// Converts a string, a number or a bool to a key.
+pub(super) fn key_from_json(value: &Json) -> Option<String> {
     match value {
         Json::Str(text) => Some(text.to_string()),
         Json::Int(_) | Json::UInt(_) | Json::Float(_) | Json::Bool(_) => Some(value.to_string()),
@@ -95,104 +100,113 @@ pub(super) fn key_of(value: &Json) -> Option<String> {
     }
 }
 
-/// A key that is small enough to be shared.
-pub(super) fn bounded(key: &str) -> Result<Text, TaskError> {
+/// Checks the size of a key.
+pub(super) fn bounded_key(key: &str) -> Result<Text, TaskError> {
     if key.len() > MAX_KEY_BYTES {
         let message = format!("a key is at most {MAX_KEY_BYTES} bytes long");
         return Err(TaskError::new(TaskErrorKind::Limit, message));
     }
-    Ok(Text::lossy(key))
+    Ok(Text::from_lossy(key))
 }
 
-/// The slots that a run waits for before a decision. Where that cannot be told now, a wish may be left
-/// that nobody has any more; it is granted in vain one day, and goes on to the next.
-pub(super) fn wished(state: &State, plan: &Plan, moment: &mut Moment<'_>) -> Vec<SlotWant> {
-    if !invariant::waits_for_slot(state, plan) {
+/// Returns the slot requests before a decision. If they cannot be determined now, an obsolete
+/// request may remain. It is granted once without effect, and then released.
+pub(super) fn previous_requests(
+    state: &ExecutionState,
+    plan: &Plan,
+    context: &mut DecisionContext<'_>,
+) -> Vec<SlotRequest> {
+    if !invariant::is_waiting_for_slot(state, plan) {
         return Vec::new();
     }
-    super::wanted_slots(state, plan, moment).unwrap_or_default()
+    super::requested_slots(state, plan, context).unwrap_or_default()
 }
 
-/// The slots that were wanted before a decision and are not any more.
+/// Returns the slot requests that the decision makes obsolete.
 ///
-/// The run keeps its own turn to its end: that it has the slot is told by the first step that it
-/// enters, and until then nobody can tell from its log. One that is paused asks for all of them again.
-pub(super) fn withdrawn(draft: &Draft<'_>) -> impl Iterator<Item = SlotGrant> {
+/// The execution keeps its own request until it ends: the log shows that it holds the slot only
+/// after the first step is entered. A paused execution requests all slots again.
+pub(super) fn obsolete_requests(draft: &Draft<'_>) -> impl Iterator<Item = SlotGrant> {
     let (state, has_ended) = (&draft.state, draft.state.is_ended());
-    let is_known = draft.has_looked && !state.is_paused();
+    let has_evaluated = draft.has_evaluated_entries && !state.is_paused();
     let held = state.held_slots(draft.plan);
-    let is_wanted = move |grant: &SlotGrant| {
-        let mut wants = draft.parked.values();
-        let by_run = grant.holder == SlotHolder::Run && !has_ended;
-        held.contains(grant) || by_run || wants.any(|want| want.granted() == *grant)
+    let is_needed = move |grant: &SlotGrant| {
+        let mut requests = draft.waiting_for_slot.values();
+        let is_execution_request = grant.holder == SlotHolder::Execution && !has_ended;
+        held.contains(grant)
+            || is_execution_request
+            || requests.any(|request| request.to_grant() == *grant)
     };
-    let wished = draft.wished.iter();
-    let wished = wished.filter(move |_| is_known || has_ended || state.is_failing());
-    wished
-        .map(SlotWant::granted)
-        .filter(move |grant| !is_wanted(grant))
+    let previous = draft.previous_slot_requests.iter();
+    let previous = previous.filter(move |_| has_evaluated || has_ended || state.is_failing());
+    previous
+        .map(SlotRequest::to_grant)
+        .filter(move |grant| !is_needed(grant))
 }
 
-/// Somebody asks which slots the run waits for.
-pub(super) fn asked(draft: &mut Draft<'_>) -> Result<Verdict, Refused> {
-    draft.must_go_on()?;
+/// Repeats the slot requests of the execution.
+pub(super) fn refresh_requests(draft: &mut Draft<'_>) -> Result<InputVerdict, DecisionError> {
+    draft.ensure_not_ended()?;
     if draft.state.is_paused() {
-        return Err(Refused::Paused);
+        return Err(DecisionError::Paused);
     }
     joins::enter_ready(draft)?;
-    finish::finish(draft)?;
-    Ok(Verdict::Accepted)
+    finish::finish_if_done(draft)?;
+    Ok(InputVerdict::Accepted)
 }
 
-/// A slot was granted: what waited for it goes on.
-pub(super) fn granted(draft: &mut Draft<'_>, grant: SlotGrant) -> Result<Verdict, Refused> {
-    draft.must_go_on()?;
+/// Accepts a grant: the waiting step or execution continues.
+pub(super) fn accept_grant(
+    draft: &mut Draft<'_>,
+    grant: SlotGrant,
+) -> Result<InputVerdict, DecisionError> {
+    draft.ensure_not_ended()?;
     if draft.state.is_paused() {
-        return Err(Refused::Paused);
+        return Err(DecisionError::Paused);
     }
     let held = draft.state.held_slots(draft.plan);
     if held.contains(&grant) {
-        return Ok(Verdict::Duplicate);
+        return Ok(InputVerdict::Duplicate);
     }
     let waiting = match &grant.holder {
-        SlotHolder::Run => {
-            let wanted = draft.state.wanted_slot();
-            if wanted.is_none_or(|wanted| wanted.slot.key != grant.key) {
-                return Err(Refused::NoSlotWanted(grant));
+        SlotHolder::Execution => {
+            let execution_slot = draft.state.awaited_execution_slot();
+            if execution_slot.is_none_or(|execution_slot| execution_slot.slot.key != grant.key) {
+                return Err(DecisionError::SlotNotRequested(grant));
             }
             None
         }
         SlotHolder::Step { step, run } => match waiting_step(draft, step, *run) {
             Some(index) => Some(index),
-            None => return Err(Refused::NoSlotWanted(grant)),
+            None => return Err(DecisionError::SlotNotRequested(grant)),
         },
     };
     draft.grant = Some(grant.clone());
     joins::enter_ready(draft)?;
     let is_used = draft.grant.take().is_none();
     let verdict = match waiting {
-        None => Verdict::Accepted,
-        Some(_) if is_used => Verdict::Accepted,
-        // It waits for another slot by now.
-        Some(step) if draft.parked.contains_key(&step) => {
-            draft.slots.push(SlotChange::Free(grant));
-            Verdict::Ignored(ErrorCode::IllegalTransition)
+        None => InputVerdict::Accepted,
+        Some(_) if is_used => InputVerdict::Accepted,
+        // It now waits for another slot.
+        Some(step) if draft.waiting_for_slot.contains_key(&step) => {
+            draft.slot_changes.push(SlotChange::Release(grant));
+            InputVerdict::Ignored(ErrorCode::IllegalTransition)
         }
-        // It was passed over just now.
+        // It was just skipped.
         Some(step) if draft.state.step_stage(step) != StepStage::Waiting => {
-            draft.slots.push(SlotChange::Free(grant));
-            Verdict::Accepted
+            draft.slot_changes.push(SlotChange::Release(grant));
+            InputVerdict::Accepted
         }
-        Some(_) => return Err(Refused::NoSlotWanted(grant)),
+        Some(_) => return Err(DecisionError::SlotNotRequested(grant)),
     };
-    finish::finish(draft)?;
+    finish::finish_if_done(draft)?;
     Ok(verdict)
 }
 
-/// The step, if it waits for this run of it.
+/// Returns the step if it waits for this pass.
 fn waiting_step(draft: &Draft<'_>, name: &StepName, run: u32) -> Option<StepIndex> {
-    let step = draft.plan.find(name.as_str())?;
-    let known = draft.state.step(step)?;
-    let waits = known.stage() == StepStage::Waiting && known.runs.saturating_add(1) == run;
+    let step = draft.plan.find_step(name.as_str())?;
+    let state = draft.state.step_state(step)?;
+    let waits = state.stage() == StepStage::Waiting && state.runs.saturating_add(1) == run;
     (waits && !draft.state.is_failing()).then_some(step)
 }

@@ -1,163 +1,183 @@
-//! The beginning of a run: its input, and its first step.
+//! Start of an execution: its input and its first step.
 
 use std::sync::Arc;
 
 use noetl_playbook::bounds::{MAX_VALUE_DEPTH, is_shallow};
-use noetl_playbook::model::{RootConcurrency, Setting};
-use noetl_playbook::template::{MapScope, RenderError, StartScope};
-use noetl_types::limits::{MAX_COMMAND_CONTEXT, Priority};
+use noetl_playbook::model::{RootConcurrency, ValueOrTemplate};
+use noetl_playbook::template::{MapEnvironment, RenderError, StartEnvironment};
+use noetl_types::limits::{MAX_COMMAND_CONTEXT_SIZE, Priority};
 use noetl_types::{Json, JsonMap, StepName, TaskError, TaskErrorKind};
 
 use super::draft::Draft;
-use super::{Refused, Start, Verdict, finish, joins, slots};
-use crate::event::{EventKind, Failed, Started};
-use crate::job::job;
-use crate::payload::Data;
-use crate::slot::{RunSlot, Slot};
+use super::{DecisionError, InputVerdict, StartInput, finish, joins, slots};
+use crate::event::{EventKind, PlaybookFailed, PlaybookStarted};
+use crate::job::job_variable;
+use crate::payload::EventData;
+use crate::slot::{ExecutionSlot, Slot};
 
-/// Begins the run.
-pub(super) fn start(draft: &mut Draft<'_>, start: Start) -> Result<Verdict, Refused> {
+/// Starts the execution.
+pub(super) fn start_execution(
+    draft: &mut Draft<'_>,
+    start: StartInput,
+) -> Result<InputVerdict, DecisionError> {
     if draft.state.version().get() > 0 {
-        return Err(Refused::AlreadyStarted);
+        return Err(DecisionError::AlreadyStarted);
     }
     let payload = match &start.payload {
         Json::Null => JsonMap::new(),
         Json::Map(map) => (**map).clone(),
-        other => return Err(Refused::BadPayload(other.type_name())),
+        other => return Err(DecisionError::InvalidPayload(other.type_name())),
     };
     if !is_shallow(&start.payload, MAX_VALUE_DEPTH) {
-        return Err(Refused::DeepPayload);
+        return Err(DecisionError::PayloadTooDeep);
     }
-    let input = input(draft, &start, &payload);
-    let (given, error) = match input {
-        Ok(given) => (given, None),
+    let input = resolve_start(draft, &start, &payload);
+    let (resolved, error) = match input {
+        Ok(resolved) => (resolved, None),
         Err(error) => {
-            let given = Given {
+            let resolved = ResolvedStart {
                 workload: payload,
                 priority: start.priority,
                 concurrency: None,
             };
-            (given, Some(error))
+            (resolved, Some(error))
         }
     };
-    let workload = keep(draft, &start, Json::from(given.workload))?;
-    draft.emit(EventKind::PlaybookStarted(Box::new(Started {
-        concurrency: given.concurrency,
-        ..started(start, workload, given.priority)
+    let workload = store_workload(draft, &start, Json::from(resolved.workload))?;
+    draft.emit_event(EventKind::PlaybookStarted(Box::new(PlaybookStarted {
+        concurrency: resolved.concurrency,
+        ..started_event(start, workload, resolved.priority)
     })))?;
     if let Some(error) = error {
-        draft.emit(EventKind::PlaybookFailed(Box::new(Failed {
+        draft.emit_event(EventKind::PlaybookFailed(Box::new(PlaybookFailed {
             error,
             failed_steps: Vec::new(),
         })))?;
-        return Ok(Verdict::Accepted);
+        return Ok(InputVerdict::Accepted);
     }
     joins::enter_ready(draft)?;
-    finish::finish(draft)?;
-    Ok(Verdict::Accepted)
+    finish::finish_if_done(draft)?;
+    Ok(InputVerdict::Accepted)
 }
 
-fn keep(draft: &mut Draft<'_>, start: &Start, workload: Json) -> Result<Data, Refused> {
-    let name = StepName::new("workload").map_err(|_| draft.broken("name"))?;
-    let budget = MAX_COMMAND_CONTEXT.as_bytes();
-    draft.keep_for(start.execution_id, &name, workload, budget)
+fn store_workload(
+    draft: &mut Draft<'_>,
+    start: &StartInput,
+    workload: Json,
+) -> Result<EventData, DecisionError> {
+    let name = StepName::new("workload").map_err(|_| draft.invariant_error("name"))?;
+    let budget = MAX_COMMAND_CONTEXT_SIZE.as_bytes();
+    draft.inline_or_store_for(start.execution_id, &name, workload, budget)
 }
 
-/// What a run is given.
-struct Given {
+/// Resolved inputs of a start.
+struct ResolvedStart {
     workload: JsonMap,
     priority: Option<i16>,
-    concurrency: Option<RunSlot>,
+    concurrency: Option<ExecutionSlot>,
 }
 
-/// The input of the run, its rank, and the slot that it needs.
-fn input(draft: &Draft<'_>, start: &Start, payload: &JsonMap) -> Result<Given, TaskError> {
-    let names = MapScope::new()
-        .with("env", Json::from(start.env.clone()))
-        .with("job", job(start.execution_id))
-        .with("input", Json::from(payload.clone()))
-        .with("payload", Json::from(payload.clone()))
-        .with("execution_id", Json::from(start.execution_id.to_string()))
-        .at(draft.now)
-        .limited(draft.plan.limits());
-    let scope = StartScope::new(names, start.seed);
+/// Resolves the input of the execution, its priority, and the slot that it needs.
+fn resolve_start(
+    draft: &Draft<'_>,
+    start: &StartInput,
+    payload: &JsonMap,
+) -> Result<ResolvedStart, TaskError> {
+    let names = MapEnvironment::new()
+        .with_name("env", Json::from(start.env.clone()))
+        .with_name("job", job_variable(start.execution_id))
+        .with_name("input", Json::from(payload.clone()))
+        .with_name("payload", Json::from(payload.clone()))
+        .with_name("execution_id", Json::from(start.execution_id.to_string()))
+        .with_now(draft.now)
+        .with_limits(draft.plan.limits());
+    let environment = StartEnvironment::new(names, start.seed);
     let mut workload = JsonMap::new();
     for field in &draft.plan.playbook().workload {
-        let rendered = field.value.render(&scope);
+        let rendered = field.value.render(&environment);
         let rendered = rendered.map_err(|error| template_error(&field.name.value, &error))?;
         workload.insert(Arc::clone(&field.name.value), rendered.value);
     }
-    merge(&mut workload, payload);
+    merge_deep(&mut workload, payload);
     let whole = Json::from(workload.clone());
-    if let Some(error) = super::draft::too_deep(&whole, "the workload") {
+    if let Some(error) = super::draft::depth_error(&whole, "the workload") {
         return Err(error);
     }
     let priority = match (start.priority, &draft.plan.playbook().priority) {
-        (Some(given), _) => Some(given),
+        (Some(priority), _) => Some(priority),
         (None, None) => None,
-        (None, Some(written)) => Some(rank(draft, &written.value, start, &workload)?),
+        (None, Some(setting)) => Some(resolve_start_priority(
+            draft,
+            &setting.value,
+            start,
+            &workload,
+        )?),
     };
     let concurrency = match &draft.plan.playbook().concurrency {
         None => None,
-        Some(written) => Some(slot(draft, written, start, &workload)?),
+        Some(concurrency) => Some(resolve_slot(draft, concurrency, start, &workload)?),
     };
-    Ok(Given {
+    Ok(ResolvedStart {
         workload,
         priority,
         concurrency,
     })
 }
 
-/// What templates of the root see.
-fn root_scope(draft: &Draft<'_>, start: &Start, workload: &JsonMap) -> MapScope {
-    MapScope::of(workload)
-        .with("workload", Json::from(workload.clone()))
-        .with("execution_id", Json::from(start.execution_id.to_string()))
-        .with("path", Json::from(&start.path))
-        .at(draft.now)
-        .limited(draft.plan.limits())
+/// Environment of templates at the root of the playbook.
+fn root_environment(draft: &Draft<'_>, start: &StartInput, workload: &JsonMap) -> MapEnvironment {
+    MapEnvironment::from_values(workload)
+        .with_name("workload", Json::from(workload.clone()))
+        .with_name("execution_id", Json::from(start.execution_id.to_string()))
+        .with_name("path", Json::from(&start.path))
+        .with_now(draft.now)
+        .with_limits(draft.plan.limits())
 }
 
-fn slot(
+fn resolve_slot(
     draft: &Draft<'_>,
-    written: &RootConcurrency,
-    start: &Start,
+    concurrency: &RootConcurrency,
+    start: &StartInput,
     workload: &JsonMap,
-) -> Result<RunSlot, TaskError> {
-    let wrong = || TaskError::new(TaskErrorKind::Schema, "concurrency.key: not a text");
-    let key = match &written.key {
-        Setting::Fixed(key) => key.to_string(),
-        Setting::Template(template) => {
-            let rendered = template.value.render(&root_scope(draft, start, workload));
+) -> Result<ExecutionSlot, TaskError> {
+    let invalid_key = || TaskError::new(TaskErrorKind::Schema, "concurrency.key: not a text");
+    let key = match &concurrency.key {
+        ValueOrTemplate::Fixed(key) => key.to_string(),
+        ValueOrTemplate::Template(template) => {
+            let rendered = template
+                .value
+                .render(&root_environment(draft, start, workload));
             let rendered = rendered.map_err(|error| template_error("concurrency.key", &error))?;
-            slots::key_of(&rendered.value).ok_or_else(wrong)?
+            slots::key_from_json(&rendered.value).ok_or_else(invalid_key)?
         }
     };
-    Ok(RunSlot {
+    Ok(ExecutionSlot {
         slot: Slot {
-            key: slots::bounded(&key)?,
-            limit: written.limit.value,
+            key: slots::bounded_key(&key)?,
+            limit: concurrency.limit.value,
         },
-        overlap: written.overlap,
+        overlap: concurrency.overlap,
     })
 }
 
-fn rank(
+fn resolve_start_priority(
     draft: &Draft<'_>,
-    written: &Setting<i64>,
-    start: &Start,
+    setting: &ValueOrTemplate<i64>,
+    start: &StartInput,
     workload: &JsonMap,
 ) -> Result<i16, TaskError> {
-    let rank = match written {
-        Setting::Fixed(rank) => Some(*rank),
-        Setting::Template(template) => {
-            let rendered = template.value.render(&root_scope(draft, start, workload));
+    let rank = match setting {
+        ValueOrTemplate::Fixed(rank) => Some(*rank),
+        ValueOrTemplate::Template(template) => {
+            let rendered = template
+                .value
+                .render(&root_environment(draft, start, workload));
             let rendered = rendered.map_err(|error| template_error("priority", &error))?;
             rendered.value.as_i64()
         }
     };
-    let wrong = || TaskError::new(TaskErrorKind::Schema, "priority: not a whole number");
-    Ok(Priority::clamped(rank.ok_or_else(wrong)?).get())
+    let invalid_priority = || TaskError::new(TaskErrorKind::Schema, "priority: not a whole number");
+    Ok(Priority::clamped(rank.ok_or_else(invalid_priority)?).get())
 }
 
 fn template_error(field: &str, error: &RenderError) -> TaskError {
@@ -172,21 +192,21 @@ fn template_error(field: &str, error: &RenderError) -> TaskError {
     failure
 }
 
-/// Lays a map over another: maps deeply, everything else in place of what was there.
-fn merge(under: &mut JsonMap, over: &JsonMap) {
-    for (key, value) in over {
-        match (under.get_mut(key), value) {
-            (Some(Json::Map(under)), Json::Map(over)) => merge(Arc::make_mut(under), over),
-            (Some(slot), _) => *slot = value.clone(),
+/// Merges a map into another: nested maps recursively, all other values by replacement.
+fn merge_deep(base: &mut JsonMap, overlay: &JsonMap) {
+    for (key, value) in overlay {
+        match (base.get_mut(key), value) {
+            (Some(Json::Map(base)), Json::Map(overlay)) => merge_deep(Arc::make_mut(base), overlay),
+            (Some(existing), _) => *existing = value.clone(),
             (None, _) => {
-                under.insert(Arc::clone(key), value.clone());
+                base.insert(Arc::clone(key), value.clone());
             }
         }
     }
 }
 
-fn started(start: Start, workload: Data, priority: Option<i16>) -> Started {
-    Started {
+fn started_event(start: StartInput, workload: EventData, priority: Option<i16>) -> PlaybookStarted {
+    PlaybookStarted {
         execution_id: start.execution_id,
         catalog_id: start.catalog_id,
         path: start.path,

@@ -1,91 +1,96 @@
-//! Timers that are due: timeouts of steps and of the whole run, and those of tasks that wait.
+//! Due timers: of steps, of the whole execution, and of suspended tasks.
 
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{TaskError, TaskErrorKind, Timestamp};
 
+use super::control::cancel_commands;
 use super::draft::Draft;
-use super::steer::withdraw;
-use super::{Refused, Verdict, failure, finish, joins, parking};
-use crate::event::{EventKind, Failed, Timeout, TimerId};
+use super::{DecisionError, InputVerdict, failure, finish, joins, suspension};
+use crate::event::{EventKind, ExecutionTimer, PlaybookFailed, TimerId};
 
-/// A timer is due.
-pub(super) fn fire(draft: &mut Draft<'_>, timer: &TimerId) -> Result<Verdict, Refused> {
-    draft.must_go_on()?;
+/// Fires a timer.
+pub(super) fn fire_timer(
+    draft: &mut Draft<'_>,
+    timer: &TimerId,
+) -> Result<InputVerdict, DecisionError> {
+    draft.ensure_not_ended()?;
     if draft.state.is_paused() {
-        return Err(Refused::Paused);
+        return Err(DecisionError::Paused);
     }
     match timer {
         TimerId::Start => {
-            let fire_at = due(draft, timer, draft.state.start_time())?;
-            let timer = Timeout::Start;
-            draft.emit(EventKind::TimerFired { timer, fire_at })?;
+            let fire_at = check_due(draft, timer, draft.state.scheduled_start())?;
+            let timer = ExecutionTimer::Start;
+            draft.emit_event(EventKind::TimerFired { timer, fire_at })?;
             joins::enter_ready(draft)?;
-            finish::finish(draft)?;
+            finish::finish_if_done(draft)?;
         }
         TimerId::Execution => {
-            let fire_at = draft.state.run_deadline(draft.plan);
-            let fire_at = due(draft, timer, fire_at)?;
-            fire_run(draft, fire_at)?;
+            let fire_at = draft.state.execution_deadline(draft.plan);
+            let fire_at = check_due(draft, timer, fire_at)?;
+            time_out_execution(draft, fire_at)?;
         }
         TimerId::Step { step, run } => {
-            let index = draft.plan.find(step.as_str());
-            let open = index.filter(|index| {
-                let open = draft.state.run(*index);
-                open.is_some_and(|open| open.number == *run)
+            let index = draft.plan.find_step(step.as_str());
+            let pass = index.filter(|index| {
+                let pass = draft.state.active_pass(*index);
+                pass.is_some_and(|pass| pass.number == *run)
             });
-            let Some(index) = open else {
-                return Err(Refused::UnknownTimer(timer.clone()));
+            let Some(index) = pass else {
+                return Err(DecisionError::UnknownTimer(timer.clone()));
             };
             let fire_at = draft.state.step_deadline(draft.plan, index);
-            let fire_at = due(draft, timer, fire_at)?;
-            let timeout = Timeout::Step {
+            let fire_at = check_due(draft, timer, fire_at)?;
+            let timeout = ExecutionTimer::Step {
                 step: step.clone(),
                 run: *run,
             };
-            fire_step(draft, index, timeout, fire_at)?;
+            time_out_step(draft, index, timeout, fire_at)?;
         }
-        TimerId::Command { command, timer } => parking::fire(draft, *command, *timer)?,
+        TimerId::Command { command, timer } => {
+            suspension::fire_command_timer(draft, *command, *timer)?;
+        }
     }
-    Ok(Verdict::Accepted)
+    Ok(InputVerdict::Accepted)
 }
 
-fn due(
+fn check_due(
     draft: &Draft<'_>,
     timer: &TimerId,
     fire_at: Option<Timestamp>,
-) -> Result<Timestamp, Refused> {
+) -> Result<Timestamp, DecisionError> {
     match fire_at {
-        None => Err(Refused::UnknownTimer(timer.clone())),
-        Some(fire_at) if fire_at > draft.now => Err(Refused::NotDue { fire_at }),
+        None => Err(DecisionError::UnknownTimer(timer.clone())),
+        Some(fire_at) if fire_at > draft.now => Err(DecisionError::NotDue { fire_at }),
         Some(fire_at) => Ok(fire_at),
     }
 }
 
-/// A step is out of time: its commands are withdrawn, and it fails.
-fn fire_step(
+/// Times out a step: its commands are cancelled, and it fails.
+fn time_out_step(
     draft: &mut Draft<'_>,
     step: StepIndex,
-    timer: Timeout,
+    timer: ExecutionTimer,
     fire_at: Timestamp,
-) -> Result<(), Refused> {
-    draft.emit(EventKind::TimerFired { timer, fire_at })?;
-    withdraw(draft, Some(step), "step timeout")?;
-    let message = format!("step `{}` was not done in time", draft.step(step).name);
-    failure::fail(draft, step, TaskError::new(TaskErrorKind::Timeout, message))?;
+) -> Result<(), DecisionError> {
+    draft.emit_event(EventKind::TimerFired { timer, fire_at })?;
+    cancel_commands(draft, Some(step), "step timeout")?;
+    let message = format!("step `{}` timed out", draft.step_plan(step).name);
+    failure::fail_step(draft, step, TaskError::new(TaskErrorKind::Timeout, message))?;
     joins::enter_ready(draft)?;
-    finish::finish(draft)
+    finish::finish_if_done(draft)
 }
 
-/// The run is out of time: all commands are withdrawn, and nothing can catch that.
-fn fire_run(draft: &mut Draft<'_>, fire_at: Timestamp) -> Result<(), Refused> {
-    let timer = Timeout::Execution;
-    draft.emit(EventKind::TimerFired { timer, fire_at })?;
-    withdraw(draft, None, "execution timeout")?;
-    let failed = draft.state.failure.clone();
-    let failed_steps = failed.iter().flat_map(|failure| &failure.steps);
-    let failed_steps = failed_steps.map(|step| draft.name(*step)).collect();
-    draft.emit(EventKind::PlaybookFailed(Box::new(Failed {
-        error: TaskError::new(TaskErrorKind::Timeout, "the run was not done in time"),
+/// Times out the execution: all commands are cancelled, and nothing can catch the failure.
+fn time_out_execution(draft: &mut Draft<'_>, fire_at: Timestamp) -> Result<(), DecisionError> {
+    let timer = ExecutionTimer::Execution;
+    draft.emit_event(EventKind::TimerFired { timer, fire_at })?;
+    cancel_commands(draft, None, "execution timeout")?;
+    let failure = draft.state.uncaught_failure.clone();
+    let failed_steps = failure.iter().flat_map(|failure| &failure.steps);
+    let failed_steps = failed_steps.map(|step| draft.step_name(*step)).collect();
+    draft.emit_event(EventKind::PlaybookFailed(Box::new(PlaybookFailed {
+        error: TaskError::new(TaskErrorKind::Timeout, "the execution timed out"),
         failed_steps,
     })))?;
     Ok(())

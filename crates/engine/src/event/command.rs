@@ -1,30 +1,30 @@
-//! Events of commands and of the calls inside of them.
+//! Events of commands and of the calls inside them.
 
-use noetl_playbook::carried::Carried;
+use noetl_playbook::command_context::CommandContext;
+use noetl_playbook::command_machine::{Continuation, FrameReport, TaskReport};
 use noetl_playbook::model::ToolKind;
-use noetl_playbook::shift::{FrameReport, Onward, TaskReport};
 use noetl_types::{
     CommandId, Digest, ErrorCode, EventId, Json, JsonMap, Millis, StepName, TaskError, Text,
     Timestamp, WorkerId,
 };
 
-use super::Park;
-use super::cursor::FrameAsk;
-use crate::cache::{CachedResult, Origin};
-use crate::payload::{Data, Reference};
+use super::SuspensionKind;
+use super::cursor::FrameRequest;
+use crate::cache::{CachedResult, ResultOrigin};
+use crate::payload::{EventData, Reference};
 
-/// Which command an event is about, and where in the run it belongs.
+/// The command that an event belongs to, and its position in the execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommandAt {
+pub struct CommandRef {
     /// The command.
     pub command: CommandId,
     /// Its step.
     pub step: StepName,
-    /// The run of the step.
+    /// The pass of the step, from 1.
     pub run: u32,
-    /// The iteration, in a loop; the frame, where it goes over a cursor.
+    /// Index of the iteration in a loop, or of the frame in a loop over a cursor.
     pub index: Option<u32>,
-    /// Which command of its pipeline it is, from 0, where there are several.
+    /// Index of the command in a split pipeline, from 0. `None` if the pipeline has one command.
     pub segment: Option<u32>,
     /// The loop.
     pub looping: Option<LoopRef>,
@@ -33,177 +33,178 @@ pub struct CommandAt {
 /// The loop that an event belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoopRef {
-    /// The event that entered it.
+    /// Id of the event that entered it.
     pub loop_id: EventId,
-    /// How many iterations it has; a cursor does not know.
+    /// Number of iterations. `None` for a cursor, whose size is unknown.
     pub size: Option<u32>,
 }
 
-/// Work for a worker, or a task that waits without one. The command is known by the id of this event.
+/// Work for a worker, or a task that the server suspends. The id of this event is the id of the
+/// command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandIssued {
     /// Its step.
     pub step: StepName,
-    /// The run of the step.
+    /// The pass of the step, from 1.
     pub run: u32,
-    /// The iteration, in a loop; the frame, where it goes over a cursor.
+    /// Index of the iteration in a loop, or of the frame in a loop over a cursor.
     pub index: Option<u32>,
-    /// Which command of its pipeline it is, from 0, where there are several.
+    /// Index of the command in a split pipeline, from 0. `None` if the pipeline has one command.
     pub segment: Option<u32>,
     /// The loop.
     pub looping: Option<LoopRef>,
-    /// What it asks its cursor for.
-    pub frame: Option<FrameAsk>,
-    /// What its first task runs.
+    /// Rows that it requests from its cursor.
+    pub frame: Option<FrameRequest>,
+    /// Tool of its first task.
     pub tool: ToolKind,
-    /// How often it may be handed out in all.
+    /// Maximum number of attempts.
     pub max_attempts: u32,
-    /// How long one attempt may take at most.
+    /// Maximum time of one attempt.
     pub deadline: Millis,
-    /// Its rank in the queue.
+    /// Priority in the queue.
     pub priority: Option<i16>,
-    /// When it may be handed out at the earliest.
+    /// Earliest time at which it may be claimed.
     pub not_before: Option<Timestamp>,
-    /// The trace that its run was started in, as a `traceparent`.
+    /// Trace in which the execution was started, as a `traceparent`.
     pub trace: Option<Text>,
-    /// What it waits for, where the server carries it out.
-    pub parked: Option<Park>,
-    /// What its templates read, as of now; nothing where the server carries it out.
+    /// The wait that the server performs. `None` if a worker runs the command.
+    pub suspension: Option<SuspensionKind>,
+    /// Values that its templates read, as of now. Empty if the server performs the command.
     pub context: IssuedContext,
 }
 
-/// What a command's templates read.
+/// Context of a command: the values that its templates read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IssuedContext {
-    /// The values.
-    Inline(Carried),
-    /// Where they are kept, being too big for an event.
+    /// The values themselves.
+    Inline(CommandContext),
+    /// Reference to values that are too large for an event.
     External(Reference),
 }
 
-/// A worker took a command.
+/// A worker claimed a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandClaimed {
     /// The command.
-    pub at: CommandAt,
+    pub at: CommandRef,
     /// The attempt that begins, from 1.
     pub attempt: u32,
-    /// Who took it.
+    /// The worker.
     pub worker: WorkerId,
-    /// How long it is its own.
+    /// End of the lease.
     pub lease_until: Option<Timestamp>,
 }
 
-/// The tasks of a command went well.
+/// The tasks of a command succeeded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallDone {
     /// The command.
-    pub at: CommandAt,
-    /// How many calls the command had before.
+    pub at: CommandRef,
+    /// Number of earlier calls of the command.
     pub call_index: u32,
-    /// What came out.
+    /// Outcome of the call.
     pub outcome: CallOutcome,
-    /// The data of each task by label, where the data hides some of it.
+    /// Data of each task by label, if `outcome.data` does not contain all of it.
     pub labels: Option<Json>,
-    /// Where the pipeline goes on, in another command.
-    pub onward: Option<Onward>,
+    /// Continuation of the pipeline in another command.
+    pub continuation: Option<Continuation>,
 }
 
 /// A task of a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallError {
     /// The command.
-    pub at: CommandAt,
-    /// How many calls the command had before.
+    pub at: CommandRef,
+    /// Number of earlier calls of the command.
     pub call_index: u32,
-    /// With what.
+    /// The error.
     pub error: TaskError,
-    /// What came out nevertheless.
+    /// Partial outcome of the call.
     pub outcome: CallOutcome,
-    /// Whether and when it is tried again; `None` means for good.
-    pub retried: Option<Retried>,
+    /// The next attempt, or `None` if the failure is final.
+    pub retried: Option<ScheduledRetry>,
 }
 
-/// What a call left behind, whether it went well or not.
+/// Outcome of a call, successful or not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallOutcome {
     /// The data.
-    pub data: Data,
-    /// What its tasks wrote, by the keys of their `set`.
+    pub data: EventData,
+    /// Writes of its tasks, by the keys of their `set`.
     pub set: JsonMap,
     /// The attempt of the last task, from 1.
     pub attempt: u32,
-    /// What became of each task.
+    /// Report of each task.
     pub tasks: Vec<TaskReport>,
-    /// What became of the rows of its frame.
+    /// Report about the rows of its frame.
     pub frame: Option<FrameReport>,
 }
 
-/// A step takes an earlier result over instead of issuing a command.
+/// A step reuses a cached result instead of issuing a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TakenOver {
+pub struct CachedResultUsed {
     /// The step.
     pub step: StepName,
-    /// The run of the step.
+    /// The pass of the step, from 1.
     pub run: u32,
-    /// Where the result comes from.
-    pub origin: Origin,
+    /// Origin of the result.
+    pub origin: ResultOrigin,
     /// The result.
     pub result: CachedResult,
 }
 
 impl CallOutcome {
-    /// How long the tasks took together, as far as they tell.
+    /// Total duration of the tasks, as far as it is reported.
     pub fn duration(&self) -> Option<Millis> {
         let durations = self.tasks.iter().filter_map(|task| task.duration);
         durations.reduce(Millis::saturating_add)
     }
 }
 
-/// The task is tried again.
+/// A scheduled retry of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retried {
-    /// After how long.
+pub struct ScheduledRetry {
+    /// Delay before the retry.
     pub retry_in: Millis,
 }
 
-/// A command ended before its time or with a failure.
+/// A command that was cancelled or failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommandClosed<Why> {
+pub struct CommandClosed<Reason> {
     /// The command.
-    pub at: CommandAt,
-    /// Why.
-    pub why: Why,
+    pub at: CommandRef,
+    /// The reason.
+    pub reason: Reason,
 }
 
-/// The lease of an attempt ran out.
+/// The lease of an attempt expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandExpired {
     /// The command.
-    pub at: CommandAt,
+    pub at: CommandRef,
     /// The attempt.
     pub attempt: u32,
-    /// Why.
+    /// The reason.
     pub reason: ExpiryReason,
-    /// When it may be handed out again; `None` means never.
+    /// Earliest time of the next attempt. `None` after the last one.
     pub not_before: Option<Timestamp>,
 }
 
-/// Why the lease of an attempt ran out.
+/// Reason for the expiry of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpiryReason {
-    /// Its worker did not renew it.
+    /// The worker did not renew the lease.
     Lease,
-    /// No renewal passes the deadline.
+    /// The attempt reached its deadline, which no renewal can extend.
     Deadline,
-    /// Its worker said goodbye.
+    /// The worker deregistered.
     Deregistered,
-    /// Its task failed and is made again, which its worker leaves to the server.
+    /// The task failed and is retried, and its worker leaves the retry to the server.
     Retry,
 }
 
 impl ExpiryReason {
-    /// The word in the log.
+    /// Name of the reason in the log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Lease => "lease",
@@ -213,7 +214,7 @@ impl ExpiryReason {
         }
     }
 
-    /// Reads the word.
+    /// Parses the name.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "lease" => Some(Self::Lease),
@@ -225,21 +226,21 @@ impl ExpiryReason {
     }
 }
 
-/// A result that came too late.
+/// A stale result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultIgnored {
-    /// The command that it claims to be of.
+    /// Command id of the report.
     pub command: CommandId,
-    /// The step, where the command is known.
+    /// The step, if the command is known.
     pub step: Option<StepName>,
-    /// The attempt that it claims to be of.
+    /// Attempt of the report.
     pub attempt: u32,
-    /// Who sent it.
+    /// The worker that sent it.
     pub worker: WorkerId,
     /// Digest of the result.
     pub sha256: Digest,
-    /// Its size.
+    /// Size of the result in bytes.
     pub bytes: u64,
-    /// Why it was ignored.
+    /// Reason for ignoring it.
     pub code: ErrorCode,
 }

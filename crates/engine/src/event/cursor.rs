@@ -1,43 +1,43 @@
-//! What events say of loops over a cursor.
+//! Payloads of events of loops over a cursor.
 
 use noetl_types::{ByteSize, Millis, Text};
 use serde::{Deserialize, Serialize};
 
-/// A run of a step that loops over a cursor.
+/// Cursor of a step pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CursorEntered {
-    /// The name of the row.
+    /// Name of the row variable.
     pub iterator: Text,
-    /// How it goes through the rows.
-    pub terms: CursorTerms,
+    /// Settings of the cursor.
+    pub terms: CursorSettings,
 }
 
-/// How a loop goes through the rows of its cursor, every template settled.
+/// Settings of a loop over a cursor, with all templates rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CursorTerms {
-    /// Chains of frames that run side by side.
+pub struct CursorSettings {
+    /// Number of parallel chains of frames.
     pub chains: u32,
-    /// Rows that a frame asks for at most.
+    /// Maximum number of rows per frame.
     pub max_rows: u32,
-    /// Time that a frame should not take longer than.
+    /// Target for the maximum duration of a frame.
     pub max_time: Millis,
-    /// Bytes that the rows of a frame should not be larger than.
+    /// Target for the maximum size of the rows of a frame.
     pub max_bytes: ByteSize,
-    /// Lease of a frame.
+    /// Lease duration of a frame.
     pub lease: Millis,
-    /// How often the worker of a frame should be heard of.
+    /// Heartbeat interval of the worker of a frame.
     pub heartbeat: Millis,
-    /// How often a frame is handed out in all.
+    /// Maximum number of attempts of a frame.
     pub max_attempts: u32,
 }
 
-/// What a command asks its cursor for.
+/// Rows that a command requests from its cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FrameAsk {
-    /// How many rows at most.
+pub struct FrameRequest {
+    /// Maximum number of rows.
     pub max_rows: u32,
-    /// Lease of the frame.
+    /// Lease duration of the frame.
     pub lease: Millis,
-    /// How often its worker should be heard of.
+    /// Heartbeat interval of its worker.
     pub heartbeat: Millis,
 }

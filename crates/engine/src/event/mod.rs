@@ -1,136 +1,138 @@
-//! What happens in a run, as types.
+//! Event types of an execution.
 //!
-//! Owns the events that the fold understands and their place in a stored record. Knows nothing of
-//! what an event does to a run.
+//! Owns the events that the fold understands and their form in a stored record. It contains
+//! nothing about the effect of an event on the state.
 
 mod codec;
 mod command;
 mod cursor;
-mod park;
 mod playbook;
 mod step;
+mod suspension;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use codec::{DecodeError, ExecutionHeader, decode, encode};
+pub use codec::{DecodeError, ExecutionHeader, decode_record, encode_event};
 pub(crate) use codec::{errors_json, stats_json};
 pub use command::{
-    CallDone, CallError, CallOutcome, CommandAt, CommandClaimed, CommandClosed, CommandExpired,
-    CommandIssued, ExpiryReason, IssuedContext, LoopRef, ResultIgnored, Retried, TakenOver,
+    CachedResultUsed, CallDone, CallError, CallOutcome, CommandClaimed, CommandClosed,
+    CommandExpired, CommandIssued, CommandRef, ExpiryReason, IssuedContext, LoopRef, ResultIgnored,
+    ScheduledRetry,
 };
-pub use cursor::{CursorEntered, CursorTerms, FrameAsk};
-pub use park::{
-    APPROVAL, Approval, Awaited, Broken, CHILD_ENDED, Callback, ChildCall, ChildOf, CommandTimer,
-    CommandTimerFired, Overdue, Park, SignalReceived, Sleep, Taken, TimerStarted, Unanswered, Wait,
-    WaitMode,
-};
-pub use playbook::{Failed, Started, Steering, Timeout, TimerId};
+pub use cursor::{CursorEntered, CursorSettings, FrameRequest};
+pub use playbook::{ControlInfo, ExecutionTimer, PlaybookFailed, PlaybookStarted, TimerId};
 pub use step::{
     CtxSource, CtxUpdated, IterationError, LoopDone, LoopEntered, LoopStats, SkipReason, StepEnd,
     StepEntered, StepExited, StepSkipped,
 };
+pub use suspension::{
+    APPROVAL_SIGNAL, ApprovalSpec, ApprovalTimeoutAction, AwaitedSignal, CHILD_ENDED_SIGNAL,
+    ChildCall, ChildTarget, ChildTimeoutAction, CommandTimer, CommandTimerFired, InvalidTaskConfig,
+    PendingCallback, SignalDelivery, SignalReceived, SignalWait, SleepSpec, SuspensionKind,
+    TimerStarted, WaitMode,
+};
 
 use noetl_types::{EventId, EventName, EventType, Json, Seq, TaskError, Text, Timestamp};
 
-use crate::payload::Data;
+use crate::payload::EventData;
 
-/// One event of a run.
+/// One event of an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Its place in the run.
+    /// Position in the log of the execution.
     pub seq: Seq,
-    /// Its id.
+    /// Id of the event.
     pub event_id: EventId,
-    /// When it happened.
+    /// Time of the event.
     pub time: Timestamp,
-    /// The event that led to it, where that is not the one before.
+    /// Id of the event that caused it, if that is not the previous one.
     pub cause: Option<EventId>,
-    /// What happened.
+    /// Type and payload.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// Type and payload of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventKind {
-    /// The run began; pins its definition and holds its input.
-    PlaybookStarted(Box<Started>),
-    /// Nothing is entered, issued or fired until it is resumed.
-    PlaybookPaused(Steering),
-    /// It goes on.
-    PlaybookResumed(Steering),
-    /// It ended well.
+    /// The execution started. Pins its definition and contains its input.
+    PlaybookStarted(Box<PlaybookStarted>),
+    /// The execution was paused: nothing is entered, issued or fired until it is resumed.
+    PlaybookPaused(ControlInfo),
+    /// The execution was resumed.
+    PlaybookResumed(ControlInfo),
+    /// The execution completed.
     PlaybookCompleted {
-        /// What came out.
-        result: Option<Data>,
+        /// Result of the execution.
+        result: Option<EventData>,
     },
-    /// It ended with a failure.
-    PlaybookFailed(Box<Failed>),
-    /// Somebody ended it.
-    PlaybookCancelled(Steering),
-    /// A run of a step began.
+    /// The execution failed.
+    PlaybookFailed(Box<PlaybookFailed>),
+    /// The execution was cancelled.
+    PlaybookCancelled(ControlInfo),
+    /// A pass of a step began.
     StepEntered(Box<StepEntered>),
-    /// A run of a step ended.
+    /// A pass of a step ended.
     StepExited(Box<StepExited>),
-    /// A step was passed over.
+    /// A step was skipped.
     StepSkipped(StepSkipped),
-    /// Work for a worker, or a task that waits without one.
+    /// A command was issued: work for a worker, or a task that the server suspends.
     CommandIssued(Box<CommandIssued>),
-    /// A worker took it.
+    /// A worker claimed the command.
     CommandClaimed(Box<CommandClaimed>),
-    /// The worker began.
+    /// The worker started the command.
     CommandStarted {
-        /// Which command.
-        at: CommandAt,
-        /// The attempt.
+        /// The command.
+        at: CommandRef,
+        /// The attempt, from 1.
         attempt: u32,
     },
-    /// The worker told how far it is.
+    /// The worker reported progress.
     CommandHeartbeat {
-        /// Which command.
-        at: CommandAt,
-        /// How far it is.
+        /// The command.
+        at: CommandRef,
+        /// Progress as reported.
         progress: Json,
     },
-    /// The tasks of a command went well.
+    /// The tasks of a command succeeded.
     CallDone(Box<CallDone>),
-    /// A step took an earlier result over; no command was issued.
-    TakenOver(Box<TakenOver>),
-    /// A task of a command failed: for good, or to be tried again.
+    /// A step reused a cached result. No command was issued.
+    CachedResultUsed(Box<CachedResultUsed>),
+    /// A task of a command failed, finally or with a retry to follow.
     CallError(Box<CallError>),
-    /// The command is done.
-    CommandCompleted(CommandAt),
+    /// The command completed.
+    CommandCompleted(CommandRef),
     /// The command failed.
     CommandFailed(Box<CommandClosed<TaskError>>),
-    /// The command is no longer wanted.
+    /// The command was cancelled.
     CommandCancelled(Box<CommandClosed<Text>>),
-    /// The lease of an attempt ran out.
+    /// The lease of an attempt expired.
     CommandExpired(Box<CommandExpired>),
-    /// A result that came too late; changes nothing.
+    /// A stale result was ignored. Has no effect on the state.
     ResultIgnored(Box<ResultIgnored>),
-    /// Every iteration of a loop is done.
+    /// Every iteration of a loop has ended.
     LoopDone(Box<LoopDone>),
-    /// The time of a step or of the run is up.
+    /// A timer of a step or of the execution fired.
     TimerFired {
-        /// Which one.
-        timer: Timeout,
-        /// When it was due.
+        /// The timer.
+        timer: ExecutionTimer,
+        /// Time at which it was due.
         fire_at: Timestamp,
     },
-    /// A task waits, for so long at most.
+    /// A timer of a suspended task started.
     TimerStarted(Box<TimerStarted>),
-    /// A task has waited for so long.
+    /// A timer of a suspended task fired.
     CommandTimerFired(Box<CommandTimerFired>),
-    /// A signal came: for a task that waits, or to be kept for one that will.
+    /// A signal was received and delivered to a waiting task, or buffered for a later one.
     SignalReceived(Box<SignalReceived>),
     /// Variables were written.
     CtxUpdated(Box<CtxUpdated>),
-    /// An event that shapes nothing here; it only takes its place in the order.
+    /// An event without effect on the state. It only advances the seq.
     Other(EventName),
 }
 
 impl EventKind {
-    /// The name under which it is stored.
+    /// Name of the event as stored.
     pub fn name(&self) -> EventName {
         match self {
             Self::PlaybookStarted(_) => EventType::PlaybookStarted.into(),
@@ -146,7 +148,7 @@ impl EventKind {
             Self::CommandClaimed(_) => EventType::CommandClaimed.into(),
             Self::CommandStarted { .. } => EventType::CommandStarted.into(),
             Self::CommandHeartbeat { .. } => EventType::CommandHeartbeat.into(),
-            Self::CallDone(_) | Self::TakenOver(_) => EventType::CallDone.into(),
+            Self::CallDone(_) | Self::CachedResultUsed(_) => EventType::CallDone.into(),
             Self::CallError(_) => EventType::CallError.into(),
             Self::CommandCompleted(_) => EventType::CommandCompleted.into(),
             Self::CommandFailed(_) => EventType::CommandFailed.into(),

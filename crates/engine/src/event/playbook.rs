@@ -1,4 +1,4 @@
-//! Events of the run as a whole.
+//! Events of the execution as a whole.
 
 use noetl_types::{
     CatalogId, CommandId, Digest, ExecutionId, Json, PlaybookPath, PoolName, StepName, TaskError,
@@ -7,107 +7,107 @@ use noetl_types::{
 use serde::{Deserialize, Serialize};
 
 use super::CommandTimer;
-use crate::payload::Data;
-use crate::slot::RunSlot;
+use crate::payload::EventData;
+use crate::slot::ExecutionSlot;
 
-/// How a run began.
+/// Start of an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Started {
-    /// The run.
+pub struct PlaybookStarted {
+    /// Id of the execution.
     pub execution_id: ExecutionId,
-    /// The definition that it runs, from beginning to end.
+    /// Definition to which the execution is pinned.
     pub catalog_id: CatalogId,
-    /// The path of the definition.
+    /// Path of the definition.
     pub path: PlaybookPath,
-    /// The version of the definition.
+    /// Version of the definition.
     pub version: u32,
     /// Digest of the definition's text.
     pub definition_sha256: Digest,
-    /// Its only input: the defaults of the playbook with the payload laid over them.
-    pub workload: Data,
-    /// The run that started this one.
+    /// Input of the execution: the defaults of the playbook merged with the caller's payload.
+    pub workload: EventData,
+    /// Execution that started this one.
     pub parent_execution_id: Option<ExecutionId>,
-    /// How many runs stand above it: each was started by the one before.
+    /// Nesting depth: number of ancestor executions.
     pub depth: u32,
-    /// The pool of workers that runs it.
+    /// Worker pool that runs it.
     pub execution_pool: Option<PoolName>,
-    /// Its rank in the queue.
+    /// Priority in the queue.
     pub priority: Option<i16>,
-    /// The slot without which nothing is entered.
-    pub concurrency: Option<RunSlot>,
-    /// When its first step may be entered, until it was; at once where absent.
+    /// Slot that is required before any step is entered.
+    pub concurrency: Option<ExecutionSlot>,
+    /// Scheduled start of the first step. `None` if it starts at once or has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_at: Option<Timestamp>,
-    /// The address that workers report to.
+    /// URL to which workers report.
     pub server_url: Option<Text>,
-    /// The program that started it.
+    /// Program that started it.
     pub emitter: Option<Text>,
-    /// Who asked for it, where that is known.
+    /// Caller that requested it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Text>,
-    /// The trace that it belongs to.
+    /// Trace context.
     pub trace: Option<Json>,
-    /// The event of another run that it was forked from.
+    /// Event of another execution from which it was forked.
     pub forked_from: Option<Json>,
-    /// The run that it repeats.
+    /// Execution that it reruns.
     pub rerun_of: Option<Json>,
-    /// The key under which no second run was made.
+    /// Dedup key.
     pub dedup: Option<Json>,
 }
 
-/// Who steered a run, and why.
+/// Caller and reason of a control operation such as pause or cancel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Steering {
-    /// Who.
+pub struct ControlInfo {
+    /// The caller.
     pub actor: Option<Text>,
-    /// Why.
+    /// The stated reason.
     pub reason: Option<Text>,
 }
 
-/// How a run failed.
+/// Failure of an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
-    /// The first failure that nothing caught.
+pub struct PlaybookFailed {
+    /// First uncaught failure.
     pub error: TaskError,
-    /// The steps whose failure nothing caught, in the order of failing.
+    /// Steps whose failure was not caught, in order of failure.
     pub failed_steps: Vec<StepName>,
 }
 
-/// Whose time is up.
+/// A timer of the execution or of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Timeout {
-    /// Nothing is entered before it.
+pub enum ExecutionTimer {
+    /// Scheduled start of the execution.
     Start,
-    /// That of the whole run.
+    /// Timeout of the whole execution.
     Execution,
-    /// That of one run of a step.
+    /// Timeout of one step pass.
     Step {
         /// The step.
         step: StepName,
-        /// Its run.
+        /// The pass, from 1.
         run: u32,
     },
 }
 
-/// A timer that is open.
+/// Identifies an open timer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimerId {
-    /// Of the beginning of the run.
+    /// Scheduled start of the execution.
     Start,
-    /// Of the whole run.
+    /// Timeout of the whole execution.
     Execution,
-    /// Of one run of a step.
+    /// Timeout of one step pass.
     Step {
         /// The step.
         step: StepName,
-        /// Its run.
+        /// The pass, from 1.
         run: u32,
     },
-    /// Of a command that waits.
+    /// Timer of a suspended command.
     Command {
         /// The command.
         command: CommandId,
-        /// Which of its timers.
+        /// Kind of the timer.
         timer: CommandTimer,
     },
 }

@@ -5,159 +5,159 @@ use serde::{Deserialize, Serialize};
 
 use super::cursor::CursorEntered;
 use crate::cache::CacheKey;
-use crate::payload::Data;
+use crate::payload::EventData;
 use crate::slot::Slot;
 
-/// A run of a step begins.
+/// A pass of a step begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepEntered {
     /// The step.
     pub step: StepName,
-    /// Which run of it, from 1.
+    /// The pass, from 1.
     pub run: u32,
-    /// The steps whose arcs led here, each once, in the order of arrival.
+    /// Steps whose arcs led here, each once, in order of arrival.
     pub arrivals: Vec<StepName>,
-    /// What it loops over.
+    /// Loop over items.
     pub looping: Option<LoopEntered>,
-    /// The cursor that it loops over instead.
+    /// Loop over a cursor.
     pub cursor: Option<Box<CursorEntered>>,
-    /// Rank of its commands in the queue.
+    /// Priority of its commands in the queue.
     pub priority: Option<i16>,
-    /// The slot that it has until it is left.
+    /// Slot that it holds until its exit.
     pub slot: Option<Slot>,
-    /// The key under which its result is to be kept.
+    /// Cache key under which its result will be stored.
     pub cache: Option<CacheKey>,
 }
 
-/// What a run of a step loops over.
+/// Loop of a step pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoopEntered {
-    /// How many iterations there are.
+    /// Number of iterations.
     pub iterations: u32,
-    /// The name of the item.
+    /// Name of the item variable.
     pub iterator: Text,
-    /// The items, or their number, where a template told them.
-    pub items: Option<Data>,
-    /// How many commands may be open at once, where a template told it.
+    /// The items or their number, if a template determined them.
+    pub items: Option<EventData>,
+    /// Maximum number of open commands, if a template determined it.
     pub max_in_flight: Option<u32>,
 }
 
-/// A run of a step ends.
+/// A pass of a step ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepExited {
     /// The step.
     pub step: StepName,
-    /// Which run of it.
+    /// The pass.
     pub run: u32,
-    /// How it ended.
+    /// Outcome of the pass.
     pub end: StepEnd,
-    /// The targets of the arcs that were taken, in order; an undeclared `end` may be among them.
+    /// Targets of the selected arcs, in order. May contain an undeclared `end`.
     pub next: Vec<StepName>,
-    /// The data of a loop. That of a single command is in its `call.done`.
-    pub data: Option<Data>,
+    /// Data of a loop. The data of a single command is in its `call.done`.
+    pub data: Option<EventData>,
 }
 
-/// How a run of a step ended.
+/// Outcome of a step pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StepEnd {
-    /// Well.
+    /// Completed.
     Completed,
     /// Failed.
     Failed {
-        /// With what.
+        /// The error.
         error: TaskError,
-        /// Whether an arc caught it.
+        /// True if an arc caught the failure.
         caught: bool,
     },
-    /// Given up, since the run fails anyway.
+    /// Cancelled because the execution fails.
     Cancelled,
 }
 
-/// A step is passed over.
+/// A step is skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepSkipped {
     /// The step.
     pub step: StepName,
-    /// Why, and what follows.
+    /// Reason and selected arcs.
     pub reason: SkipReason,
 }
 
-/// Why a step is passed over.
+/// Reason for skipping a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SkipReason {
-    /// Nothing that is alive leads to it any more.
+    /// No active step can lead to it any more.
     NotRouted,
-    /// Its guard does not hold.
+    /// Its guard is false.
     Guard {
-        /// Which run of it this would have been.
+        /// Number of the pass that was skipped.
         run: u32,
-        /// What the guard came to.
+        /// Value of the guard.
         value: Json,
-        /// The targets of the arcs that were taken.
+        /// Targets of the selected arcs.
         next: Vec<StepName>,
     },
     /// Its admission rules deny it.
     Admission {
-        /// Which run of it this would have been.
+        /// Number of the pass that was skipped.
         run: u32,
-        /// The targets of the arcs that were taken.
+        /// Targets of the selected arcs.
         next: Vec<StepName>,
     },
 }
 
-/// Every iteration of a loop is done.
+/// Every iteration of a loop has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoopDone {
     /// The step.
     pub step: StepName,
-    /// Which run of it.
+    /// The pass.
     pub run: u32,
-    /// The event that entered it.
+    /// Id of the event that entered it.
     pub loop_id: EventId,
-    /// How many of them.
+    /// Iteration counts.
     pub stats: LoopStats,
-    /// The first failures, where the loop went on after them.
+    /// First failures, if the loop continued after them.
     pub errors: Vec<IterationError>,
 }
 
-/// How the iterations of a loop ended.
+/// Iteration counts of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LoopStats {
-    /// All of them.
+    /// All iterations.
     pub total: u32,
-    /// Those that went well.
+    /// Successful iterations.
     pub success: u32,
-    /// Those that failed.
+    /// Failed iterations.
     pub failed: u32,
-    /// In a loop over a cursor, whose iterations are rows: the frames that had some, or failed.
+    /// Frames that had rows or failed, in a loop over a cursor. There the iterations are rows.
     pub frames: Option<u32>,
 }
 
 /// An iteration that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationError {
-    /// Which one, from 0; the frame, in a loop over a cursor.
+    /// Index of the iteration from 0, or of the frame in a loop over a cursor.
     pub index: u32,
-    /// With what.
+    /// The error.
     pub error: TaskError,
 }
 
 /// Variables are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CtxUpdated {
-    /// The step that wrote them.
+    /// Step that wrote them.
     pub step: StepName,
-    /// Which run of it.
+    /// The pass.
     pub run: u32,
-    /// The iteration, for writes of its tasks.
+    /// Iteration, for writes of its tasks.
     pub index: Option<u32>,
-    /// What wrote them.
+    /// Source of the writes.
     pub source: CtxSource,
-    /// The values by the path of the variable, see [`noetl_playbook::paths`].
+    /// Values by variable path, see [`noetl_playbook::paths`].
     pub values: JsonMap,
 }
 
-/// What wrote variables.
+/// Source of variable writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CtxSource {
@@ -170,7 +170,7 @@ pub enum CtxSource {
 }
 
 impl CtxSource {
-    /// The word in the log.
+    /// Name in the log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Task => "task",
@@ -179,7 +179,7 @@ impl CtxSource {
         }
     }
 
-    /// Reads the word.
+    /// Parses the name.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "task" => Some(Self::Task),

@@ -1,29 +1,30 @@
-//! The arcs of a step: where they lead, and which of them may catch a failure.
+//! Plans the arcs of a step: their targets and which of them may catch a failure.
 
 use std::sync::Arc;
 
-use noetl_playbook::graph::{Graph, StepIndex, Target};
+use noetl_playbook::graph::{EdgeTarget, StepGraph, StepIndex};
 use noetl_playbook::model::Step;
 use noetl_types::StepName;
 
 use super::PlanError;
 
-/// An arc.
+/// Plan of an arc.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArcPlan {
-    /// Where it leads.
-    pub target: Target,
-    /// The name of the target.
+    /// Target of the arc.
+    pub target: EdgeTarget,
+    /// Name of the target.
     pub name: StepName,
-    /// Whether it may catch a failure of its step: its condition asks for the outcome.
-    pub catches: bool,
+    /// True if the arc may catch a failure of its step, because its condition refers to the
+    /// outcome.
+    pub catches_failure: bool,
 }
 
-/// Names whose mention in a condition says that its author thought of failures.
+/// A condition that mentions one of these names is assumed to handle failures.
 const OUTCOME_NAMES: [&str; 4] = ["event", "error", "output", "outcome"];
 
-pub(super) fn plan(
-    graph: &Graph,
+pub(super) fn plan_arcs(
+    graph: &StepGraph,
     index: StepIndex,
     step: &Step,
 ) -> Result<Vec<ArcPlan>, PlanError> {
@@ -31,7 +32,7 @@ pub(super) fn plan(
     let edges = graph.edges(index).iter();
     arcs.zip(edges)
         .map(|(arc, edge)| {
-            let condition = arc.when.as_ref().and_then(|when| when.template());
+            let condition = arc.when.as_ref().and_then(|when| when.as_template());
             let target = edge.target.ok_or_else(|| PlanError::UnknownTarget {
                 step: Arc::clone(&step.name.value),
                 target: Arc::clone(&arc.step.value),
@@ -39,8 +40,8 @@ pub(super) fn plan(
             Ok(ArcPlan {
                 target,
                 name: StepName::new(Arc::clone(&arc.step.value))?,
-                catches: condition
-                    .is_some_and(|when| OUTCOME_NAMES.iter().any(|name| when.mentions(name))),
+                catches_failure: condition
+                    .is_some_and(|when| OUTCOME_NAMES.iter().any(|name| when.reads_name(name))),
             })
         })
         .collect()

@@ -1,4 +1,4 @@
-//! What the data of a step is made by, as a digest: a result is taken over only where that is equal.
+//! Digest of the definition of a step. A cached result is reused only if the digest is equal.
 
 use std::sync::Arc;
 
@@ -9,9 +9,12 @@ use serde::Serialize;
 
 use super::PlanError;
 
-/// The digest of a step that takes results over. Its name, its guard and its arcs have no part in it:
-/// they say when the data is made, not what it is.
-pub(super) fn digest(playbook: &Playbook, step: &Step) -> Result<Option<Digest>, PlanError> {
+/// Returns the definition digest of a step with a cache. The name, the guard and the arcs are not
+/// part of it: they determine when the step runs, not its data.
+pub(super) fn definition_digest(
+    playbook: &Playbook,
+    step: &Step,
+) -> Result<Option<Digest>, PlanError> {
     if step.spec.cache.is_none() {
         return Ok(None);
     }
@@ -22,21 +25,22 @@ pub(super) fn digest(playbook: &Playbook, step: &Step) -> Result<Option<Digest>,
         .any(|task| task.kind.value == ToolKind::Workbook);
     let workbook = calls_workbook.then_some(&playbook.workbook);
     let parts = [
-        written(step, &step.tool)?,
-        written(step, &step.input)?,
-        written(step, &step.looping)?,
-        written(step, &step.spec.policy.failure)?,
-        written(step, &workbook)?,
+        serialize_part(step, &step.tool)?,
+        serialize_part(step, &step.input)?,
+        serialize_part(step, &step.looping)?,
+        serialize_part(step, &step.spec.policy.failure)?,
+        serialize_part(step, &workbook)?,
     ];
     let mut pieces: Vec<&[u8]> = Vec::with_capacity(2 * parts.len());
     for part in &parts {
-        // No part can take the place of another: none of them holds this byte.
+        // Separates the parts. No part contains this byte, so different parts cannot produce equal
+        // input.
         pieces.extend([part.as_slice(), &[0]]);
     }
     Ok(Some(sha256_of_parts(&pieces)))
 }
 
-fn written(step: &Step, part: &impl Serialize) -> Result<Vec<u8>, PlanError> {
+fn serialize_part(step: &Step, part: &impl Serialize) -> Result<Vec<u8>, PlanError> {
     serde_json::to_vec(part).map_err(|error| PlanError::Definition {
         step: Arc::clone(&step.name.value),
         reason: error.to_string(),

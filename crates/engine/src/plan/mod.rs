@@ -1,12 +1,13 @@
-//! What decisions need to know of a playbook, worked out once.
+//! Execution plan of a playbook, computed once per definition.
 //!
-//! A plan is immutable and shared by all runs of one definition. It holds the playbook itself, who
-//! can reach whom, what each step's commands must carry, and the bounds of time.
+//! A plan is immutable and shared by all executions of one definition. It contains the playbook,
+//! the reachability of its steps, the context that the commands of each step need, and the time
+//! limits.
 
 mod arcs;
 mod definition;
 mod names;
-mod reach;
+mod reachability;
 mod reads;
 
 #[cfg(test)]
@@ -14,115 +15,115 @@ mod tests;
 
 use std::sync::Arc;
 
-use noetl_playbook::carried::Labels;
-use noetl_playbook::graph::{Graph, StepIndex};
+use noetl_playbook::command_context::StepDataLabels;
+use noetl_playbook::graph::{StepGraph, StepIndex};
 use noetl_playbook::model::{
-    FailureMode, LoopMode, LoopSource, Playbook, Setting, Step, Tool, ToolKind,
+    FailureMode, LoopMode, LoopSource, Playbook, Step, Tool, ToolKind, ValueOrTemplate,
 };
 use noetl_playbook::template::TemplateLimits;
 use noetl_playbook::timeout;
-use noetl_types::limits::{MaxAttempts, MaxStepRuns};
+use noetl_types::limits::{MaxAttempts, MaxStepPasses};
 use noetl_types::name::NameError;
 use noetl_types::{ByteSize, Digest, Millis, StepName, Text};
 
-use crate::loops::Items;
-use crate::payload::{INLINE_MAX, Readable};
+use crate::loops::LoopItems;
+use crate::payload::{ExtractionRules, MAX_INLINE_SIZE};
 use crate::step_set::StepSet;
 
 use names::NameIndex;
 
 pub use arcs::ArcPlan;
 
-pub(crate) use reads::{CarriedRead, CarriedValues, Carry, ReadBase, expression};
+pub(crate) use reads::{ContextNeeds, NeededRead, NeededValues, ReadBase, path_expression};
 
-/// Commands of one loop that may be open at once, whatever a playbook asks for.
-pub const MAX_IN_FLIGHT: u32 = 10_000;
-/// Those of a parallel loop that does not say.
-const DEFAULT_IN_FLIGHT: u32 = 32;
+/// Maximum number of open commands of one loop, regardless of the playbook.
+pub const MAX_LOOP_IN_FLIGHT: u32 = 10_000;
+/// Default number of open commands of a parallel loop.
+const DEFAULT_LOOP_IN_FLIGHT: u32 = 32;
 
-/// What holds where a playbook does not say.
+/// Values used where a playbook specifies none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Defaults {
-    /// Bytes of data that stay in the log.
+pub struct PlanDefaults {
+    /// Size limit of data stored inline in events.
     pub inline_max: ByteSize,
-    /// Attempts of a command in all, where its worker is lost.
+    /// Maximum number of attempts of a command whose workers are lost.
     pub max_attempts: MaxAttempts,
 }
 
-impl Default for Defaults {
+impl Default for PlanDefaults {
     fn default() -> Self {
         Self {
-            inline_max: INLINE_MAX,
+            inline_max: MAX_INLINE_SIZE,
             max_attempts: MaxAttempts::default(),
         }
     }
 }
 
-/// What decisions need to know of a playbook.
+/// Execution plan of a playbook.
 #[derive(Debug)]
 pub struct Plan {
     playbook: Arc<Playbook>,
-    graph: Graph,
-    entry: StepIndex,
-    reachable: StepSet,
+    graph: StepGraph,
+    entry_step: StepIndex,
+    reachable_steps: StepSet,
     steps: Vec<StepPlan>,
     by_name: NameIndex,
     max_step_runs: u32,
     limits: TemplateLimits,
-    defaults: Defaults,
+    defaults: PlanDefaults,
     uses_slots: bool,
 }
 
-/// What decisions need to know of a step.
+/// Plan of a step.
 #[derive(Debug)]
 pub struct StepPlan {
-    /// Its name.
+    /// Name of the step.
     pub name: StepName,
-    /// The steps that can be reached from it along at least one arc.
+    /// Steps that can be reached from it along at least one arc.
     pub reaches: StepSet,
     /// Its arcs, in order.
     pub arcs: Vec<ArcPlan>,
-    /// What it loops over.
-    pub looping: Option<LoopPlan>,
-    /// Time from entering to leaving.
+    /// Plan of its loop.
+    pub loop_plan: Option<LoopPlan>,
+    /// Maximum time from entry to exit.
     pub timeout: Option<Millis>,
-    /// Time from the first arrival to leaving.
+    /// Maximum time from the first arrival to exit.
     pub deadline: Option<Millis>,
-    /// Time for one attempt of a command.
+    /// Maximum time of one attempt of a command.
     pub attempt_deadline: Millis,
-    /// What its first task runs.
+    /// Tool of its first task.
     pub tool: ToolKind,
-    /// Where its data comes from.
-    pub labels: Labels,
-    /// Bytes of data that stay in the log.
+    /// Task labels by which its data can be addressed.
+    pub labels: StepDataLabels,
+    /// Size limit of data stored inline in events.
     pub inline_max: ByteSize,
-    /// Parts of its data that are read without fetching the rest.
-    pub readable: Readable,
-    /// Digest of what its data is made by, where results are taken over.
+    /// Parts of its data that a reference contains.
+    pub extraction_rules: ExtractionRules,
+    /// Digest of its definition, if it has a cache.
     pub(crate) definition: Option<Digest>,
-    pub(crate) carry: Carry,
+    pub(crate) context_needs: ContextNeeds,
 }
 
-/// What decisions need to know of a loop.
+/// Plan of a loop.
 #[derive(Debug)]
 pub struct LoopPlan {
-    /// The name of the item.
+    /// Name of the item variable.
     pub iterator: Text,
-    /// Whether iterations run side by side.
+    /// True if iterations run in parallel.
     pub is_parallel: bool,
-    /// Whether it goes on after a failed iteration.
+    /// True if the loop continues after a failed iteration.
     pub is_best_effort: bool,
-    /// How many commands may be open at once, unless a template tells.
+    /// Maximum number of open commands, or `None` if a template determines it.
     pub max_in_flight: Option<u32>,
-    /// The items, unless a template tells; `None` also where they are not iterable.
-    pub items: Option<Items>,
+    /// The items, or `None` if a template determines them or they are not iterable.
+    pub items: Option<LoopItems>,
 }
 
-/// Why a playbook cannot be run.
+/// Error in a playbook that prevents its execution.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// It has no step to begin with.
-    #[error("the playbook has no step to begin with")]
+    /// The playbook has no entry step.
+    #[error("the playbook has no entry step")]
     NoEntry,
     /// An arc leads to a step that does not exist.
     #[error("step `{step}` leads to `{target}`, which is not a step")]
@@ -132,31 +133,31 @@ pub enum PlanError {
         /// The target.
         target: Arc<str>,
     },
-    /// A name that the log cannot hold.
+    /// A step name is not a valid name in the log.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The definition of a step whose results are taken over cannot be written out.
-    #[error("step `{step}` cannot be written out: {reason}")]
+    /// The definition of a step with a cache cannot be serialized.
+    #[error("cannot serialize step `{step}`: {reason}")]
     Definition {
         /// The step.
         step: Arc<str>,
-        /// Why.
+        /// The cause.
         reason: String,
     },
 }
 
 impl Plan {
-    /// The plan of a playbook that was checked.
+    /// Builds the plan of a validated playbook.
     pub fn new(playbook: Arc<Playbook>) -> Result<Self, PlanError> {
         Self::with_limits(playbook, TemplateLimits::default())
     }
 
-    /// The same, with bounds on what one template may cost.
+    /// Builds the plan with limits on template rendering.
     pub fn with_limits(playbook: Arc<Playbook>, limits: TemplateLimits) -> Result<Self, PlanError> {
-        let graph = Graph::new(&playbook);
+        let graph = StepGraph::new(&playbook);
         let entry = graph.entry().ok_or(PlanError::NoEntry)?;
-        let reaches = reach::reaches(&graph);
-        let defaults = Defaults::default();
+        let reaches = reachability::reachable_sets(&graph);
+        let defaults = PlanDefaults::default();
         let mut steps = Vec::with_capacity(graph.len());
         for (index, step) in graph.steps().zip(&playbook.workflow) {
             let reaches = reaches[index.index()].clone();
@@ -166,13 +167,13 @@ impl Plan {
         reachable.insert(entry);
         let max_step_runs = playbook.executor.spec.policy.limits.max_step_runs;
         let max_step_runs = max_step_runs.and_then(|runs| u32::try_from(runs).ok());
-        let mut keyed = playbook.workflow.iter().map(|step| &step.concurrency);
+        let mut step_slots = playbook.workflow.iter().map(|step| &step.concurrency);
         Ok(Self {
-            uses_slots: playbook.concurrency.is_some() || keyed.any(Option::is_some),
-            max_step_runs: max_step_runs.unwrap_or(MaxStepRuns::default().get()),
-            entry,
-            reachable,
-            by_name: NameIndex::of(&steps),
+            uses_slots: playbook.concurrency.is_some() || step_slots.any(Option::is_some),
+            max_step_runs: max_step_runs.unwrap_or(MaxStepPasses::default().get()),
+            entry_step: entry,
+            reachable_steps: reachable,
+            by_name: NameIndex::from_steps(&steps),
             steps,
             limits,
             defaults,
@@ -181,11 +182,11 @@ impl Plan {
         })
     }
 
-    /// The same where something else holds that the playbook does not say.
+    /// Replaces the default values.
     #[must_use]
-    pub fn with_defaults(mut self, defaults: Defaults) -> Self {
-        for (facts, step) in self.steps.iter_mut().zip(&self.playbook.workflow) {
-            facts.inline_max = inline_max(&self.playbook, step, defaults);
+    pub fn with_defaults(mut self, defaults: PlanDefaults) -> Self {
+        for (step_plan, step) in self.steps.iter_mut().zip(&self.playbook.workflow) {
+            step_plan.inline_max = max_inline_size(&self.playbook, step, defaults);
         }
         self.defaults = defaults;
         self
@@ -196,65 +197,65 @@ impl Plan {
         &self.playbook
     }
 
-    /// Its steps as a graph.
-    pub fn graph(&self) -> &Graph {
+    /// Graph of its steps.
+    pub fn graph(&self) -> &StepGraph {
         &self.graph
     }
 
-    /// How many steps there are.
+    /// Number of steps.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether there is no step; never so.
+    /// Always false: a plan has at least one step.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// A step by its name.
-    pub fn find(&self, name: &str) -> Option<StepIndex> {
-        let mut same = self.by_name.with_hash_of(name);
-        same.find(|step| self.step(*step).name == *name)
+    /// Finds a step by name.
+    pub fn find_step(&self, name: &str) -> Option<StepIndex> {
+        let mut candidates = self.by_name.candidates(name);
+        candidates.find(|step| self.step(*step).name == *name)
     }
 
-    /// What is known of a step.
+    /// Plan of a step.
     pub fn step(&self, step: StepIndex) -> &StepPlan {
         &self.steps[step.index()]
     }
 
-    /// A step as its author wrote it.
-    pub fn model(&self, step: StepIndex) -> &Step {
+    /// A step as parsed from the playbook.
+    pub fn step_model(&self, step: StepIndex) -> &Step {
         &self.playbook.workflow[step.index()]
     }
 
-    /// Time for the whole run.
-    pub fn timeout(&self) -> Option<Millis> {
+    /// Maximum time of the whole execution.
+    pub fn execution_timeout(&self) -> Option<Millis> {
         self.playbook.executor.spec.timeout
     }
 
-    /// The step that runs when the run is about to end.
+    /// Step that runs when the execution is about to end.
     pub fn final_step(&self) -> Option<StepIndex> {
         self.graph.final_step()
     }
 
-    /// Whether a run of it may have slots or want some.
+    /// Returns true if executions may request or hold slots.
     pub fn uses_slots(&self) -> bool {
         self.uses_slots
     }
 
-    pub(crate) fn entry(&self) -> StepIndex {
-        self.entry
+    pub(crate) fn entry_step(&self) -> StepIndex {
+        self.entry_step
     }
 
-    pub(crate) fn reachable(&self) -> &StepSet {
-        &self.reachable
+    pub(crate) fn reachable_steps(&self) -> &StepSet {
+        &self.reachable_steps
     }
 
     pub(crate) fn max_step_runs(&self) -> u32 {
         self.max_step_runs
     }
 
-    pub(crate) fn defaults(&self) -> Defaults {
+    pub(crate) fn defaults(&self) -> PlanDefaults {
         self.defaults
     }
 
@@ -266,7 +267,7 @@ impl Plan {
 impl StepPlan {
     fn new(
         playbook: &Playbook,
-        graph: &Graph,
+        graph: &StepGraph,
         index: StepIndex,
         step: &Step,
         reaches: StepSet,
@@ -275,17 +276,17 @@ impl StepPlan {
         Ok(Self {
             name: StepName::new(Arc::clone(&step.name.value))?,
             reaches,
-            arcs: arcs::plan(graph, index, step)?,
-            looping: step.looping.as_ref().map(|_| LoopPlan::new(step)),
+            arcs: arcs::plan_arcs(graph, index, step)?,
+            loop_plan: step.looping.as_ref().map(|_| LoopPlan::new(step)),
             timeout: step.spec.timeout,
             deadline: step.spec.policy.lifecycle.deadline,
-            attempt_deadline: timeout::of_command(playbook, step),
+            attempt_deadline: timeout::command_timeout(playbook, step),
             tool: first.map_or(ToolKind::Noop, |task| task.kind.value),
-            labels: labels(step),
-            inline_max: inline_max(playbook, step, Defaults::default()),
-            readable: readable(step),
-            definition: definition::digest(playbook, step)?,
-            carry: reads::carry(playbook, step),
+            labels: task_labels(step),
+            inline_max: max_inline_size(playbook, step, PlanDefaults::default()),
+            extraction_rules: extraction_rules(step),
+            definition: definition::definition_digest(playbook, step)?,
+            context_needs: reads::context_needs(playbook, step),
         })
     }
 }
@@ -298,7 +299,7 @@ impl LoopPlan {
             .as_ref()
             .is_some_and(|looping| matches!(looping.source, LoopSource::Cursor(_)));
         let is_parallel = spec.is_some_and(|spec| spec.mode == LoopMode::Parallel);
-        let written = spec.and_then(|spec| spec.max_in_flight.as_ref());
+        let setting = spec.and_then(|spec| spec.max_in_flight.as_ref());
         let items = step
             .looping
             .as_ref()
@@ -313,25 +314,25 @@ impl LoopPlan {
             ),
             is_parallel,
             is_best_effort: step.spec.policy.failure.mode == FailureMode::BestEffort,
-            max_in_flight: match written.map(|width| &width.value) {
+            max_in_flight: match setting.map(|width| &width.value) {
                 _ if !is_parallel && !is_cursor => Some(1),
                 None if is_cursor => Some(1),
-                None => Some(DEFAULT_IN_FLIGHT),
-                Some(Setting::Fixed(width)) => Some((*width).clamp(1, MAX_IN_FLIGHT)),
-                Some(Setting::Template(_)) => None,
+                None => Some(DEFAULT_LOOP_IN_FLIGHT),
+                Some(ValueOrTemplate::Fixed(width)) => Some((*width).clamp(1, MAX_LOOP_IN_FLIGHT)),
+                Some(ValueOrTemplate::Template(_)) => None,
             },
-            items: items.and_then(|items| Items::of(items).ok()),
+            items: items.and_then(|items| LoopItems::from_value(items).ok()),
         }
     }
 }
 
-fn labels(step: &Step) -> Labels {
+fn task_labels(step: &Step) -> StepDataLabels {
     let tasks = match &step.tool {
-        _ if step.looping.is_some() => return Labels::Loop,
+        _ if step.looping.is_some() => return StepDataLabels::Loop,
         Tool::Single(_) => &[],
         Tool::Pipeline(tasks) => tasks.as_slice(),
     };
-    Labels::Names(
+    StepDataLabels::Names(
         tasks
             .iter()
             .map(|task| Arc::clone(&task.label.value))
@@ -339,20 +340,20 @@ fn labels(step: &Step) -> Labels {
     )
 }
 
-fn readable(step: &Step) -> Readable {
+fn extraction_rules(step: &Step) -> ExtractionRules {
     let task = match &step.tool {
         Tool::Single(task) if step.looping.is_none() => task.output.as_ref(),
         Tool::Single(_) | Tool::Pipeline(_) => None,
     };
-    Readable::of(step.output.iter().chain(task))
+    ExtractionRules::from_outputs(step.output.iter().chain(task))
 }
 
-fn inline_max(playbook: &Playbook, step: &Step, defaults: Defaults) -> ByteSize {
-    let written = step
+fn max_inline_size(playbook: &Playbook, step: &Step, defaults: PlanDefaults) -> ByteSize {
+    let configured = step
         .output
         .as_ref()
         .and_then(|output| output.inline_max_bytes);
-    match written {
+    match configured {
         Some(bytes) => bytes,
         None if playbook.executor.spec.policy.reference_first => ByteSize::default(),
         None => defaults.inline_max,

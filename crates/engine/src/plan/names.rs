@@ -1,36 +1,35 @@
-//! Finding a step by its name: every event of a log asks for one.
+//! Index of steps by name. Every event of a log is resolved through it.
 
 use noetl_playbook::graph::StepIndex;
 
 use super::StepPlan;
 
-/// Steps by a hash of their names. Names are few and short, so a sorted list of numbers is found in
-/// less time than it takes to hash a name the careful way; two that are equal are told apart by the
-/// names themselves.
+/// Steps sorted by a hash of their names. Names are few and short, so a binary search over numbers
+/// is faster than hashing with `SipHash`. Callers compare the names of candidates with equal hashes.
 #[derive(Debug)]
 pub(super) struct NameIndex(Vec<(u64, StepIndex)>);
 
 impl NameIndex {
-    pub(super) fn of(steps: &[StepPlan]) -> Self {
-        let hashes = steps.iter().map(|step| hash(step.name.as_str()));
+    pub(super) fn from_steps(steps: &[StepPlan]) -> Self {
+        let hashes = steps.iter().map(|step| fnv1a_hash(step.name.as_str()));
         let mut index: Vec<_> = hashes.zip((0..).map(StepIndex)).collect();
         index.sort_unstable();
         Self(index)
     }
 
-    /// The steps whose names have the same hash as a name.
-    pub(super) fn with_hash_of(&self, name: &str) -> impl Iterator<Item = StepIndex> {
-        let hash = hash(name);
+    /// Returns the steps whose names have the same hash as `name`.
+    pub(super) fn candidates(&self, name: &str) -> impl Iterator<Item = StepIndex> {
+        let hash = fnv1a_hash(name);
         let first = self.0.partition_point(|(other, _)| *other < hash);
-        let same = self.0[first..]
+        let candidates = self.0[first..]
             .iter()
             .take_while(move |(other, _)| *other == hash);
-        same.map(|(_, step)| *step)
+        candidates.map(|(_, step)| *step)
     }
 }
 
-/// FNV-1a.
-fn hash(name: &str) -> u64 {
+/// Computes the FNV-1a hash.
+fn fnv1a_hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

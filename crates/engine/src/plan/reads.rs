@@ -1,46 +1,47 @@
-//! What the commands of a step must carry: the names that its templates read on the worker and
-//! that the worker does not have by itself.
+//! Computes the context that the commands of a step need: the names that its templates read on the
+//! worker and that the worker does not provide itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use noetl_playbook::command_machine::needs_full_context;
 use noetl_playbook::model::{
-    Action, Condition, Cursor, Fields, LoopSource, Playbook, RuleTest, Set, Setting, Step, Task,
+    Condition, CursorSource, LoopSource, NamedValues, Playbook, RuleAction, RuleTest, SetClause,
+    Step, Task, ValueOrTemplate,
 };
-use noetl_playbook::shift::asks_for_everything;
-use noetl_playbook::template::{Dynamic, Place, Read, Template};
+use noetl_playbook::template::{DynamicValue, NameRead, Template, TemplatePlace};
 
-/// What the commands of a step must carry.
+/// Context that the commands of a step need.
 #[derive(Debug)]
-pub(crate) struct Carry {
-    pub(crate) values: CarriedValues,
-    /// Whether the item of a loop is read.
+pub(crate) struct ContextNeeds {
+    pub(crate) values: NeededValues,
+    /// True if the item of a loop is read.
     pub(crate) item: bool,
 }
 
-/// The values of a run that commands carry.
+/// Values of the execution that commands need.
 #[derive(Debug)]
-pub(crate) enum CarriedValues {
-    /// All that a template of the run can see: the code of a task may ask for any of it.
+pub(crate) enum NeededValues {
+    /// Everything that a template can see: the code of a task may ask for any of it.
     Everything,
-    /// What is read.
-    Reads(Vec<CarriedRead>),
+    /// Only these reads.
+    Reads(Vec<NeededRead>),
 }
 
-/// One read that a command carries the value of.
+/// A read whose value a command needs.
 #[derive(Debug)]
-pub(crate) struct CarriedRead {
-    /// What it reads from.
+pub(crate) struct NeededRead {
+    /// The root of the read.
     pub(crate) base: ReadBase,
-    /// All keys of the path, the base included.
+    /// All keys of the path, including the base.
     pub(crate) path: Vec<Arc<str>>,
-    /// Yields the value.
+    /// Template that yields the value.
     pub(crate) value: Template,
-    /// Tells a null from nothing at all.
+    /// Template that distinguishes null from undefined.
     pub(crate) is_defined: Template,
 }
 
-/// What a read begins with, as far as it may be the data of a step.
+/// Root of a read, if it may refer to the data of a step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReadBase {
     /// A name.
@@ -51,13 +52,13 @@ pub(crate) enum ReadBase {
     StepsData(Arc<str>),
     /// Any other member of a member of `steps`.
     StepsFact,
-    /// The input of the run.
+    /// The input of the execution.
     Workload,
 }
 
 impl ReadBase {
-    fn of(path: &[Arc<str>]) -> Option<Self> {
-        let key = |at: usize| path.get(at).cloned();
+    fn from_path(path: &[Arc<str>]) -> Option<Self> {
+        let key = |index: usize| path.get(index).cloned();
         match &**path.first()? {
             "ctx" => key(1).map(Self::Ctx),
             "steps" => match key(2).as_deref() {
@@ -70,7 +71,7 @@ impl ReadBase {
         }
     }
 
-    /// How many keys of a path it takes.
+    /// Number of path keys that the base covers.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Name(_) | Self::Workload => 1,
@@ -80,8 +81,8 @@ impl ReadBase {
     }
 }
 
-/// Names that the worker has by itself, or that no task sees.
-const OF_WORKER: [&str; 11] = [
+/// Names that the worker provides itself, or that no task can see.
+const WORKER_NAMES: [&str; 11] = [
     "execution_id",
     "input",
     "output",
@@ -94,11 +95,11 @@ const OF_WORKER: [&str; 11] = [
     "_attempt",
     "__frame_max_rows",
 ];
-/// Names of an iteration, besides that of its item.
-const OF_ITERATION: [&str; 4] = ["_index", "_total", "loop_index", "loop"];
+/// Names of an iteration, in addition to its item.
+const ITERATION_NAMES: [&str; 4] = ["_index", "_total", "loop_index", "loop"];
 
-pub(super) fn carry(playbook: &Playbook, step: &Step) -> Carry {
-    let mut reader = Reader {
+pub(super) fn context_needs(playbook: &Playbook, step: &Step) -> ContextNeeds {
+    let mut collector = ReadCollector {
         playbook,
         iterator: step
             .looping
@@ -107,136 +108,137 @@ pub(super) fn carry(playbook: &Playbook, step: &Step) -> Carry {
         paths: BTreeSet::new(),
         item: false,
         everything: false,
-        entries: BTreeSet::new(),
+        visited_entries: BTreeSet::new(),
     };
     let cursor = match step.looping.as_ref().map(|looping| &looping.source) {
         Some(LoopSource::Cursor(cursor)) => Some(cursor),
         Some(LoopSource::In(_)) | None => None,
     };
     if let Some(cursor) = cursor {
-        reader.cursor(cursor);
+        collector.visit_cursor(cursor);
     }
-    reader.fields(&step.input, &BTreeSet::new());
+    collector.visit_fields(&step.input, &BTreeSet::new());
     for task in step.tool.tasks() {
-        reader.task(step, task);
+        collector.visit_task(step, task);
     }
-    // The rows of a cursor are known to nobody but the worker that claims them.
-    let is_told = step.looping.is_some() && cursor.is_none();
-    let item = is_told && (reader.item || reader.everything);
-    let values = if reader.everything {
-        CarriedValues::Everything
+    // Only the worker that claims the rows of a cursor has them.
+    let is_supplied = step.looping.is_some() && cursor.is_none();
+    let item = is_supplied && (collector.item || collector.everything);
+    let values = if collector.everything {
+        NeededValues::Everything
     } else {
-        CarriedValues::Reads(compile(&reader.paths))
+        NeededValues::Reads(compile_reads(&collector.paths))
     };
-    Carry { values, item }
+    ContextNeeds { values, item }
 }
 
-struct Reader<'p> {
+struct ReadCollector<'p> {
     playbook: &'p Playbook,
     iterator: Option<&'p str>,
     paths: BTreeSet<Vec<Arc<str>>>,
     item: bool,
     everything: bool,
-    /// Entries of the keychain that were read already.
-    entries: BTreeSet<&'p str>,
+    /// Keychain entries that were already visited.
+    visited_entries: BTreeSet<&'p str>,
 }
 
-impl<'p> Reader<'p> {
-    fn task(&mut self, step: &'p Step, task: &'p Task) {
-        let nothing = BTreeSet::new();
+impl<'p> ReadCollector<'p> {
+    fn visit_task(&mut self, step: &'p Step, task: &'p Task) {
+        let no_inputs = BTreeSet::new();
         let inputs: BTreeSet<&str> = step
             .input
             .iter()
             .chain(&task.input)
             .map(|field| &*field.name.value)
             .collect();
-        self.fields(&task.input, &nothing);
-        self.everything |= asks_for_everything(task);
+        self.visit_fields(&task.input, &no_inputs);
+        self.everything |= needs_full_context(task);
         if let Some(auth) = &task.auth {
-            self.dynamic(auth, &inputs);
+            self.visit_dynamic(auth, &inputs);
         }
-        self.fields(&task.config, &inputs);
-        self.set(&task.set, &inputs);
+        self.visit_fields(&task.config, &inputs);
+        self.visit_set(&task.set, &inputs);
         for rule in task.spec.policy.iter().flat_map(|policy| &policy.rules) {
             if let RuleTest::When(when) = &rule.test {
-                self.condition(&when.value, &inputs);
+                self.visit_condition(&when.value, &inputs);
             }
-            if let Action::Retry(retry) = &rule.then.action {
+            if let RuleAction::Retry(retry) = &rule.then.action {
                 if let Some(attempts) = &retry.attempts {
-                    self.setting(&attempts.value, &inputs);
+                    self.visit_setting(&attempts.value, &inputs);
                 }
                 for delay in [&retry.delay, &retry.max_delay].into_iter().flatten() {
-                    self.setting(delay, &inputs);
+                    self.visit_setting(delay, &inputs);
                 }
             }
-            self.set(&rule.then.set, &inputs);
+            self.visit_set(&rule.then.set, &inputs);
         }
     }
 
-    /// The claim of a frame is rendered on the worker.
-    fn cursor(&mut self, cursor: &'p Cursor) {
-        let nothing = BTreeSet::new();
-        self.dynamic(&cursor.claim, &nothing);
-        self.fields(&cursor.options, &nothing);
+    /// Visits a cursor: the claim of a frame is rendered on the worker.
+    fn visit_cursor(&mut self, cursor: &'p CursorSource) {
+        let no_inputs = BTreeSet::new();
+        self.visit_dynamic(&cursor.claim, &no_inputs);
+        self.visit_fields(&cursor.options, &no_inputs);
         if let Some(auth) = &cursor.auth {
-            self.dynamic(auth, &nothing);
+            self.visit_dynamic(auth, &no_inputs);
         }
     }
 
-    fn fields(&mut self, fields: &'p Fields, inputs: &BTreeSet<&str>) {
+    fn visit_fields(&mut self, fields: &'p NamedValues, inputs: &BTreeSet<&str>) {
         for field in fields {
-            self.dynamic(&field.value, inputs);
+            self.visit_dynamic(&field.value, inputs);
         }
     }
 
-    fn set(&mut self, set: &'p Set, inputs: &BTreeSet<&str>) {
+    fn visit_set(&mut self, set: &'p SetClause, inputs: &BTreeSet<&str>) {
         for entry in &set.0 {
-            self.dynamic(&entry.value, inputs);
+            self.visit_dynamic(&entry.value, inputs);
         }
     }
 
-    fn condition(&mut self, condition: &'p Condition, inputs: &BTreeSet<&str>) {
-        if let Some(template) = condition.template() {
-            self.reads(template.reads(), inputs);
+    fn visit_condition(&mut self, condition: &'p Condition, inputs: &BTreeSet<&str>) {
+        if let Some(template) = condition.as_template() {
+            self.visit_reads(template.reads(), inputs);
         }
     }
 
-    fn setting<T>(&mut self, setting: &'p Setting<T>, inputs: &BTreeSet<&str>) {
-        if let Some(template) = setting.template() {
-            self.reads(template.reads(), inputs);
+    fn visit_setting<T>(&mut self, setting: &'p ValueOrTemplate<T>, inputs: &BTreeSet<&str>) {
+        if let Some(template) = setting.as_template() {
+            self.visit_reads(template.reads(), inputs);
         }
     }
 
-    fn dynamic(&mut self, value: &'p Dynamic, inputs: &BTreeSet<&str>) {
+    fn visit_dynamic(&mut self, value: &'p DynamicValue, inputs: &BTreeSet<&str>) {
         for leaf in value.templates() {
-            self.reads(leaf.template.reads(), inputs);
+            self.visit_reads(leaf.template.reads(), inputs);
         }
     }
 
-    fn reads(&mut self, reads: &'p [Read], inputs: &BTreeSet<&str>) {
+    fn visit_reads(&mut self, reads: &'p [NameRead], inputs: &BTreeSet<&str>) {
         for read in reads {
-            self.read(read, inputs);
+            self.visit_read(read, inputs);
         }
     }
 
-    fn read(&mut self, read: &'p Read, inputs: &BTreeSet<&str>) {
+    fn visit_read(&mut self, read: &'p NameRead, inputs: &BTreeSet<&str>) {
         let root = read.root();
         match root {
-            "keychain" => self.keychain(read),
+            "keychain" => self.visit_keychain(read),
             "iter" => {
                 let member = read.path.get(1).map(|key| &**key);
                 self.item |= member.is_none() || member == self.iterator;
             }
-            _ if inputs.contains(root) || OF_WORKER.contains(&root) => {}
+            _ if inputs.contains(root) || WORKER_NAMES.contains(&root) => {}
             _ if self.iterator == Some(root) => self.item = true,
-            _ if self.iterator.is_some() && OF_ITERATION.contains(&root) => {}
-            _ => self.value(&read.path),
+            _ if self.iterator.is_some() && ITERATION_NAMES.contains(&root) => {}
+            _ => self.add_value(&read.path),
         }
     }
 
-    /// A value of the run. One that cannot be told apart before the template runs takes all.
-    fn value(&mut self, path: &[Arc<str>]) {
-        match ReadBase::of(path) {
+    /// Adds a value of the execution. If its path is only known at render time, everything is
+    /// needed.
+    fn add_value(&mut self, path: &[Arc<str>]) {
+        match ReadBase::from_path(path) {
             Some(_) => {
                 self.paths.insert(path.to_vec());
             }
@@ -244,62 +246,63 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// An entry of the keychain is resolved on the worker, by templates of its own.
-    fn keychain(&mut self, read: &'p Read) {
+    /// Visits keychain entries: the worker resolves them with their own templates.
+    fn visit_keychain(&mut self, read: &'p NameRead) {
         let named = read.path.get(1).map(|name| &**name);
         for entry in &self.playbook.keychain {
             if named.is_some_and(|name| name != &*entry.name.value)
-                || !self.entries.insert(&*entry.name.value)
+                || !self.visited_entries.insert(&*entry.name.value)
             {
                 continue;
             }
-            let nothing = BTreeSet::new();
+            let no_inputs = BTreeSet::new();
             for value in [&entry.auth, &entry.token, &entry.endpoint]
                 .into_iter()
                 .flatten()
             {
-                self.dynamic(value, &nothing);
+                self.visit_dynamic(value, &no_inputs);
             }
             for fields in [&entry.map, &entry.headers, &entry.data] {
-                self.fields(fields, &nothing);
+                self.visit_fields(fields, &no_inputs);
             }
         }
     }
 }
 
-/// The reads as expressions. What is read as a whole needs no reads of its parts.
-fn compile(paths: &BTreeSet<Vec<Arc<str>>>) -> Vec<CarriedRead> {
-    let mut compiled: BTreeMap<Vec<Arc<str>>, CarriedRead> = BTreeMap::new();
+/// Compiles reads to expressions. A read of a whole value makes reads of its parts unnecessary.
+fn compile_reads(paths: &BTreeSet<Vec<Arc<str>>>) -> Vec<NeededRead> {
+    let mut compiled: BTreeMap<Vec<Arc<str>>, NeededRead> = BTreeMap::new();
     for path in paths {
-        // Paths are sorted, so a shorter one comes before those that it begins.
+        // Paths are sorted, so a prefix comes before the paths that it covers.
         let covered = |whole: &Vec<Arc<str>>| path.starts_with(whole);
         if compiled.keys().any(covered) {
             continue;
         }
-        if let Some(read) = compile_one(path) {
+        if let Some(read) = compile_read(path) {
             compiled.insert(read.path.clone(), read);
         }
     }
     compiled.into_values().collect()
 }
 
-/// A path that cannot be written as an expression is carried from further up.
-fn compile_one(path: &[Arc<str>]) -> Option<CarriedRead> {
-    let base = ReadBase::of(path)?;
+/// Compiles one path. If it cannot be written as an expression, the longest prefix that can is
+/// used.
+fn compile_read(path: &[Arc<str>]) -> Option<NeededRead> {
+    let base = ReadBase::from_path(path)?;
     (base.len()..=path.len()).rev().find_map(|len| {
         let path = &path[..len];
-        let expression = expression(path)?;
-        Some(CarriedRead {
+        let expression = path_expression(path)?;
+        Some(NeededRead {
             base: base.clone(),
-            value: Template::parse(&format!("{{{{ {expression} }}}}"), Place::Run).ok()?,
-            is_defined: Template::condition(&format!("{expression} is defined")).ok()?,
+            value: Template::parse(&format!("{{{{ {expression} }}}}"), TemplatePlace::Run).ok()?,
+            is_defined: Template::parse_condition(&format!("{expression} is defined")).ok()?,
             path: path.to_vec(),
         })
     })
 }
 
-/// A path as a template says it.
-pub(crate) fn expression(path: &[Arc<str>]) -> Option<String> {
+/// Formats a path as a template expression.
+pub(crate) fn path_expression(path: &[Arc<str>]) -> Option<String> {
     let (root, keys) = path.split_first()?;
     let mut text = root.to_string();
     for key in keys {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn plan(body: &str) -> Plan {
+fn build_plan(body: &str) -> Plan {
     let text =
         format!("apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: example }}\n{body}");
     let checked = check(&text, &CheckOptions::default());
@@ -15,13 +15,13 @@ fn plan(body: &str) -> Plan {
     Plan::new(Arc::from(playbook)).unwrap()
 }
 
-/// An installation says what a playbook leaves open, and nothing else.
+/// Installation defaults apply only to settings that the playbook leaves unset.
 #[test]
-fn what_a_playbook_says_goes_before_what_holds_else() {
+fn playbook_settings_override_defaults() {
     let steps = "workflow:
   - step: open
     tool: { kind: noop }
-  - step: said
+  - step: explicit
     tool: { kind: noop }
     output: { inline_max_bytes: 7 }
 ";
@@ -31,42 +31,47 @@ fn what_a_playbook_says_goes_before_what_holds_else() {
             .map(|step| plan.step(step).inline_max.as_bytes())
             .collect()
     };
-    let usual = plan(steps);
-    assert_eq!(inline(&usual), [INLINE_MAX.as_bytes(), 7]);
-    assert_eq!(usual.defaults().max_attempts.get(), 3);
-    let defaults = Defaults {
+    let plan = build_plan(steps);
+    assert_eq!(inline(&plan), [MAX_INLINE_SIZE.as_bytes(), 7]);
+    assert_eq!(plan.defaults().max_attempts.get(), 3);
+    let defaults = PlanDefaults {
         inline_max: ByteSize::from_kib(1),
         max_attempts: MaxAttempts::clamped(5),
     };
-    let other = usual.with_defaults(defaults);
-    assert_eq!(inline(&other), [1024, 7]);
-    assert_eq!(other.defaults(), defaults);
-    let first = "executor: { spec: { policy: { results: { reference_first: true } } } }\n";
-    let first = plan(&format!("{first}{steps}")).with_defaults(defaults);
-    assert_eq!(inline(&first), [0, 7]);
+    let overridden = plan.with_defaults(defaults);
+    assert_eq!(inline(&overridden), [1024, 7]);
+    assert_eq!(overridden.defaults(), defaults);
+    let reference_first =
+        "executor: { spec: { policy: { results: { reference_first: true } } } }\n";
+    let reference_first = build_plan(&format!("{reference_first}{steps}")).with_defaults(defaults);
+    assert_eq!(inline(&reference_first), [0, 7]);
 }
 
-/// What the commands of each step carry.
-fn carries(plan: &Plan) -> String {
+/// Renders the values that the commands of each step need, one line per step.
+fn render_context_needs(plan: &Plan) -> String {
     let mut text = String::new();
     for step in plan.graph().steps() {
-        let facts = plan.step(step);
-        let values = match &facts.carry.values {
-            CarriedValues::Everything => "everything".to_owned(),
-            CarriedValues::Reads(reads) => {
+        let step_plan = plan.step(step);
+        let values = match &step_plan.context_needs.values {
+            NeededValues::Everything => "everything".to_owned(),
+            NeededValues::Reads(reads) => {
                 let paths: Vec<String> = reads.iter().map(|read| read.path.join(".")).collect();
                 paths.join(", ")
             }
         };
-        let item = if facts.carry.item { " + item" } else { "" };
-        let _ = writeln!(text, "{:<10} {values}{item}", facts.name);
+        let item = if step_plan.context_needs.item {
+            " + item"
+        } else {
+            ""
+        };
+        let _ = writeln!(text, "{:<10} {values}{item}", step_plan.name);
     }
     text
 }
 
 #[test]
-fn commands_carry_what_their_templates_read() {
-    let plan = plan(
+fn commands_carry_values_their_templates_read() {
+    let plan = build_plan(
         r#"
 workload: { host: h, key: k }
 keychain:
@@ -102,13 +107,13 @@ workflow:
   - { step: odd, tool: { kind: noop, result: "{{ ctx['it''s'].a }} {{ ctx.a['b c'] }}" } }
 "#,
     );
-    insta::assert_snapshot!(carries(&plan));
+    insta::assert_snapshot!(render_context_needs(&plan));
 }
 
-/// The rows of a cursor are the worker's own; what its claim reads is not.
+/// The worker produces the rows of a cursor, but the values in its claim come from the server.
 #[test]
-fn frames_carry_what_their_claim_reads() {
-    let plan = plan(
+fn frames_carry_values_their_claim_reads() {
+    let plan = build_plan(
         r#"
 workload: { queue: q }
 workflow:
@@ -121,35 +126,38 @@ workflow:
 "#,
     );
     assert_eq!(
-        carries(&plan),
+        render_context_needs(&plan),
         "each       ctx.n, ctx.schema, queue, workload.db\n"
     );
-    let step = plan.step(plan.find("each").unwrap());
+    let step = plan.step(plan.find_step("each").unwrap());
     assert_eq!(step.attempt_deadline.to_string(), "1d");
 }
 
-/// What a step is called and where it leads has no part in what it yields.
+/// The definition digest excludes the name and the arcs of a step.
 #[test]
-fn results_are_shared_by_steps_that_are_made_alike() {
-    let of = |name: &str, rest: &str| {
-        let plan = plan(&format!(
+fn identical_steps_share_definition_digest() {
+    let digest_of = |name: &str, rest: &str| {
+        let plan = build_plan(&format!(
             "workflow: [{{ step: {name}, spec: {{ cache: {{ key: k }} }}, {rest} }}]"
         ));
-        plan.step(plan.entry()).definition
+        plan.step(plan.entry_step()).definition
     };
-    let one = of("a", "tool: { kind: noop, result: 1 }");
+    let one = digest_of("a", "tool: { kind: noop, result: 1 }");
     assert!(one.is_some());
-    assert_eq!(one, of("b", "desc: x, tool: { kind: noop, result: 1 }"));
-    assert_ne!(one, of("a", "tool: { kind: noop, result: 2 }"));
+    assert_eq!(
+        one,
+        digest_of("b", "desc: x, tool: { kind: noop, result: 1 }")
+    );
+    assert_ne!(one, digest_of("a", "tool: { kind: noop, result: 2 }"));
     assert_ne!(
         one,
-        of("a", "input: { x: 1 }, tool: { kind: noop, result: 1 }")
+        digest_of("a", "input: { x: 1 }, tool: { kind: noop, result: 1 }")
     );
 }
 
 #[test]
-fn attempts_are_bounded_by_their_tasks() {
-    let plan = plan(
+fn attempt_deadline_sums_task_timeouts() {
+    let plan = build_plan(
         r"
 executor: { spec: { policy: { defaults: { timeout_s: 100 } } } }
 workflow:
@@ -168,9 +176,9 @@ workflow:
 }
 
 proptest! {
-    /// The quick way along components finds what the plain walk finds.
+    /// The computation by strongly connected components equals a plain graph walk.
     #[test]
-    fn reach_is_what_walking_finds(arcs in prop::collection::vec((0..8_u32, 0..8_u32), 0..20)) {
+    fn reachable_sets_match_graph_walk(arcs in prop::collection::vec((0..8_u32, 0..8_u32), 0..20)) {
         let mut body = "workflow:\n".to_owned();
         for from in 0..8 {
             let targets: Vec<String> = arcs
@@ -184,9 +192,9 @@ proptest! {
                 targets.join(", ")
             );
         }
-        let plan = plan(&body);
+        let plan = build_plan(&body);
         for step in plan.graph().steps() {
-            let walked = plan.graph().reachable(plan.graph().successors(step));
+            let walked = plan.graph().reachable_from(plan.graph().successors(step));
             for other in plan.graph().steps() {
                 prop_assert_eq!(plan.step(step).reaches.contains(other), walked[other.index()]);
             }

@@ -1,30 +1,30 @@
-//! Business objects: things of a domain that events of any name are about.
+//! Folds events of any name into the domain objects that they describe.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use noetl_types::json::{JsonRef, NoJson};
+use noetl_types::json::{InvalidJson, JsonRef};
 use noetl_types::replay::{BusinessObjectEntry, PayloadRef};
 use noetl_types::{EventStatus, Json, StatusName, Text};
 
-use super::about::About;
+use super::folded_event::FoldedEvent;
 use super::meta::Key;
 
-/// The aggregate type of such events, and the type of an object that names none.
-const KIND: &str = "business_object";
+/// Aggregate type of such events, and default type of an object.
+const AGGREGATE_TYPE: &str = "business_object";
 
-pub(super) fn fold(
+pub(super) fn fold_business_object(
     objects: &mut BTreeMap<Text, BusinessObjectEntry>,
-    about: &About<'_>,
+    view: &FoldedEvent<'_>,
     payload: Option<PayloadRef>,
-) -> Result<(), NoJson> {
-    let object = Told::of(about)?;
-    let Some((object_type, object_id)) = identity(&object, about) else {
+) -> Result<(), InvalidJson> {
+    let object = ObjectFields::from_event(view)?;
+    let Some((object_type, object_id)) = object_identity(&object, view) else {
         return Ok(());
     };
     let key = format!("{object_type}/{object_id}");
-    let event_type = about.event.event_type;
+    let event_type = view.event.event_type;
     let entry = match objects.get_mut(&*key) {
         Some(entry) => entry,
         None => objects.entry(key.into()).or_insert_with_key(|key| {
@@ -33,8 +33,8 @@ pub(super) fn fold(
                 attributes: Json::empty_map(),
                 deleted_event_id: None,
                 event_count: 0,
-                first_event_id: about.number,
-                last_event_id: about.number,
+                first_event_id: view.number,
+                last_event_id: view.number,
                 last_event_type: event_type.clone(),
                 last_payload_ref: None,
                 object_id: object_id.into(),
@@ -47,24 +47,28 @@ pub(super) fn fold(
         }),
     };
     entry.event_count = entry.event_count.saturating_add(1);
-    entry.last_event_id = about.number;
+    entry.last_event_id = view.number;
     if entry.last_event_type != *event_type {
         entry.last_event_type = event_type.clone();
     }
-    let change = change(event_type.as_str());
-    if change == Some(Change::Removed) {
-        entry.deleted_event_id = Some(about.number);
+    let change = object_change(event_type.as_str());
+    if change == Some(ObjectChange::Removed) {
+        entry.deleted_event_id = Some(view.number);
     }
-    match (about.status(), change) {
-        (StatusName::None, Some(Change::Removed)) => entry.status = EventStatus::Deleted.into(),
-        (StatusName::None, Some(Change::Written)) => entry.status = EventStatus::Active.into(),
+    match (view.status(), change) {
+        (StatusName::None, Some(ObjectChange::Removed)) => {
+            entry.status = EventStatus::Deleted.into();
+        }
+        (StatusName::None, Some(ObjectChange::Written)) => {
+            entry.status = EventStatus::Active.into();
+        }
         (StatusName::None, None) => {}
-        (said, _) => entry.status = said.clone(),
+        (status, _) => entry.status = status.clone(),
     }
-    let version = object.version.and_then(JsonRef::number);
-    let version = version.or_else(|| about.meta_number(Key::Version));
+    let version = object.version.and_then(JsonRef::as_count);
+    let version = version.or_else(|| view.meta_number(Key::Version));
     entry.version = version.unwrap_or(entry.event_count);
-    learn(&mut entry.attributes, &object, about)?;
+    update_attributes(&mut entry.attributes, &object, view)?;
     if let Some(payload) = payload {
         entry.payload_refs.push(payload.clone());
         entry.last_payload_ref = Some(payload);
@@ -72,9 +76,9 @@ pub(super) fn fold(
     Ok(())
 }
 
-/// What the meta data says of the object.
+/// Object fields in the metadata of an event.
 #[derive(Default)]
-struct Told<'e> {
+struct ObjectFields<'e> {
     object_type: Option<JsonRef<'e>>,
     r#type: Option<JsonRef<'e>>,
     object_id: Option<JsonRef<'e>>,
@@ -85,11 +89,11 @@ struct Told<'e> {
     attributes: Option<JsonRef<'e>>,
 }
 
-impl<'e> Told<'e> {
-    fn of(about: &About<'e>) -> Result<Self, NoJson> {
+impl<'e> ObjectFields<'e> {
+    fn from_event(view: &FoldedEvent<'e>) -> Result<Self, InvalidJson> {
         let mut object = Self::default();
-        if let Some(said) = about.meta(Key::BusinessObject) {
-            said.fields(|name, value| {
+        if let Some(fields) = view.meta(Key::BusinessObject) {
+            fields.for_each_field(|name, value| {
                 let field = match name {
                     "object_type" => &mut object.object_type,
                     "type" => &mut object.r#type,
@@ -108,93 +112,99 @@ impl<'e> Told<'e> {
     }
 }
 
-/// What the last word of an event's name says.
+/// Change indicated by the last segment of an event name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum ObjectChange {
     Written,
     Removed,
 }
 
-fn change(name: &str) -> Option<Change> {
+fn object_change(name: &str) -> Option<ObjectChange> {
     match name.rsplit_once('.')?.1 {
-        "created" | "updated" | "upserted" => Some(Change::Written),
-        "deleted" | "removed" => Some(Change::Removed),
+        "created" | "updated" | "upserted" => Some(ObjectChange::Written),
+        "deleted" | "removed" => Some(ObjectChange::Removed),
         _ => None,
     }
 }
 
-/// Type and id of the object, if the event is about one.
-fn identity<'e>(object: &Told<'e>, about: &About<'e>) -> Option<(Cow<'e, str>, Cow<'e, str>)> {
+/// Returns type and id of the object, if the event has one.
+fn object_identity<'e>(
+    object: &ObjectFields<'e>,
+    view: &FoldedEvent<'e>,
+) -> Option<(Cow<'e, str>, Cow<'e, str>)> {
     let object_type = object
         .object_type
-        .and_then(JsonRef::word)
-        .or_else(|| object.r#type.and_then(JsonRef::word))
-        .or_else(|| about.meta_word(Key::BusinessObjectType))
-        .or_else(|| about.meta_word(Key::ObjectType));
+        .and_then(JsonRef::as_name_or_id)
+        .or_else(|| object.r#type.and_then(JsonRef::as_name_or_id))
+        .or_else(|| view.meta_name_or_id(Key::BusinessObjectType))
+        .or_else(|| view.meta_name_or_id(Key::ObjectType));
     let object_id = object
         .object_id
-        .and_then(JsonRef::word)
-        .or_else(|| object.id.and_then(JsonRef::word))
-        .or_else(|| about.meta_word(Key::BusinessObjectId))
-        .or_else(|| about.meta_word(Key::ObjectId));
-    let (of_aggregate, id_of_aggregate) = match about.aggregate(KIND) {
+        .and_then(JsonRef::as_name_or_id)
+        .or_else(|| object.id.and_then(JsonRef::as_name_or_id))
+        .or_else(|| view.meta_name_or_id(Key::BusinessObjectId))
+        .or_else(|| view.meta_name_or_id(Key::ObjectId));
+    let (aggregate_type, aggregate_id) = match view.aggregate_id(AGGREGATE_TYPE) {
         None => (None, None),
         Some(rest) => match rest.split_once('/') {
             Some((kind, id)) => (Some(kind), Some(id)),
-            None => (Some(KIND), Some(rest)),
+            None => (Some(AGGREGATE_TYPE), Some(rest)),
         },
     };
     Some((
-        object_type.or(of_aggregate.map(Cow::Borrowed))?,
-        object_id.or(id_of_aggregate.map(Cow::Borrowed))?,
+        object_type.or(aggregate_type.map(Cow::Borrowed))?,
+        object_id.or(aggregate_id.map(Cow::Borrowed))?,
     ))
 }
 
-/// What is known of the object after an event: a state replaces all, the rest is laid over it.
-fn learn(known: &mut Json, object: &Told<'_>, about: &About<'_>) -> Result<(), NoJson> {
-    if let Some(state) = told(object.state, "state", about)? {
-        *known = state.to_json()?;
+/// Updates the attributes of an object: a state replaces all, a patch is merged.
+fn update_attributes(
+    attributes: &mut Json,
+    object: &ObjectFields<'_>,
+    view: &FoldedEvent<'_>,
+) -> Result<(), InvalidJson> {
+    if let Some(state) = find_object_map(object.state, "state", view)? {
+        *attributes = state.to_json()?;
     }
-    for (beside, key) in [(object.patch, "patch"), (object.attributes, "attributes")] {
-        if let Some(change) = told(beside, key, about)? {
-            lay_over(known, change)?;
+    for (in_meta, key) in [(object.patch, "patch"), (object.attributes, "attributes")] {
+        if let Some(change) = find_object_map(in_meta, key, view)? {
+            merge_fields(attributes, change)?;
         }
     }
     Ok(())
 }
 
-fn lay_over(known: &mut Json, change: JsonRef<'_>) -> Result<(), NoJson> {
-    let mut map = match std::mem::take(known) {
+fn merge_fields(attributes: &mut Json, change: JsonRef<'_>) -> Result<(), InvalidJson> {
+    let mut map = match std::mem::take(attributes) {
         Json::Map(map) => map,
         _ => Arc::default(),
     };
-    // Nobody else has it but snapshots that are being taken.
+    // Only snapshots that are being taken share it.
     let fields = Arc::make_mut(&mut map);
     let mut read = Ok(());
-    let walked = change.fields(|key, value| match value.to_json() {
+    let visited = change.for_each_field(|key, value| match value.to_json() {
         Ok(value) => match fields.get_mut(key) {
-            Some(there) => *there = value,
+            Some(existing) => *existing = value,
             None => drop(fields.insert(key.into(), value)),
         },
         Err(error) => read = Err(error),
     });
-    *known = Json::Map(map);
-    walked.and(read)
+    *attributes = Json::Map(map);
+    visited.and(read)
 }
 
-/// An object that tells of the event's: beside its identity, else in what came out, else in what it was
-/// done with.
-fn told<'e>(
-    beside: Option<JsonRef<'e>>,
+/// Finds a map of object fields: in the metadata, else in the outcome, else in the context.
+fn find_object_map<'e>(
+    in_meta: Option<JsonRef<'e>>,
     key: &str,
-    about: &About<'e>,
-) -> Result<Option<JsonRef<'e>>, NoJson> {
-    let mut found = beside;
+    view: &FoldedEvent<'e>,
+) -> Result<Option<JsonRef<'e>>, InvalidJson> {
+    let mut found = in_meta;
     if found.is_none() {
-        found = about.outcome(key)?;
+        found = view.outcome(key)?;
     }
-    if let (None, Some(context)) = (found, about.event.context) {
+    if let (None, Some(context)) = (found, view.event.context) {
         found = context.get(key)?;
     }
-    Ok(found.filter(|said| said.is_map()))
+    Ok(found.filter(|value| value.is_map()))
 }

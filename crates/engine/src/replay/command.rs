@@ -1,72 +1,72 @@
-//! Commands.
+//! Folds events into command entries.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use noetl_types::json::{JsonRef, NoJson};
+use noetl_types::json::{InvalidJson, JsonRef};
 use noetl_types::replay::CommandEntry;
 use noetl_types::{EventStatus, EventType, Text};
 
-use super::about::About;
+use super::folded_event::FoldedEvent;
 use super::meta::Key;
 
-pub(super) fn fold(
+pub(super) fn fold_command(
     commands: &mut BTreeMap<Text, CommandEntry>,
-    about: &About<'_>,
+    view: &FoldedEvent<'_>,
     kind: Option<EventType>,
-) -> Result<(), NoJson> {
-    let Some(id) = about.command_id.as_deref() else {
+) -> Result<(), InvalidJson> {
+    let Some(id) = view.command_id.as_deref() else {
         return Ok(());
     };
-    // Most events find their command: the key is copied for new ones alone.
+    // Most events have an existing entry, so the key is copied only for new ones.
     let entry = match commands.get_mut(id) {
         Some(entry) => entry,
         None => commands
             .entry(id.into())
-            .or_insert_with_key(|id| new(id, about)),
+            .or_insert_with_key(|id| new_command_entry(id, view)),
     };
-    entry.last_event_id = about.number;
+    entry.last_event_id = view.number;
     let is_ended = entry.terminal_event_id.is_some();
     if is_ended || kind == Some(EventType::CommandResultIgnored) {
         return Ok(());
     }
-    describe(entry, about)?;
-    let said = about.status().clone();
+    fill_command(entry, view)?;
+    let status = view.status().clone();
     match kind {
         Some(EventType::CommandIssued) => {
-            entry.status = said.or(EventStatus::Pending);
-            entry.issued_event_id = Some(about.number);
+            entry.status = status.or(EventStatus::Pending);
+            entry.issued_event_id = Some(view.number);
         }
         Some(EventType::CommandClaimed) => {
-            entry.status = said.or(EventStatus::Claimed);
-            entry.claimed_event_id = Some(about.number);
+            entry.status = status.or(EventStatus::Claimed);
+            entry.claimed_event_id = Some(view.number);
         }
         Some(EventType::CommandStarted) => {
-            entry.status = said.or(EventStatus::Running);
-            entry.started_event_id = Some(about.number);
+            entry.status = status.or(EventStatus::Running);
+            entry.started_event_id = Some(view.number);
         }
-        // It waits for another worker, whatever the event says about the attempt.
+        // It waits for another worker, regardless of the status of the event.
         Some(EventType::CommandExpired) => entry.status = EventStatus::Pending.into(),
-        Some(EventType::CommandCompleted) => end(entry, about, EventStatus::Completed),
-        Some(EventType::CommandFailed) => end(entry, about, EventStatus::Failed),
-        Some(EventType::CommandCancelled) => end(entry, about, EventStatus::Cancelled),
+        Some(EventType::CommandCompleted) => end_command(entry, view, EventStatus::Completed),
+        Some(EventType::CommandFailed) => end_command(entry, view, EventStatus::Failed),
+        Some(EventType::CommandCancelled) => end_command(entry, view, EventStatus::Cancelled),
         Some(_) | None => {
-            let name = about.event.event_type.as_str();
-            if name.starts_with("command.") && !said.is_none() {
-                entry.status = said;
+            let name = view.event.event_type.as_str();
+            if name.starts_with("command.") && !status.is_none() {
+                entry.status = status;
             }
         }
     }
     Ok(())
 }
 
-fn new(id: &Text, about: &About<'_>) -> CommandEntry {
+fn new_command_entry(id: &Text, view: &FoldedEvent<'_>) -> CommandEntry {
     CommandEntry {
         claimed_event_id: None,
         command_id: id.clone(),
         frame_id: None,
         issued_event_id: None,
-        last_event_id: about.number,
+        last_event_id: view.number,
         parent_command_id: None,
         stage_id: None,
         started_event_id: None,
@@ -77,40 +77,40 @@ fn new(id: &Text, about: &About<'_>) -> CommandEntry {
     }
 }
 
-fn end(entry: &mut CommandEntry, about: &About<'_>, usual: EventStatus) {
-    entry.status = about.status().clone().or(usual);
-    entry.terminal_event_id = Some(about.number);
+fn end_command(entry: &mut CommandEntry, view: &FoldedEvent<'_>, default: EventStatus) {
+    entry.status = view.status().clone().or(default);
+    entry.terminal_event_id = Some(view.number);
 }
 
-fn describe(entry: &mut CommandEntry, about: &About<'_>) -> Result<(), NoJson> {
+fn fill_command(entry: &mut CommandEntry, view: &FoldedEvent<'_>) -> Result<(), InvalidJson> {
     if entry.stage_id.is_none() {
-        entry.stage_id = about.stage_id.as_deref().map(Text::from);
+        entry.stage_id = view.stage_id.as_deref().map(Text::from);
     }
     if entry.frame_id.is_none() {
-        entry.frame_id = about.frame_id.as_deref().map(Text::from);
+        entry.frame_id = view.frame_id.as_deref().map(Text::from);
     }
     if entry.parent_command_id.is_none() {
-        entry.parent_command_id = about.meta_text(Key::ParentCommandId);
+        entry.parent_command_id = view.meta_text(Key::ParentCommandId);
     }
-    // Of several workers the last one counts.
-    if let Some(worker) = worker(about)?
+    // The last of several workers is stored.
+    if let Some(worker) = find_worker(view)?
         && entry.worker_id.as_deref() != Some(&*worker)
     {
         entry.worker_id = Some(Text::from(&*worker));
     }
-    if let Some(locator) = about.meta_text(Key::WorkerLocator) {
+    if let Some(locator) = view.meta_text(Key::WorkerLocator) {
         entry.worker_locator = Some(locator);
     }
     Ok(())
 }
 
-fn worker<'e>(about: &About<'e>) -> Result<Option<Cow<'e, str>>, NoJson> {
-    let column = about.event.worker_id.filter(|worker| !worker.is_empty());
+fn find_worker<'e>(view: &FoldedEvent<'e>) -> Result<Option<Cow<'e, str>>, InvalidJson> {
+    let column = view.event.worker_id.filter(|worker| !worker.is_empty());
     if let Some(worker) = column {
         return Ok(Some(Cow::Borrowed(worker)));
     }
-    if let Some(worker) = about.meta_word(Key::WorkerId) {
+    if let Some(worker) = view.meta_name_or_id(Key::WorkerId) {
         return Ok(Some(worker));
     }
-    Ok(about.outcome("worker_id")?.and_then(JsonRef::word))
+    Ok(view.outcome("worker_id")?.and_then(JsonRef::as_name_or_id))
 }

@@ -1,70 +1,70 @@
-//! A log as text: one event a line, as the API shows it, as streams and exports carry it, or as
-//! another system wrote it.
+//! Parses logs as text: one event per line, as returned by the API, contained in streams and
+//! exports, or written by another system.
 //!
-//! What can be understood is: absent types and statuses, times of several forms, ids as texts or
-//! numbers. A line that cannot be is named, with what is wrong with it.
+//! The parser accepts absent types and statuses, times in several formats, and ids as strings or
+//! numbers. Errors name the line and the problem.
 
 use noetl_types::json::parse;
-use noetl_types::record::{Arrival, EventRecord, Seq, read_projected};
+use noetl_types::record::{EventRecord, ProjectionContext, Seq, parse_projected_event};
 use noetl_types::{CommandId, ExecutionId, Json, JsonMap, Timestamp};
 
 /// Reads a log line by line.
 #[derive(Debug, Clone, Default)]
 pub struct LogReader {
-    /// The execution of events that name none: that of the first one that does.
+    /// Execution of events that name none: that of the first event that names one.
     execution_id: Option<ExecutionId>,
     lines: u64,
     events: i64,
-    /// Whether the events tell their places; where they do not, their order in the text counts.
-    numbering: Option<Numbering>,
-    /// When the newest event so far was recorded.
+    /// Numbering of the events. Without a seq, their order in the text is used.
+    numbering: Option<SeqNumbering>,
+    /// Record time of the newest event so far.
     recorded: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Numbering {
-    Told,
+enum SeqNumbering {
+    Explicit,
     Counted,
 }
 
-/// A line that is no event.
+/// A line that is not an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct LogError {
-    /// Which one, from 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub message: String,
 }
 
 impl LogReader {
-    /// A reader of events of an execution, which they need not name.
-    pub fn of(execution_id: Option<ExecutionId>) -> Self {
+    /// Creates a reader for an execution. Its events need not name it.
+    pub fn for_execution(execution_id: Option<ExecutionId>) -> Self {
         Self {
             execution_id,
             ..Self::default()
         }
     }
 
-    /// The execution of the log, as far as it is known.
+    /// Execution of the log, if known.
     pub fn execution_id(&self) -> Option<ExecutionId> {
         self.execution_id
     }
 
-    /// Reads the next line; none if it is blank.
+    /// Reads the next line. Returns `None` if it is blank.
     pub fn read(&mut self, line: &str) -> Result<Option<EventRecord>, LogError> {
         self.lines += 1;
         if line.trim().is_empty() {
             return Ok(None);
         }
-        let record = self.event(line).map_err(|message| LogError {
+        let record = self.read_event(line).map_err(|message| LogError {
             line: self.lines,
             message,
         })?;
         Ok(Some(record))
     }
 
-    fn event(&mut self, line: &str) -> Result<EventRecord, String> {
+    fn read_event(&mut self, line: &str) -> Result<EventRecord, String> {
         let value = parse(line.trim().as_bytes()).map_err(|error| error.to_string())?;
         let Some(map) = value.as_map() else {
             return Err(format!(
@@ -75,32 +75,32 @@ impl LogReader {
         let mut map = map.clone();
         self.fill_in(&mut map);
         let event_id = map.get("event_id").map(Json::to_string);
-        let named = |message: String| match &event_id {
+        let with_event_id = |message: String| match &event_id {
             Some(id) => format!("event {id}: {message}"),
             None => message,
         };
         let envelope = Json::from(map);
-        let arrival = Arrival {
+        let context = ProjectionContext {
             now: Timestamp::MAX,
-            tenant_id: name_in(&envelope, "tenant_id").unwrap_or_default(),
-            organization_id: name_in(&envelope, "organization_id").unwrap_or_default(),
+            tenant_id: read_name(&envelope, "tenant_id").unwrap_or_default(),
+            organization_id: read_name(&envelope, "organization_id").unwrap_or_default(),
         };
-        let read =
-            read_projected(&envelope, &arrival).map_err(|rejection| named(rejection.message))?;
-        let mut event = read.event;
+        let projected = parse_projected_event(&envelope, &context)
+            .map_err(|rejection| with_event_id(rejection.message))?;
+        let mut event = projected.event;
         self.execution_id.get_or_insert(event.execution_id);
         if event.event_time == Timestamp::MAX {
             event.event_time = event.event_id.time();
             event.created_at = event.event_time;
         }
         if event.command_id.is_none() {
-            event.command_id = command_in(&envelope);
+            event.command_id = find_command_id(&envelope);
         }
-        let seq = self.seq(&envelope).map_err(named)?;
-        let said = envelope.get("ingest_time").and_then(Json::as_str);
-        let said = said.and_then(|text| Timestamp::parse_lenient(text).ok().flatten());
-        // Who does not say when an event was recorded wrote it down in the order of the text.
-        let recorded = said.unwrap_or_else(|| {
+        let seq = self.read_seq(&envelope).map_err(with_event_id)?;
+        let ingested = envelope.get("ingest_time").and_then(Json::as_str);
+        let ingested = ingested.and_then(|text| Timestamp::parse_lenient(text).ok().flatten());
+        // Without a record time, events are assumed to be recorded in the order of the text.
+        let recorded = ingested.unwrap_or_else(|| {
             let last = self.recorded.unwrap_or(Timestamp::MIN);
             event.created_at.max(last)
         });
@@ -113,7 +113,7 @@ impl LogReader {
         })
     }
 
-    /// What an event may leave out.
+    /// Fills in fields that an event may omit.
     fn fill_in(&self, map: &mut JsonMap) {
         let is_blank = |key: &str| {
             map.get(key)
@@ -132,37 +132,37 @@ impl LogReader {
         }
     }
 
-    fn seq(&mut self, envelope: &Json) -> Result<Seq, String> {
+    fn read_seq(&mut self, envelope: &Json) -> Result<Seq, String> {
         self.events += 1;
-        let said = envelope.get("seq").filter(|seq| !seq.is_null());
-        let numbering = match said {
-            Some(_) => Numbering::Told,
-            None => Numbering::Counted,
+        let seq = envelope.get("seq").filter(|seq| !seq.is_null());
+        let numbering = match seq {
+            Some(_) => SeqNumbering::Explicit,
+            None => SeqNumbering::Counted,
         };
         if *self.numbering.get_or_insert(numbering) != numbering {
-            return Err("some events have a seq, and others have none".to_owned());
+            return Err("some events have a seq and others do not".to_owned());
         }
-        let number = match said {
+        let number = match seq {
             None => self.events,
-            Some(said) => said
+            Some(value) => value
                 .as_i64()
-                .or_else(|| said.as_str()?.parse().ok())
-                .ok_or_else(|| format!("seq: expected a number, found {said}"))?,
+                .or_else(|| value.as_str()?.parse().ok())
+                .ok_or_else(|| format!("seq: expected a number, found {value}"))?,
         };
         Seq::new(number).map_err(|error| error.to_string())
     }
 }
 
-fn name_in<T: std::str::FromStr>(envelope: &Json, key: &str) -> Option<T> {
+fn read_name<T: std::str::FromStr>(envelope: &Json, key: &str) -> Option<T> {
     envelope.get(key)?.as_str()?.parse().ok()
 }
 
-/// The command that only the outcome names: where the API shows an event, it has no other place.
-fn command_in(envelope: &Json) -> Option<CommandId> {
+/// Finds a command id that only the outcome contains. Events from the API have it nowhere else.
+fn find_command_id(envelope: &Json) -> Option<CommandId> {
     let outcome = envelope.get("result")?.get("context")?;
-    let said = outcome.get("command_id")?;
-    match said.as_str() {
+    let id = outcome.get("command_id")?;
+    match id.as_str() {
         Some(text) => CommandId::from_digits_or_label(text).ok(),
-        None => CommandId::from_json(said).ok(),
+        None => CommandId::from_json(id).ok(),
     }
 }

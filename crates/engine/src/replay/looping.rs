@@ -1,20 +1,20 @@
-//! Loops.
+//! Folds events into loop entries.
 
 use std::collections::BTreeMap;
 
 use noetl_types::replay::LoopEntry;
 use noetl_types::{EventType, Text};
 
-use super::about::About;
+use super::folded_event::FoldedEvent;
 use super::meta::Key;
 
-pub(super) fn fold(
+pub(super) fn fold_loop(
     loops: &mut BTreeMap<Text, LoopEntry>,
-    about: &About<'_>,
+    view: &FoldedEvent<'_>,
     kind: Option<EventType>,
 ) {
     let keys = [Key::LoopId, Key::LoopEventId, Key::LoopEpochId];
-    let Some(id) = keys.into_iter().find_map(|key| about.meta_word(key)) else {
+    let Some(id) = keys.into_iter().find_map(|key| view.meta_name_or_id(key)) else {
         return;
     };
     let entry = match loops.get_mut(&*id) {
@@ -25,18 +25,18 @@ pub(super) fn fold(
                 completed: false,
                 done: 0,
                 failed: 0,
-                last_event_id: about.number,
+                last_event_id: view.number,
                 loop_id: id.clone(),
                 step_name: None,
                 total: None,
             }),
     };
-    entry.last_event_id = about.number;
+    entry.last_event_id = view.number;
     if entry.step_name.is_none() {
-        entry.step_name = about.step_name();
+        entry.step_name = view.step_name();
     }
-    let total = about.meta_number(Key::CollectionSize);
-    if let Some(total) = total.or_else(|| about.meta_number(Key::Total)) {
+    let total = view.meta_number(Key::CollectionSize);
+    if let Some(total) = total.or_else(|| view.meta_number(Key::Total)) {
         entry.total = Some(total);
     }
     match kind {

@@ -1,11 +1,11 @@
-//! The meta data of an event, as far as the fold reads it.
+//! Metadata of an event, as far as the fold reads it.
 
-use noetl_types::json::{JsonRef, NoJson};
+use noetl_types::json::{InvalidJson, JsonRef};
 
-/// Declares the keys that the fold asks for.
+/// Declares the metadata keys that the fold reads.
 macro_rules! keys {
     ($($key:ident = $name:literal,)+) => {
-        /// A key of the meta data.
+        /// A metadata key.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Key {
             $($key,)+
@@ -14,7 +14,7 @@ macro_rules! keys {
         impl Key {
             const COUNT: usize = [$($name),+].len();
 
-            fn read(name: &str) -> Option<Self> {
+            fn parse(name: &str) -> Option<Self> {
                 match name {
                     $($name => Some(Self::$key),)+
                     _ => None,
@@ -56,17 +56,17 @@ keys! {
     WorkerLocator = "worker_locator",
 }
 
-/// The values under those keys: the data is walked over once, however many of them are asked for.
-pub(super) struct Meta<'e> {
+/// Values of these keys. The metadata is traversed once for all of them.
+pub(super) struct EventMeta<'e> {
     values: [Option<JsonRef<'e>>; Key::COUNT],
 }
 
-impl<'e> Meta<'e> {
-    pub(super) fn of(data: Option<JsonRef<'e>>) -> Result<Self, NoJson> {
+impl<'e> EventMeta<'e> {
+    pub(super) fn from_json(data: Option<JsonRef<'e>>) -> Result<Self, InvalidJson> {
         let mut values = [None; Key::COUNT];
         if let Some(data) = data {
-            data.fields(|name, value| {
-                if let Some(key) = Key::read(name) {
+            data.for_each_field(|name, value| {
+                if let Some(key) = Key::parse(name) {
                     values[key as usize] = Some(value);
                 }
             })?;

@@ -1,16 +1,17 @@
-//! Replay: the fold of a log, be it ours or one that was written elsewhere, to what readers see.
+//! Replay: folds a log, native or from another system, into the state that readers see.
 //!
-//! Owns how events become the entries of [`noetl_types::replay`], the snapshots of that fold, and
-//! the reading of logs from text. Needs no definition and no plan, and refuses no event for what it
-//! says: a field that cannot be read is as good as absent. It is apart from [`crate::State`], which
-//! decisions are made on; the two agree on where an execution stands, and a test holds them to it.
+//! Owns the conversion of events to the entries of [`noetl_types::replay`], the snapshots of that
+//! fold, and the parsing of logs from text. It needs no definition and no plan, and rejects no
+//! event for its content: a field that cannot be read is treated as absent. It is separate from
+//! [`crate::ExecutionState`], on which decisions are made. A test ensures that the two agree on the
+//! status of an execution.
 //!
-//! A log of any length is folded one event after the other: what is kept is the state, never the log.
+//! Events are folded one at a time, so memory holds only the state and never the whole log.
 
-mod about;
 mod business;
 mod command;
 mod execution;
+mod folded_event;
 mod frame;
 mod log;
 mod looping;
@@ -25,11 +26,11 @@ mod state;
 mod tests;
 
 pub use log::{LogError, LogReader};
-pub use order::InOrder;
-pub use reference::summary_of;
+pub use order::OrderedFold;
+pub use reference::summarize_reference;
 pub use snapshot::ReplaySnapshotError;
-pub use state::{ReplayError, ReplayState, fold};
+pub use state::{ReplayError, ReplayState, fold_records};
 
-/// Which fold made a state. A fold that gives another state for the same log is another version: no
-/// checksum of a log ever changes without it.
+/// Version of the fold. A fold that produces another state for the same log needs a new version, so
+/// that checksums of a log never change without one.
 pub const REPLAY_FOLD_VERSION: u32 = 1;

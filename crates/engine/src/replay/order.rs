@@ -1,4 +1,4 @@
-//! Events that come in any order, folded in theirs.
+//! Folds events that arrive in any order.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,25 @@ use noetl_types::record::{EventRecord, Seq};
 
 use super::state::{ReplayError, ReplayState};
 
-/// Events that may wait for an earlier one.
-const MAX_WAITING: usize = 100_000;
+/// Maximum number of events that wait for an earlier one.
+const MAX_WAITING_EVENTS: usize = 100_000;
 
-/// A fold that puts events into their order first.
+/// A fold that reorders events by seq.
 ///
-/// An event that comes before its turn waits. The same event again counts once.
+/// An event that arrives early is held back. A repeated event is ignored.
 #[derive(Debug, Clone)]
-pub struct InOrder {
+pub struct OrderedFold {
     state: ReplayState,
-    /// The events of the state, in order: 8 bytes each tell a repetition from a contradiction.
+    /// Ids of the folded events, in order. Eight bytes each distinguish a repetition from a
+    /// conflict.
     folded: Vec<EventId>,
     waiting: BTreeMap<Seq, EventRecord>,
-    /// The last event that is wanted.
+    /// Seq of the last event to fold.
     end: Option<Seq>,
 }
 
-impl InOrder {
-    /// Goes on from the fold of no events.
+impl OrderedFold {
+    /// Starts from the fold of no events.
     pub fn new(empty: ReplayState) -> Self {
         Self {
             state: empty,
@@ -34,43 +35,43 @@ impl InOrder {
         }
     }
 
-    /// Wants nothing behind an event that has come, whenever that comes or came.
+    /// Ignores all events after a seq that was already received.
     pub fn end_at(&mut self, seq: Seq) {
         self.waiting.retain(|waiting, _| *waiting <= seq);
         self.end = Some(seq);
     }
 
-    /// Takes an event.
+    /// Adds an event.
     pub fn push(&mut self, record: EventRecord) -> Result<(), ReplayError> {
         let seq = record.seq;
         if self.end.is_some_and(|end| seq > end) {
             return Ok(());
         }
         if seq > self.state.version().next_seq() {
-            return self.wait(record);
+            return self.hold_back(record);
         }
         if let Some(first) = self.event_at(seq) {
-            return same(seq, first, record.event.event_id);
+            return check_same_event(seq, first, record.event.event_id);
         }
-        self.fold(&record)?;
+        self.fold_next(&record)?;
         while let Some(next) = self.waiting.remove(&self.state.version().next_seq()) {
-            self.fold(&next)?;
+            self.fold_next(&next)?;
         }
         Ok(())
     }
 
-    fn wait(&mut self, record: EventRecord) -> Result<(), ReplayError> {
+    fn hold_back(&mut self, record: EventRecord) -> Result<(), ReplayError> {
         if let Some(other) = self.waiting.get(&record.seq) {
-            return same(record.seq, other.event.event_id, record.event.event_id);
+            return check_same_event(record.seq, other.event.event_id, record.event.event_id);
         }
-        if self.waiting.len() >= MAX_WAITING {
-            return Err(self.gap(&record));
+        if self.waiting.len() >= MAX_WAITING_EVENTS {
+            return Err(self.gap_error(&record));
         }
         self.waiting.insert(record.seq, record);
         Ok(())
     }
 
-    fn fold(&mut self, record: &EventRecord) -> Result<(), ReplayError> {
+    fn fold_next(&mut self, record: &EventRecord) -> Result<(), ReplayError> {
         self.state.apply(record)?;
         self.folded.push(record.event.event_id);
         Ok(())
@@ -81,7 +82,7 @@ impl InOrder {
         self.folded.get(index).copied()
     }
 
-    fn gap(&self, record: &EventRecord) -> ReplayError {
+    fn gap_error(&self, record: &EventRecord) -> ReplayError {
         ReplayError::Gap {
             event_id: record.event.event_id,
             found: record.seq,
@@ -89,23 +90,23 @@ impl InOrder {
         }
     }
 
-    /// How far the log is folded.
+    /// Current state of the fold.
     pub fn state(&self) -> &ReplayState {
         &self.state
     }
 
-    /// The fold of all events, if none is missing.
+    /// Returns the fold of all events if none is missing.
     pub fn finish(self) -> Result<ReplayState, ReplayError> {
         match self.waiting.values().next() {
-            Some(record) => Err(self.gap(record)),
+            Some(record) => Err(self.gap_error(record)),
             None => Ok(self.state),
         }
     }
 }
 
-fn same(seq: Seq, first: EventId, second: EventId) -> Result<(), ReplayError> {
+fn check_same_event(seq: Seq, first: EventId, second: EventId) -> Result<(), ReplayError> {
     if first == second {
         return Ok(());
     }
-    Err(ReplayError::Twice { seq, first, second })
+    Err(ReplayError::DuplicateSeq { seq, first, second })
 }

@@ -1,31 +1,33 @@
-//! Snapshots of the fold: a state, and how far it goes, so that a long log need not be read again.
+//! Snapshots of the fold: a state and its position, so that a long log need not be read again.
 
-use noetl_types::replay::Replayed;
+use noetl_types::replay::ReplayedState;
 use noetl_types::{Digest, Text, sha256};
 use serde::{Deserialize, Serialize};
 
 use super::REPLAY_FOLD_VERSION;
 use super::state::ReplayState;
 
-/// A snapshot that cannot be used; the log can.
+/// Reason why a snapshot cannot be used. The log can still be folded.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplaySnapshotError {
-    /// It is not what was stored.
+    /// The bytes do not match the checksum.
     #[error("the snapshot does not match its checksum")]
     Damaged,
-    /// Made by another version of the fold.
-    #[error("the snapshot was made by fold version {found}, this is version {REPLAY_FOLD_VERSION}")]
+    /// The snapshot was made by another version of the fold.
+    #[error(
+        "the snapshot has fold version {found}, but this program uses version {REPLAY_FOLD_VERSION}"
+    )]
     OtherVersion {
-        /// That version.
+        /// Version of the snapshot.
         found: u32,
     },
-    /// Not a snapshot.
+    /// The bytes are not a snapshot.
     #[error("the snapshot cannot be read")]
     Unreadable(#[source] serde_json::Error),
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored<S> {
+struct StoredSnapshot<S> {
     fold_version: u32,
     #[serde(default)]
     odd: Vec<Text>,
@@ -35,12 +37,12 @@ struct Stored<S> {
 }
 
 impl ReplayState {
-    /// The state as bytes, with their checksum. Equal states give equal bytes.
+    /// Serializes the state. Returns the bytes and their checksum. Equal states give equal bytes.
     pub fn to_snapshot(&self) -> Result<(Vec<u8>, Digest), ReplaySnapshotError> {
-        let text = serde_json::to_vec(&Stored {
+        let text = serde_json::to_vec(&StoredSnapshot {
             fold_version: REPLAY_FOLD_VERSION,
-            odd: self.odd.clone(),
-            odd_count: self.odd_count,
+            odd: self.stored_warnings.clone(),
+            odd_count: self.warning_count,
             state: &self.replayed,
         });
         let text = text.map_err(ReplaySnapshotError::Unreadable)?;
@@ -48,12 +50,12 @@ impl ReplayState {
         Ok((text, checksum))
     }
 
-    /// Reads a snapshot, if it is whole and of this fold.
+    /// Restores the state from a snapshot if its checksum and version match.
     pub fn from_snapshot(bytes: &[u8], checksum: &Digest) -> Result<Self, ReplaySnapshotError> {
         if sha256(bytes) != *checksum {
             return Err(ReplaySnapshotError::Damaged);
         }
-        let stored: Stored<Replayed> =
+        let stored: StoredSnapshot<ReplayedState> =
             serde_json::from_slice(bytes).map_err(ReplaySnapshotError::Unreadable)?;
         if stored.fold_version != REPLAY_FOLD_VERSION {
             return Err(ReplaySnapshotError::OtherVersion {
@@ -62,8 +64,8 @@ impl ReplayState {
         }
         Ok(Self {
             replayed: stored.state,
-            odd: stored.odd,
-            odd_count: stored.odd_count,
+            stored_warnings: stored.odd,
+            warning_count: stored.odd_count,
         })
     }
 }

@@ -1,46 +1,46 @@
-//! The state that events fold into, one after the other.
+//! State of a replay, built by folding events in order.
 
-use noetl_types::json::NoJson;
-use noetl_types::record::{EventRecord, Seq, UpcastError, Version, upcast};
-use noetl_types::replay::{Gist, Replayed, Sums};
+use noetl_types::json::InvalidJson;
+use noetl_types::record::{EventRecord, ExecutionVersion, Seq, UpcastError, upcast_record};
+use noetl_types::replay::{ReplayChecksums, ReplayRow, ReplayedState};
 use noetl_types::{EventId, ExecutionId, OrganizationId, StatusName, TenantId, Text};
 
-use super::about::About;
+use super::folded_event::FoldedEvent;
 use super::{business, command, execution, frame, looping, stage};
 
-/// Rows that a fold remembers as odd; further ones are only counted.
+/// Maximum number of stored warnings. Further ones are only counted.
 const MAX_WARNINGS: usize = 20;
 
-/// The replayed state of an execution as of an event.
+/// Replayed state of an execution as of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayState {
-    pub(super) replayed: Replayed,
-    /// Rows that could be folded, and tell less than they should.
-    pub(super) odd: Vec<Text>,
-    pub(super) odd_count: u64,
+    pub(super) replayed: ReplayedState,
+    /// Warnings about events that were folded but are incomplete.
+    pub(super) stored_warnings: Vec<Text>,
+    pub(super) warning_count: u64,
 }
 
-/// Why a log cannot be folded. What an event says is never the reason.
+/// Reason why a log cannot be folded. The content of an event is never the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// An event is missing, or out of its order.
-    #[error("event {event_id} has seq {found}, and the next one is {expected}: the log has a gap")]
+    /// An event is missing or out of order.
+    #[error("event {event_id} has seq {found}, but seq {expected} is next: the log has a gap")]
     Gap {
         /// The event.
         event_id: EventId,
-        /// Where it stands.
+        /// Its seq.
         found: Seq,
-        /// Where the next one should stand.
+        /// Seq of the next event.
         expected: Seq,
     },
-    /// Two events claim one place.
+    /// Two events have the same seq.
     #[error("events {first} and {second} both have seq {seq}")]
-    Twice {
-        /// The place.
+    DuplicateSeq {
+        /// The seq.
         seq: Seq,
-        /// One event.
+        /// The first event.
         first: EventId,
-        /// The other.
+        /// The second event.
         second: EventId,
     },
     /// An event of another execution.
@@ -48,71 +48,71 @@ pub enum ReplayError {
     OtherExecution {
         /// The event.
         event_id: EventId,
-        /// Its place.
+        /// Its seq.
         seq: Seq,
         /// Its execution.
         found: ExecutionId,
-        /// The one that is replayed.
+        /// The replayed execution.
         expected: ExecutionId,
     },
-    /// A newer program wrote an event.
+    /// The event was written by a newer program.
     #[error("event {event_id} at seq {seq} cannot be read")]
     Unreadable {
         /// The event.
         event_id: EventId,
-        /// Its place.
+        /// Its seq.
         seq: Seq,
-        /// Why.
+        /// The cause.
         #[source]
         cause: UpcastError,
     },
-    /// What an event holds is not what anybody wrote.
+    /// The event contains invalid JSON.
     #[error("event {event_id} at seq {seq} is damaged")]
     Damaged {
         /// The event.
         event_id: EventId,
-        /// Its place.
+        /// Its seq.
         seq: Seq,
-        /// Why.
+        /// The cause.
         #[source]
-        cause: NoJson,
+        cause: InvalidJson,
     },
 }
 
 impl ReplayState {
-    /// The fold of no events.
+    /// Creates the fold of no events.
     pub fn new(
         tenant_id: TenantId,
         organization_id: OrganizationId,
         execution_id: ExecutionId,
     ) -> Self {
-        Self::of(Replayed::new(tenant_id, organization_id, execution_id))
+        Self::from_replayed(ReplayedState::new(tenant_id, organization_id, execution_id))
     }
 
-    pub(super) fn of(replayed: Replayed) -> Self {
+    pub(super) fn from_replayed(replayed: ReplayedState) -> Self {
         Self {
             replayed,
-            odd: Vec::new(),
-            odd_count: 0,
+            stored_warnings: Vec::new(),
+            warning_count: 0,
         }
     }
 
     /// Folds the next event.
     pub fn apply(&mut self, record: &EventRecord) -> Result<(), ReplayError> {
         if record.is_current() {
-            return self.apply_gist(&Gist::from(record));
+            return self.apply_row(&ReplayRow::from(record));
         }
         let (event_id, seq) = (record.event.event_id, record.seq);
-        let current = upcast(record.clone()).map_err(|cause| ReplayError::Unreadable {
+        let current = upcast_record(record.clone()).map_err(|cause| ReplayError::Unreadable {
             event_id,
             seq,
             cause,
         })?;
-        self.apply_gist(&Gist::from(&current))
+        self.apply_row(&ReplayRow::from(&current))
     }
 
-    /// Folds the next event from what a replay reads of it. After an error the state is of no use.
-    pub fn apply_gist(&mut self, event: &Gist<'_>) -> Result<(), ReplayError> {
+    /// Folds the next event from its replay row. After an error the state must not be used.
+    pub fn apply_row(&mut self, event: &ReplayRow<'_>) -> Result<(), ReplayError> {
         let (event_id, seq) = (event.event_id, event.seq);
         let expected = self.version().next_seq();
         if seq != expected {
@@ -130,31 +130,32 @@ impl ReplayState {
                 expected: self.replayed.execution_id,
             });
         }
-        self.fold(event).map_err(|cause| ReplayError::Damaged {
-            event_id,
-            seq,
-            cause,
-        })
+        self.fold_event(event)
+            .map_err(|cause| ReplayError::Damaged {
+                event_id,
+                seq,
+                cause,
+            })
     }
 
-    fn fold(&mut self, event: &Gist<'_>) -> Result<(), NoJson> {
+    fn fold_event(&mut self, event: &ReplayRow<'_>) -> Result<(), InvalidJson> {
         let mut digits = itoa::Buffer::new();
-        let about = About::new(event, &mut digits)?;
-        let kind = event.event_type.meaning();
+        let view = FoldedEvent::new(event, &mut digits)?;
+        let kind = event.event_type.resolved_type();
         let state = &mut self.replayed;
         state.event_count = event.seq.get();
-        state.last_event_id = Some(about.number);
+        state.last_event_id = Some(view.number);
         if state.last_event_type.as_ref() != Some(event.event_type) {
             state.last_event_type = Some(event.event_type.clone());
         }
-        let payload = execution::fold(&mut state.execution, &about, kind)?;
-        stage::fold(&mut state.stages, &about, kind);
-        frame::fold(&mut state.frames, &about, kind)?;
-        command::fold(&mut state.commands, &about, kind)?;
-        business::fold(&mut state.business_objects, &about, payload)?;
-        looping::fold(&mut state.loops, &about, kind);
+        let payload = execution::fold_execution(&mut state.execution, &view, kind)?;
+        stage::fold_stage(&mut state.stages, &view, kind);
+        frame::fold_frame(&mut state.frames, &view, kind)?;
+        command::fold_command(&mut state.commands, &view, kind)?;
+        business::fold_business_object(&mut state.business_objects, &view, payload)?;
+        looping::fold_loop(&mut state.loops, &view, kind);
         if event.event_type.as_str() == "unknown" {
-            self.warn(format!(
+            self.add_warning(format!(
                 "event {} at seq {} has no event type",
                 event.event_id, event.seq
             ));
@@ -162,20 +163,20 @@ impl ReplayState {
         Ok(())
     }
 
-    fn warn(&mut self, text: String) {
-        self.odd_count = self.odd_count.saturating_add(1);
-        if self.odd.len() < MAX_WARNINGS {
-            self.odd.push(text.into());
+    fn add_warning(&mut self, text: String) {
+        self.warning_count = self.warning_count.saturating_add(1);
+        if self.stored_warnings.len() < MAX_WARNINGS {
+            self.stored_warnings.push(text.into());
         }
     }
 
-    /// How far the log is folded.
-    pub fn version(&self) -> Version {
-        Version::new(self.replayed.event_count).unwrap_or_default()
+    /// Seq of the last folded event.
+    pub fn version(&self) -> ExecutionVersion {
+        ExecutionVersion::new(self.replayed.event_count).unwrap_or_default()
     }
 
-    /// How many entries it has, which tells how large it is.
-    pub fn entries(&self) -> i64 {
+    /// Number of entries, as a measure of the size.
+    pub fn entry_count(&self) -> i64 {
         let state = &self.replayed;
         let entries = state.stages.len()
             + state.frames.len()
@@ -186,41 +187,41 @@ impl ReplayState {
         i64::try_from(entries).unwrap_or(i64::MAX)
     }
 
-    /// Where the execution stands.
+    /// Status of the execution.
     pub fn status(&self) -> &StatusName {
         &self.replayed.execution.status
     }
 
-    /// What readers see.
-    pub fn replayed(&self) -> &Replayed {
+    /// Entries that readers see.
+    pub fn replayed(&self) -> &ReplayedState {
         &self.replayed
     }
 
-    /// What readers see.
-    pub fn into_replayed(self) -> Replayed {
+    /// Entries that readers see.
+    pub fn into_replayed(self) -> ReplayedState {
         self.replayed
     }
 
-    /// The checksums of what readers see.
-    pub fn checksums(&self) -> Sums {
-        self.replayed.checksums()
+    /// Checksums of the entries.
+    pub fn checksums(&self) -> ReplayChecksums {
+        self.replayed.compute_checksums()
     }
 
-    /// What is odd about the log, in words; bounded.
+    /// Warnings about the log. Their number is bounded.
     pub fn warnings(&self) -> Vec<Text> {
-        let mut texts = self.odd.clone();
+        let mut texts = self.stored_warnings.clone();
         let more = self
-            .odd_count
-            .saturating_sub(u64::try_from(self.odd.len()).unwrap_or(u64::MAX));
+            .warning_count
+            .saturating_sub(u64::try_from(self.stored_warnings.len()).unwrap_or(u64::MAX));
         if more > 0 {
-            texts.push(format!("and {more} more of the kind").into());
+            texts.push(format!("and {more} more warnings").into());
         }
         texts
     }
 }
 
-/// Folds events that come in any order. The same event twice counts once.
-pub fn fold(
+/// Folds events in any order. Repeated events count once.
+pub fn fold_records(
     mut state: ReplayState,
     mut events: Vec<EventRecord>,
 ) -> Result<ReplayState, ReplayError> {
@@ -233,7 +234,7 @@ pub fn fold(
             if last == record {
                 continue;
             }
-            return Err(ReplayError::Twice {
+            return Err(ReplayError::DuplicateSeq {
                 seq: record.seq,
                 first: last.event.event_id,
                 second: record.event.event_id,

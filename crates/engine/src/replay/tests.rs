@@ -2,7 +2,7 @@ use noetl_types::{EventStatus, ExecutionId, Json, OrganizationId, TenantId};
 
 use super::*;
 
-fn empty() -> ReplayState {
+fn empty_state() -> ReplayState {
     ReplayState::new(
         TenantId::default(),
         OrganizationId::default(),
@@ -10,9 +10,9 @@ fn empty() -> ReplayState {
     )
 }
 
-fn replay(log: &str) -> ReplayState {
-    let mut reader = LogReader::of(ExecutionId::new(9).ok());
-    let mut state = InOrder::new(empty());
+fn replay_log(log: &str) -> ReplayState {
+    let mut reader = LogReader::for_execution(ExecutionId::new(9).ok());
+    let mut state = OrderedFold::new(empty_state());
     for line in log.lines() {
         if let Some(record) = reader.read(line).unwrap() {
             state.push(record).unwrap();
@@ -21,61 +21,61 @@ fn replay(log: &str) -> ReplayState {
     state.finish().unwrap()
 }
 
-fn shown(state: &ReplayState) -> Json {
+fn to_json(state: &ReplayState) -> Json {
     let text = serde_json::to_string(state.replayed()).unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
-fn at<'j>(mut json: &'j Json, path: &str) -> &'j Json {
+fn json_at<'j>(mut json: &'j Json, path: &str) -> &'j Json {
     for key in path.split('|') {
         json = json.get(key).unwrap_or(&Json::Null);
     }
     json
 }
 
-/// Looks at parts of a replayed state; a text stands for itself, anything else for its JSON.
-fn expect(log: &str, parts: &[(&str, &str)]) {
-    let json = shown(&replay(log));
-    for (path, wanted) in parts {
-        let found = at(&json, path);
+/// Compares parts of a replayed state: strings as they are, other values as JSON.
+fn assert_parts(log: &str, parts: &[(&str, &str)]) {
+    let json = to_json(&replay_log(log));
+    for (path, expected) in parts {
+        let found = json_at(&json, path);
         let found = found
             .as_str()
             .map_or_else(|| found.to_string(), str::to_owned);
-        assert_eq!(found, *wanted, "{path} of {json}");
+        assert_eq!(found, *expected, "{path} of {json}");
     }
 }
 
 #[test]
-fn an_empty_log() {
-    let state = replay("");
+fn empty_log_folds_to_unknown_status() {
+    let state = replay_log("");
     assert_eq!(*state.status(), EventStatus::Unknown.into());
     assert_eq!(
-        shown(&state).to_string(),
+        to_json(&state).to_string(),
         r#"{"business_objects":{},"commands":{},"event_count":0,"execution":{"payload_refs":[],"status":"UNKNOWN"},"execution_id":9,"frames":{},"loops":{},"organization_id":"default","stages":{},"tenant_id":"default"}"#
     );
 }
 
 #[test]
-fn the_execution() {
+fn folds_execution_status() {
     let started = r#"{"event_id":1,"event_type":"playbook_started","node_name":"path"}"#;
     let entered = r#"{"event_id":2,"event_type":"step_enter","node_name":"a"}"#;
     let done = r#"{"event_id":3,"event_type":"command_completed","node_name":"b"}"#;
     let end = r#"{"event_id":4,"event_type":"playbook_completed","node_name":"path"}"#;
-    expect(
+    assert_parts(
         started,
         &[
             ("execution|status", "UNKNOWN"),
             ("execution|last_node_name", "null"),
         ],
     );
-    expect(
+    assert_parts(
         &[started, entered].join("\n"),
         &[
             ("execution|status", "RUNNING"),
             ("execution|last_node_name", "a"),
         ],
     );
-    expect(
+    assert_parts(
         &[started, entered, done, end].join("\n"),
         &[
             ("execution|status", "COMPLETED"),
@@ -87,17 +87,17 @@ fn the_execution() {
     );
 }
 
-/// A late `completed` behind a `cancelled` changes nothing, nor does a step that is entered then.
+/// After `cancelled`, neither a late `completed` nor a step entry changes the status.
 #[test]
-fn y8_the_first_end_wins() {
-    expect(
+fn first_terminal_event_wins() {
+    assert_parts(
         r#"{"event_id":1,"event_type":"step.enter"}
         {"event_id":2,"event_type":"execution.cancelled"}
         {"event_id":3,"event_type":"playbook.completed"}
         {"event_id":4,"event_type":"step.enter"}"#,
         &[("execution|status", "CANCELLED"), ("event_count", "4")],
     );
-    expect(
+    assert_parts(
         r#"{"event_id":1,"event_type":"command.issued","command_id":1}
         {"event_id":2,"event_type":"command.failed","command_id":1}
         {"event_id":3,"event_type":"command.completed","command_id":1}
@@ -111,18 +111,18 @@ fn y8_the_first_end_wins() {
 }
 
 #[test]
-fn workflow_events_accompany_an_end_and_are_none() {
-    expect(
+fn workflow_events_do_not_end_execution() {
+    assert_parts(
         r#"{"event_id":1,"event_type":"step.enter"}
         {"event_id":2,"event_type":"workflow.completed","status":"COMPLETED"}"#,
         &[("execution|status", "RUNNING")],
     );
 }
 
-/// The id of an event says nothing about its place: a worker with a slow clock made id 5 after 10.
+/// Event ids do not define order: a worker with a slow clock assigns id 5 after id 10.
 #[test]
-fn y7_seq_orders_and_ids_do_not() {
-    expect(
+fn order_follows_seq_not_event_id() {
+    assert_parts(
         r#"{"seq":2,"event_id":5,"event_type":"command.completed","command_id":10,"status":"COMPLETED"}
         {"seq":1,"event_id":10,"event_type":"command.issued","command_id":10,"status":"PENDING"}"#,
         &[
@@ -133,14 +133,14 @@ fn y7_seq_orders_and_ids_do_not() {
     );
 }
 
-/// Rows without type and status are folded as far as they tell something, and named.
+/// Rows without a type or status contribute the fields they have and produce a warning.
 #[test]
-fn y6_rows_without_type_or_status() {
+fn warns_on_rows_without_type_or_status() {
     let log = r#"{"event_id":"1","event_type":null,"status":null,"node_name":"x"}
         {"event_id":2,"meta":{"command_id":"9:load:77:i3"}}
         {"event_id":3,"event_type":"","command_id":77}
         {"event_id":4,"event_type":"command.issued","command_id":77}"#;
-    expect(
+    assert_parts(
         log,
         &[
             ("event_count", "4"),
@@ -148,43 +148,43 @@ fn y6_rows_without_type_or_status() {
             ("commands|77|issued_event_id", "4"),
         ],
     );
-    let warnings = replay(log).warnings();
+    let warnings = replay_log(log).warnings();
     assert_eq!(warnings.len(), 3);
     assert_eq!(&*warnings[0], "event 1 at seq 1 has no event type");
 }
 
-/// What a log says in other bytes is the same, and sums to the same.
+/// Equal values with different byte representations have the same checksum.
 #[test]
-fn y9_numbers_and_keys_have_one_form() {
+fn checksum_is_independent_of_json_formatting() {
     let object = |body: &str| {
         format!(
             r#"{{"event_id":1,"event_type":"order.created","meta":{{"business_object":{{"type":"order","id":1,"state":{body}}}}}}}"#
         )
     };
-    let one = replay(&object(r#"{"bb":1.0,"a":1e2,"n":123456789012345678}"#));
-    let other = replay(&object(r#"{"n":123456789012345678,"a":100,"bb":1}"#));
+    let one = replay_log(&object(r#"{"bb":1.0,"a":1e2,"n":123456789012345678}"#));
+    let other = replay_log(&object(r#"{"n":123456789012345678,"a":100,"bb":1}"#));
     assert_eq!(one.checksums(), other.checksums());
-    let text = shown(&one).to_string();
+    let text = to_json(&one).to_string();
     assert!(
         text.contains(r#""attributes":{"a":100,"bb":1,"n":123456789012345678}"#),
         "{text}"
     );
-    // A key that stands twice is refused at the door.
+    // The reader rejects duplicate keys.
     let twice = object(r#"{"a":1,"a":3}"#);
-    let refused = LogReader::of(ExecutionId::new(9).ok())
+    let error = LogReader::for_execution(ExecutionId::new(9).ok())
         .read(&twice)
         .unwrap_err();
-    assert_eq!(refused.line, 1);
+    assert_eq!(error.line, 1);
 }
 
 #[test]
-fn stages() {
+fn folds_stages() {
     let log = r#"{"event_id":1,"event_type":"stage.opened","stage_id":"s1","status":"ANY","node_name":"load","meta":{"kind":"map","parent_stage_id":"s0","loop_event_id":"7"}}
         {"event_id":2,"event_type":"stage.opened","aggregate_type":"stage","aggregate_id":"stage/s2"}
         {"event_id":3,"event_type":"stage.note","status":"BUSY","meta":{"stage_id":"s2"}}
         {"event_id":4,"event_type":"stage.closed","stage_id":"s1","meta":{"frame_count":3,"row_count":"30","events_emitted":9,"failed_count":1}}
         {"event_id":5,"event_type":"stage.note","meta":{"stage_id":"s2"}}"#;
-    expect(
+    assert_parts(
         log,
         &[
             ("stages|s1|status", "CLOSED"),
@@ -204,7 +204,7 @@ fn stages() {
 }
 
 #[test]
-fn frames() {
+fn folds_frames() {
     let log = r#"{"event_id":1,"event_type":"frame.dispatched","frame_id":"f","stage_id":"s","command_id":4,"meta":{"attempt":2}}
         {"event_id":2,"event_type":"frame.dispatched","frame_id":"f"}
         {"event_id":3,"event_type":"frame.started","frame_id":"f","status":"X"}
@@ -212,7 +212,7 @@ fn frames() {
         {"event_id":5,"event_type":"frame.failed","frame_id":"g","meta":{"row_count":5,"parent_frame_id":"f"}}
         {"event_id":6,"event_type":"frame.abandoned","frame_id":"h"}
         {"event_id":7,"event_type":"frame.heartbeat","frame_id":"h","status":"ALIVE"}"#;
-    expect(
+    assert_parts(
         log,
         &[
             ("frames|f|status", "COMPLETED"),
@@ -236,7 +236,7 @@ fn frames() {
 }
 
 #[test]
-fn commands() {
+fn folds_commands() {
     let log = r#"{"event_id":1,"event_type":"command.issued","command_id":1}
         {"event_id":2,"event_type":"command.claimed","command_id":1,"worker_id":"w1","meta":{"worker_locator":"pod/1"}}
         {"event_id":3,"event_type":"command.expired","command_id":1,"status":"EXPIRED"}
@@ -244,7 +244,7 @@ fn commands() {
         {"event_id":5,"event_type":"command.started","command_id":1,"stage_id":"s","frame_id":"f","meta":{"parent_command_id":0}}
         {"event_id":6,"event_type":"command.result_ignored","command_id":1,"worker_id":"w1","status":"IGNORED"}
         {"event_id":7,"event_type":"call.done","command_id":1,"status":"COMPLETED"}"#;
-    expect(
+    assert_parts(
         log,
         &[
             ("commands|1|status", "RUNNING"),
@@ -260,18 +260,18 @@ fn commands() {
         ],
     );
     let expired = log.lines().take(3).collect::<Vec<_>>().join("\n");
-    expect(&expired, &[("commands|1|status", "PENDING")]);
+    assert_parts(&expired, &[("commands|1|status", "PENDING")]);
 }
 
 #[test]
-fn business_objects() {
+fn folds_business_objects() {
     let log = r#"{"event_id":1,"event_type":"order.created","meta":{"business_object":{"object_type":"order","object_id":7,"attributes":{"a":1,"b":2}}}}
         {"event_id":2,"event_type":"order.noted","meta":{"business_object_type":"order","business_object_id":"7"},"result":{"context":{"patch":{"b":3}},"reference":{"ref":"r","sha256":"x","digest":"y","media_type":"m"}}}
         {"event_id":3,"event_type":"order.moved","status":"MOVED","aggregate_type":"business_object","aggregate_id":"business_object/order/7","meta":{"version":12}}
         {"event_id":4,"event_type":"part.upserted","aggregate_type":"business_object","aggregate_id":"business_object/99"}
         {"event_id":5,"event_type":"part.removed","aggregate_type":"business_object","aggregate_id":"business_object/99"}
         {"event_id":6,"event_type":"crate.updated","aggregate_type":"business_object","aggregate_id":"business_object/crate/a/b","context":{"state":{"k":1}}}"#;
-    expect(
+    assert_parts(
         log,
         &[
             ("business_objects|order/7|status", "MOVED"),
@@ -292,22 +292,25 @@ fn business_objects() {
             ("business_objects|crate/a/b|attributes", r#"{"k":1}"#),
         ],
     );
-    let json = shown(&replay(log));
+    let json = to_json(&replay_log(log));
     assert_eq!(
-        at(&json, "execution|payload_refs").as_list().unwrap().len(),
+        json_at(&json, "execution|payload_refs")
+            .as_list()
+            .unwrap()
+            .len(),
         1
     );
 }
 
 #[test]
-fn loops() {
+fn folds_loops() {
     let log = r#"{"event_id":1,"event_type":"step.enter","node_name":"each","meta":{"loop_id":"1","collection_size":3}}
         {"event_id":2,"event_type":"command.completed","command_id":5,"meta":{"loop_id":"1"}}
         {"event_id":3,"event_type":"command_failed","command_id":6,"meta":{"loop_event_id":1}}
         {"event_id":4,"event_type":"loop.shard.done","meta":{"__loop_epoch_id":"e","total":9}}
         {"event_id":5,"event_type":"loop.fanin.completed","meta":{"__loop_epoch_id":"e"}}
         {"event_id":6,"event_type":"loop.done","meta":{"loop_id":"1"}}"#;
-    expect(
+    assert_parts(
         log,
         &[
             (
@@ -322,37 +325,37 @@ fn loops() {
     );
 }
 
-/// A part of a log is never taken for the whole.
+/// An incomplete log never passes for a complete one.
 #[test]
-fn y2_gaps_are_errors() {
+fn rejects_gaps_and_duplicate_seqs() {
     let mut reader = LogReader::default();
     let mut read = |line: &str| reader.read(line).unwrap().unwrap();
     let first = read(r#"{"execution_id":9,"seq":1,"event_id":1,"event_type":"step.enter"}"#);
     let third = read(r#"{"execution_id":"9","seq":3,"event_id":3,"event_type":"step.exit"}"#);
     let other = read(r#"{"execution_id":8,"seq":2,"event_id":2}"#);
-    let again = read(r#"{"execution_id":9,"seq":1,"event_id":4}"#);
-    let gap = fold(empty(), vec![third.clone(), first.clone()]).unwrap_err();
+    let conflicting = read(r#"{"execution_id":9,"seq":1,"event_id":4}"#);
+    let gap = fold_records(empty_state(), vec![third.clone(), first.clone()]).unwrap_err();
     assert_eq!(
         gap.to_string(),
-        "event 3 has seq 3, and the next one is 2: the log has a gap"
+        "event 3 has seq 3, but seq 2 is next: the log has a gap"
     );
-    let mut state = InOrder::new(empty());
+    let mut state = OrderedFold::new(empty_state());
     state.push(third).unwrap();
     state.push(first.clone()).unwrap();
     state.push(first.clone()).unwrap();
     assert!(matches!(
-        state.push(again.clone()),
-        Err(ReplayError::Twice { .. })
+        state.push(conflicting.clone()),
+        Err(ReplayError::DuplicateSeq { .. })
     ));
     assert_eq!(state.clone().finish().unwrap_err(), gap);
     assert!(matches!(
         state.push(other),
         Err(ReplayError::OtherExecution { .. })
     ));
-    let twice = fold(empty(), vec![first.clone(), again]).unwrap_err();
-    assert!(matches!(twice, ReplayError::Twice { .. }));
+    let error = fold_records(empty_state(), vec![first.clone(), conflicting]).unwrap_err();
+    assert!(matches!(error, ReplayError::DuplicateSeq { .. }));
     assert_eq!(
-        fold(empty(), vec![first.clone(), first])
+        fold_records(empty_state(), vec![first.clone(), first])
             .unwrap()
             .version()
             .get(),
@@ -361,8 +364,8 @@ fn y2_gaps_are_errors() {
 }
 
 #[test]
-fn lines_that_are_no_events_are_named() {
-    for (line, wanted) in [
+fn reports_line_of_invalid_event() {
+    for (line, expected) in [
         ("[]", "line 1: an event is an object, not a list"),
         (r#"{"event_type":"x"}"#, "line 1: the event has no event_id"),
         (
@@ -374,12 +377,12 @@ fn lines_that_are_no_events_are_named() {
             "line 1: event 7: 0 is not a seq: the first event of an execution has 1",
         ),
     ] {
-        let error = LogReader::of(ExecutionId::new(9).ok())
+        let error = LogReader::for_execution(ExecutionId::new(9).ok())
             .read(line)
             .unwrap_err();
-        assert_eq!(error.to_string(), wanted);
+        assert_eq!(error.to_string(), expected);
     }
-    let mut reader = LogReader::of(ExecutionId::new(9).ok());
+    let mut reader = LogReader::for_execution(ExecutionId::new(9).ok());
     reader.read(r#"{"event_id":1}"#).unwrap();
     assert_eq!(reader.read("  ").unwrap(), None);
     let mixed = reader.read(r#"{"event_id":2,"seq":2}"#).unwrap_err();
@@ -387,26 +390,26 @@ fn lines_that_are_no_events_are_named() {
 }
 
 #[test]
-fn snapshots_are_verified() {
+fn rejects_damaged_snapshot() {
     let log = r#"{"event_id":1,"event_type":"step.enter","node_name":"a"}
         {"event_id":2}"#;
-    let state = replay(log);
+    let state = replay_log(log);
     let (bytes, checksum) = state.to_snapshot().unwrap();
     assert_eq!(
         ReplayState::from_snapshot(&bytes, &checksum).unwrap(),
         state
     );
-    let mut bent = bytes.clone();
-    bent[20] ^= 1;
+    let mut damaged = bytes.clone();
+    damaged[20] ^= 1;
     assert!(matches!(
-        ReplayState::from_snapshot(&bent, &checksum),
+        ReplayState::from_snapshot(&damaged, &checksum),
         Err(ReplaySnapshotError::Damaged)
     ));
     let old = String::from_utf8(bytes).unwrap();
     let old = old.replace("\"fold_version\":1", "\"fold_version\":0");
-    let sum = noetl_types::sha256(&old);
+    let checksum_of_old = noetl_types::sha256(&old);
     assert!(matches!(
-        ReplayState::from_snapshot(old.as_bytes(), &sum),
+        ReplayState::from_snapshot(old.as_bytes(), &checksum_of_old),
         Err(ReplaySnapshotError::OtherVersion { found: 0 })
     ));
 }

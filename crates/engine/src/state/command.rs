@@ -1,120 +1,123 @@
-//! What is known of a command that is not closed.
+//! State of open commands.
 
+use noetl_playbook::command_machine::{Continuation, FrameReport};
 use noetl_playbook::graph::StepIndex;
-use noetl_playbook::shift::{FrameReport, Onward};
 use noetl_types::{JsonMap, Seq, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
 use super::layered::settled;
-use super::parked::Parked;
-use super::step::Outcome;
+use super::step::CommandOutcome;
+use super::suspended::SuspendedTask;
 use super::{CommandStage, serde_step};
 
-/// A command that is not closed.
+/// An open command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     /// Its step.
     #[serde(with = "serde_step")]
     pub step: StepIndex,
-    /// The run of the step.
+    /// The pass of the step, from 1.
     pub run: u32,
-    /// The iteration, in a loop.
+    /// Index of the iteration, in a loop.
     pub index: Option<u32>,
-    /// Which command of its pipeline it is, from 0, where there are several.
+    /// Index of the command in a split pipeline, from 0. `None` if the pipeline has one command.
     pub segment: Option<u32>,
-    /// Whether the server carries it out: then no worker ever gets it.
+    /// True if the server performs the command. No worker ever gets it.
     pub is_on_server: bool,
-    /// Its place in the log: commands are taken and cancelled in this order.
+    /// Seq of the event that issued it. Commands are claimed and cancelled in this order.
     pub issued: Seq,
-    /// How often it may be handed out in all.
+    /// Maximum number of attempts.
     pub max_attempts: u32,
-    /// How many calls it had.
+    /// Number of calls so far.
     pub calls: u32,
-    /// How often it was given back because its task is made again: such attempts lost no worker.
+    /// Number of attempts that were returned for a retry of the task. They do not count as lost
+    /// workers.
     #[serde(default)]
     pub retried: u32,
-    /// How far it is.
+    /// Phase of the command.
     pub phase: CommandPhase,
 }
 
 settled!(Command);
 
-/// How far a command is.
+/// Phase of an open command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandPhase {
-    /// It waits for a worker. Grants are no events, so a worker may have it already.
+    /// Waits for a worker. Lease grants are not events, so a worker may already hold it.
     Pending {
-        /// The attempt that comes next, from 1.
+        /// The next attempt, from 1.
         attempt: u32,
-        /// When it may be handed out again.
+        /// Earliest time at which it may be claimed.
         not_before: Option<Timestamp>,
     },
-    /// A worker is known to have it.
+    /// A worker is known to hold it.
     Leased {
         /// The attempt.
         attempt: u32,
-        /// Who has it.
+        /// The worker that holds the lease.
         worker: WorkerId,
-        /// Whether it is known to run.
+        /// True if the worker has reported its start.
         is_running: bool,
-        /// Attempts of its tasks that this worker made again, as far as it told of them.
+        /// Retries of its tasks by this worker, as far as they were reported.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        retries: Option<Box<Retries>>,
+        retries: Option<Box<ReportedRetries>>,
     },
-    /// It waits without a worker.
-    Parked(Box<Parked>),
-    /// No attempt is left.
+    /// Suspended: waits without a worker.
+    #[serde(rename = "parked")]
+    Suspended(Box<SuspendedTask>),
+    /// All attempts are used up.
     Spent,
-    /// Its tasks are done; the next event closes it.
+    /// Its tasks have ended. The next event closes it.
     Called(Box<CallResult>),
 }
 
-/// Attempts of tasks that a worker made again within its own attempt at a command.
+/// Retries of tasks by a worker within one attempt of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retries {
-    /// How many it told of.
-    pub told: u32,
-    /// When the last of them failed.
+pub struct ReportedRetries {
+    /// Number of reported retries.
+    #[serde(rename = "told")]
+    pub count: u32,
+    /// Time of the last failure.
     pub failed_at: Timestamp,
-    /// Which attempt of its task comes after it, from 2.
+    /// Next attempt of the task, from 2.
     pub next: u32,
-    /// When that one begins.
+    /// Start time of the next attempt.
     pub next_at: Timestamp,
 }
 
-/// What the tasks of a command left behind.
+/// Result of the tasks of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// What came of them.
-    pub outcome: Outcome,
-    /// What they wrote, by the keys of their `set`.
+    /// Outcome of the tasks.
+    pub outcome: CommandOutcome,
+    /// Writes of the tasks, by the keys of their `set`.
     pub set: JsonMap,
-    /// What became of the rows of its frame.
+    /// Report about the rows of its frame.
     pub frame: Option<FrameReport>,
-    /// Where the pipeline goes on, in another command.
-    pub onward: Option<Onward>,
+    /// Continuation of the pipeline in another command.
+    pub onward: Option<Continuation>,
 }
 
 impl Command {
-    /// What its worker told of attempts that it made again; nothing where none is known.
-    pub fn retries(&self) -> Option<&Retries> {
+    /// Retries that its worker reported, if any.
+    pub fn reported_retries(&self) -> Option<&ReportedRetries> {
         match &self.phase {
             CommandPhase::Leased { retries, .. } => retries.as_deref(),
             CommandPhase::Pending { .. }
-            | CommandPhase::Parked(_)
+            | CommandPhase::Suspended(_)
             | CommandPhase::Spent
             | CommandPhase::Called(_) => None,
         }
     }
 
-    /// The attempt that it is at, or that comes next.
-    pub(crate) fn attempt(&self) -> u32 {
+    /// Current or next attempt.
+    pub(crate) fn current_attempt(&self) -> u32 {
         match &self.phase {
             CommandPhase::Pending { attempt, .. } | CommandPhase::Leased { attempt, .. } => {
                 *attempt
             }
-            CommandPhase::Spent | CommandPhase::Called(_) | CommandPhase::Parked(_) => {
+            CommandPhase::Spent | CommandPhase::Called(_) | CommandPhase::Suspended(_) => {
                 self.max_attempts
             }
         }
@@ -129,11 +132,11 @@ impl Command {
             CommandPhase::Leased {
                 is_running: true, ..
             } => CommandStage::Running,
-            CommandPhase::Parked(_) => CommandStage::Parked,
+            CommandPhase::Suspended(_) => CommandStage::Suspended,
             CommandPhase::Spent => CommandStage::Spent,
             CommandPhase::Called(result) => match result.outcome.error {
                 None => CommandStage::Done,
-                Some(_) => CommandStage::Erred,
+                Some(_) => CommandStage::Failed,
             },
         }
     }

@@ -1,91 +1,91 @@
-//! What is known of a loop over a cursor: chains of frames, and what became of their rows.
+//! State of loops over a cursor: chains of frames and the counts of their rows.
 
 use std::sync::Arc;
 
-use noetl_playbook::shift::FrameReport;
+use noetl_playbook::command_machine::FrameReport;
 use noetl_types::{CommandId, Millis, TaskError};
 use serde::{Deserialize, Serialize};
 
-use super::layered::{Layered, Settle, settled};
-use crate::event::{CursorTerms, IterationError, LoopStats};
+use super::layered::{LayeredMap, Settle, settled};
+use crate::event::{CursorSettings, IterationError, LoopStats};
 
-/// Failures that are kept; all of them are counted.
-const MAX_KEPT_ERRORS: usize = 1000;
-/// Closed frames of which a second report is recognised.
-const MAX_RECENT: usize = 1000;
+/// Maximum number of stored errors. All of them are counted.
+const MAX_STORED_ERRORS: usize = 1000;
+/// Number of recently closed frames for which a duplicate report is recognized.
+const MAX_RECENT_FRAMES: usize = 1000;
 
-/// A loop over a cursor that goes on.
+/// State of an active loop over a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CursorState {
-    /// How it goes through the rows.
-    pub terms: CursorTerms,
-    /// The next frame to issue.
+    /// Settings of the cursor.
+    pub terms: CursorSettings,
+    /// Next frame to issue.
     pub next: u32,
-    /// Chains that have come to their end.
+    /// Number of ended chains.
     pub ended: u32,
-    /// Rows that the next frame asks for.
+    /// Number of rows that the next frame requests.
     pub ask: u32,
-    /// Frames that had rows, or failed.
+    /// Number of frames that had rows or failed.
     pub frames: u32,
-    /// Rows that were claimed and come to.
+    /// Number of processed rows.
     pub total: u32,
-    /// Those that went well.
+    /// Number of successful rows.
     pub success: u32,
-    /// Those that failed.
+    /// Number of failed rows.
     pub failed: u32,
-    /// What they failed with, in the order of the reports.
-    pub errors: Layered<u32, IterationError>,
-    /// The frame that failed first in time.
+    /// Errors, in order of the reports.
+    pub errors: LayeredMap<u32, IterationError>,
+    /// Frame that failed first in time.
     pub first_failed: Option<Arc<IterationError>>,
-    /// Frames that were closed last.
-    pub recent: Layered<CommandId, FrameEnd>,
-    /// Whether its end was recorded.
+    /// Recently closed frames.
+    pub recent: LayeredMap<CommandId, FrameEnd>,
+    /// True if its end was recorded.
     pub is_done: bool,
 }
 
-/// How a frame ended.
+/// Outcome of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameEnd {
-    /// Whether it failed.
+    /// True if the frame failed.
     pub is_failed: bool,
-    /// Rows that were claimed.
+    /// Number of claimed rows.
     pub rows: u32,
-    /// Rows that went well.
+    /// Number of successful rows.
     pub done: u32,
 }
 
 settled!(IterationError, FrameEnd);
 
-/// A frame that has just been closed.
+/// A frame that was just closed.
 pub(crate) struct ClosedFrame {
     pub(crate) command: CommandId,
     pub(crate) frame: u32,
     pub(crate) error: Option<TaskError>,
     pub(crate) report: Option<FrameReport>,
-    /// How long it took, where that is known.
-    pub(crate) took: Option<Millis>,
+    /// Duration, if known.
+    pub(crate) duration: Option<Millis>,
 }
 
 impl CursorState {
-    pub(crate) fn new(terms: CursorTerms) -> Self {
+    pub(crate) fn new(settings: CursorSettings) -> Self {
         Self {
-            terms,
+            terms: settings,
             next: 0,
             ended: 0,
-            ask: terms.max_rows,
+            ask: settings.max_rows,
             frames: 0,
             total: 0,
             success: 0,
             failed: 0,
-            errors: Layered::default(),
+            errors: LayeredMap::default(),
             first_failed: None,
-            recent: Layered::default(),
+            recent: LayeredMap::default(),
             is_done: false,
         }
     }
 
-    /// What became of the rows.
-    pub fn stats(&self) -> LoopStats {
+    /// Row counts.
+    pub fn loop_stats(&self) -> LoopStats {
         LoopStats {
             total: self.total,
             success: self.success,
@@ -94,13 +94,13 @@ impl CursorState {
         }
     }
 
-    /// Whether every chain has come to its end.
+    /// Returns true if every chain has ended.
     pub fn is_complete(&self) -> bool {
         self.ended >= self.terms.chains
     }
 
-    /// Takes what became of a frame. One without rows ends its chain, and so does one of which it is
-    /// not known whether it had any: its successor might fail in the same way for ever.
+    /// Records a closed frame. A frame without rows ends its chain. So does a frame whose rows are
+    /// unknown, because its successor might fail in the same way forever.
     pub(crate) fn close(&mut self, closed: ClosedFrame) {
         let report = closed.report.unwrap_or_default();
         // A frame that fails before its first row counts as one failure.
@@ -119,17 +119,17 @@ impl CursorState {
         if report.rows == 0 {
             self.ended = self.ended.saturating_add(1);
         } else {
-            self.ask = self.next_ask(&report, closed.took);
+            self.ask = self.next_frame_rows(&report, closed.duration);
         }
         let end = FrameEnd {
             is_failed: closed.error.is_some(),
             rows: report.rows,
             done: report.done,
         };
-        self.remember(closed.command, end);
+        self.record_closed_frame(closed.command, end);
         let index = closed.frame;
         for row in report.errors {
-            self.keep(IterationError {
+            self.record_error(IterationError {
                 index,
                 error: row.error,
             });
@@ -138,20 +138,20 @@ impl CursorState {
             let failed = IterationError { index, error };
             self.first_failed
                 .get_or_insert_with(|| Arc::new(failed.clone()));
-            self.keep(failed);
+            self.record_error(failed);
         }
     }
 
-    fn keep(&mut self, error: IterationError) {
-        if self.errors.len() < MAX_KEPT_ERRORS {
-            let at = u32::try_from(self.errors.len()).unwrap_or(u32::MAX);
-            self.errors.insert(at, error);
+    fn record_error(&mut self, error: IterationError) {
+        if self.errors.len() < MAX_STORED_ERRORS {
+            let index = u32::try_from(self.errors.len()).unwrap_or(u32::MAX);
+            self.errors.insert(index, error);
         }
     }
 
-    fn remember(&mut self, command: CommandId, end: FrameEnd) {
+    fn record_closed_frame(&mut self, command: CommandId, end: FrameEnd) {
         self.recent.insert(command, end);
-        if self.recent.len() > MAX_RECENT {
+        if self.recent.len() > MAX_RECENT_FRAMES {
             let oldest = self.recent.iter().next().map(|(oldest, _)| *oldest);
             if let Some(oldest) = oldest {
                 self.recent.remove(&oldest);
@@ -159,27 +159,27 @@ impl CursorState {
         }
     }
 
-    /// Rows that the next frame asks for. One over its budget is followed by a smaller one, in
-    /// proportion; one that needed less than half of it by one of twice the size.
-    fn next_ask(&self, report: &FrameReport, took: Option<Millis>) -> u32 {
+    /// Returns the number of rows that the next frame requests. A frame over its budget is followed
+    /// by a proportionally smaller one. A frame that used less than half of its budget is followed
+    /// by one of twice the size.
+    fn next_frame_rows(&self, report: &FrameReport, duration: Option<Millis>) -> u32 {
         let rows = u64::from(report.rows);
-        let (bytes, time) = (report.bytes, took.unwrap_or_default().as_ms());
-        let (most_bytes, most_time) =
-            (self.terms.max_bytes.as_bytes(), self.terms.max_time.as_ms());
-        let fitting = |used: u64, most: u64| {
-            if used > most {
-                Some(rows.saturating_mul(most) / used)
+        let (bytes, time) = (report.bytes, duration.unwrap_or_default().as_ms());
+        let (max_bytes, max_time) = (self.terms.max_bytes.as_bytes(), self.terms.max_time.as_ms());
+        let fitting = |used: u64, limit: u64| {
+            if used > limit {
+                Some(rows.saturating_mul(limit) / used)
             } else {
                 None
             }
         };
-        let smaller = [fitting(bytes, most_bytes), fitting(time, most_time)];
-        let ask = match smaller.into_iter().flatten().min() {
+        let smaller = [fitting(bytes, max_bytes), fitting(time, max_time)];
+        let rows_to_request = match smaller.into_iter().flatten().min() {
             Some(rows) => u32::try_from(rows).unwrap_or(u32::MAX),
-            None if bytes <= most_bytes / 2 && time <= most_time / 2 => self.ask.saturating_mul(2),
+            None if bytes <= max_bytes / 2 && time <= max_time / 2 => self.ask.saturating_mul(2),
             None => self.ask,
         };
-        ask.clamp(1, self.terms.max_rows.max(1))
+        rows_to_request.clamp(1, self.terms.max_rows.max(1))
     }
 }
 
@@ -196,8 +196,8 @@ mod tests {
 
     use super::*;
 
-    fn cursor(chains: u32) -> CursorState {
-        CursorState::new(CursorTerms {
+    fn test_cursor(chains: u32) -> CursorState {
+        CursorState::new(CursorSettings {
             chains,
             max_rows: 100,
             max_time: Millis::from_secs(30),
@@ -208,7 +208,7 @@ mod tests {
         })
     }
 
-    fn closed(command: i64, rows: u32) -> ClosedFrame {
+    fn closed_frame(command: i64, rows: u32) -> ClosedFrame {
         ClosedFrame {
             command: CommandId::new(command).unwrap(),
             frame: 0,
@@ -218,39 +218,39 @@ mod tests {
                 done: rows,
                 ..FrameReport::default()
             }),
-            took: None,
+            duration: None,
         }
     }
 
     #[test]
-    fn a_frame_over_its_budget_is_followed_by_a_smaller_one() {
-        let mut cursor = cursor(1);
-        let mut asks = Vec::new();
+    fn oversized_frame_shrinks_next_request() {
+        let mut cursor = test_cursor(1);
+        let mut requests = Vec::new();
         for (secs, kib) in [(10, 1), (60, 1), (30, 1), (1, 256), (1, 1), (900_000, 1)] {
-            let mut frame = closed(1, cursor.ask);
-            frame.took = Some(Millis::from_secs(secs));
+            let mut frame = closed_frame(1, cursor.ask);
+            frame.duration = Some(Millis::from_secs(secs));
             if let Some(report) = &mut frame.report {
                 report.bytes = kib << 10;
             }
             cursor.close(frame);
-            asks.push(cursor.ask);
+            requests.push(cursor.ask);
         }
-        assert_eq!(asks, [100, 50, 50, 12, 24, 1]);
+        assert_eq!(requests, [100, 50, 50, 12, 24, 1]);
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
-        let mut cursor = cursor(1);
+    fn stored_frames_and_errors_are_limited() {
+        let mut cursor = test_cursor(1);
         for command in 1..=3000 {
-            let mut frame = closed(command, 1);
+            let mut frame = closed_frame(command, 1);
             frame.error = Some(TaskError::new(TaskErrorKind::Unknown, "no"));
             cursor.close(frame);
         }
-        assert_eq!(cursor.recent.len(), MAX_RECENT);
-        assert_eq!(cursor.errors.len(), MAX_KEPT_ERRORS);
-        assert_eq!(cursor.stats().frames, Some(3000));
+        assert_eq!(cursor.recent.len(), MAX_RECENT_FRAMES);
+        assert_eq!(cursor.errors.len(), MAX_STORED_ERRORS);
+        assert_eq!(cursor.loop_stats().frames, Some(3000));
         assert!(!cursor.is_complete());
-        cursor.close(closed(3001, 0));
+        cursor.close(closed_frame(3001, 0));
         assert!(cursor.is_complete());
     }
 }

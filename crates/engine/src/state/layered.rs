@@ -1,8 +1,8 @@
-//! A sorted map whose clone costs next to nothing and whose changes cost what they change.
+//! A sorted map with cheap clones, whose changes cost time proportional to the change.
 //!
-//! A decision works on a copy of the state. So that the copy is cheap however wide a loop or long
-//! a run is, the entries sit in a shared base, and a copy writes into a small patch of its own.
-//! Once the original is gone, [`Settle::settle`] moves the patch into the base.
+//! A decision works on a copy of the state. To keep the copy cheap for any width of a loop and any
+//! length of an execution, entries are in a shared base, and each copy writes to its own small
+//! patch. After the original is dropped, [`Settle::settle`] merges the patch into the base.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::{Entry, Iter};
@@ -13,13 +13,13 @@ use std::sync::Arc;
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// Something that may hold changes apart from what they change.
+/// A value that may contain changes in a separate patch.
 pub trait Settle {
-    /// Puts the changes where they belong, as far as nobody else looks at the same base.
+    /// Merges the patch into the base, unless the base is shared.
     fn settle(&mut self);
 }
 
-/// Declares types that hold no changes apart.
+/// Implements `Settle` for types without a patch.
 macro_rules! settled {
     ($($name:ty),+ $(,)?) => {
         $( impl $crate::state::layered::Settle for $name {
@@ -32,31 +32,30 @@ pub(crate) use settled;
 
 settled!(u32);
 
-/// A sorted map of a shared base and an own patch.
+/// A sorted map of a shared base and a private patch.
 #[derive(Clone)]
-pub struct Layered<K, V> {
+pub struct LayeredMap<K, V> {
     base: Arc<BTreeMap<K, V>>,
-    /// What differs from the base; `None` is an entry that is gone. Empty whenever nobody shares
-    /// the base.
+    /// Differences from the base. `None` marks a removed entry. Empty while the base is not shared.
     patch: BTreeMap<K, Option<V>>,
     len: usize,
 }
 
-/// A patch of fewer entries may stay apart for as long as the base is shared.
-const SMALL_PATCH: usize = 64;
+/// A patch of at most this size may stay separate while the base is shared.
+const MAX_SMALL_PATCH_LEN: usize = 64;
 
-impl<K: Ord + Clone, V: Clone + Settle> Layered<K, V> {
-    /// How many entries there are.
+impl<K: Ord + Clone, V: Clone + Settle> LayeredMap<K, V> {
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no entry.
+    /// Returns true if the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The value under a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &K) -> Option<&V> {
         if !self.patch.is_empty()
             && let Some(changed) = self.patch.get(key)
@@ -66,14 +65,14 @@ impl<K: Ord + Clone, V: Clone + Settle> Layered<K, V> {
         self.base.get(key)
     }
 
-    /// Whether there is a value under a key.
+    /// Returns true if the map contains a key.
     pub fn contains(&self, key: &K) -> bool {
         self.get(key).is_some()
     }
 
-    /// The value under a key, to be changed.
+    /// Returns a mutable reference to the value of a key.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        if self.settled_alone() {
+        if self.merge_if_unshared() {
             return Arc::make_mut(&mut self.base).get_mut(key);
         }
         if !self.patch.contains_key(key) {
@@ -83,9 +82,9 @@ impl<K: Ord + Clone, V: Clone + Settle> Layered<K, V> {
         self.patch.get_mut(key).and_then(Option::as_mut)
     }
 
-    /// The value under a key, to be changed; made first where there is none.
+    /// Returns a mutable reference to the value of a key, inserting it first if absent.
     pub fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
-        if self.settled_alone() {
+        if self.merge_if_unshared() {
             return match Arc::make_mut(&mut self.base).entry(key) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
@@ -95,19 +94,19 @@ impl<K: Ord + Clone, V: Clone + Settle> Layered<K, V> {
             };
         }
         let base = &self.base;
-        let slot = self
+        let entry = self
             .patch
             .entry(key)
             .or_insert_with_key(|key| base.get(key).cloned());
-        if slot.is_none() {
+        if entry.is_none() {
             self.len += 1;
         }
-        slot.get_or_insert_with(make)
+        entry.get_or_insert_with(make)
     }
 
-    /// Puts a value under a key.
+    /// Inserts a value.
     pub fn insert(&mut self, key: K, value: V) {
-        let is_new = if self.settled_alone() {
+        let is_new = if self.merge_if_unshared() {
             Arc::make_mut(&mut self.base).insert(key, value).is_none()
         } else {
             let in_base = self.base.contains_key(&key);
@@ -119,9 +118,9 @@ impl<K: Ord + Clone, V: Clone + Settle> Layered<K, V> {
         self.len += usize::from(is_new);
     }
 
-    /// Takes the value under a key out.
+    /// Removes and returns a value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
-        let removed = if self.settled_alone() {
+        let removed = if self.merge_if_unshared() {
             Arc::make_mut(&mut self.base).remove(key)
         } else if let Some(changed) = self.patch.get_mut(key) {
             changed.take()
@@ -134,34 +133,34 @@ impl<K: Ord + Clone, V: Clone + Settle> Layered<K, V> {
         removed
     }
 
-    /// All entries, sorted by key.
-    pub fn iter(&self) -> Entries<'_, K, V> {
-        Entries {
+    /// Iterates over the entries, sorted by key.
+    pub fn iter(&self) -> LayeredEntries<'_, K, V> {
+        LayeredEntries {
             base: self.base.iter().peekable(),
             patch: self.patch.iter().peekable(),
         }
     }
 
-    /// All values, sorted by key.
+    /// Iterates over the values, sorted by key.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// Whether nobody shares the base; the patch is part of it then.
-    fn settled_alone(&mut self) -> bool {
-        let is_alone = Arc::get_mut(&mut self.base).is_some();
-        if is_alone && !self.patch.is_empty() {
-            self.merge();
+    /// Returns true if the base is not shared, after merging the patch into it.
+    fn merge_if_unshared(&mut self) -> bool {
+        let is_unshared = Arc::get_mut(&mut self.base).is_some();
+        if is_unshared && !self.patch.is_empty() {
+            self.merge_patch();
         }
-        is_alone
+        is_unshared
     }
 
-    fn merge(&mut self) {
+    fn merge_patch(&mut self) {
         let base = Arc::make_mut(&mut self.base);
         for (key, changed) in std::mem::take(&mut self.patch) {
             match (base.entry(key), changed) {
                 (Entry::Occupied(mut entry), Some(value)) => {
-                    // The old value goes first: the new one may share its own base with it.
+                    // Drop the old value first: the new one may share its own base with it.
                     drop(entry.insert(value));
                     entry.into_mut().settle();
                 }
@@ -173,28 +172,29 @@ impl<K: Ord + Clone, V: Clone + Settle> Layered<K, V> {
     }
 }
 
-impl<K: Ord + Clone, V: Clone + Settle> Settle for Layered<K, V> {
+impl<K: Ord + Clone, V: Clone + Settle> Settle for LayeredMap<K, V> {
     fn settle(&mut self) {
         if self.patch.is_empty() {
             return;
         }
-        let is_alone = Arc::get_mut(&mut self.base).is_some();
-        // A reader that never lets go of an old state must not make the patch grow for ever: one
-        // copy of the base in so many changes costs each of them little.
-        let is_large = self.patch.len() > SMALL_PATCH && self.patch.len() > self.base.len() / 4;
-        if is_alone || is_large {
-            self.merge();
+        let is_unshared = Arc::get_mut(&mut self.base).is_some();
+        // A reader that never drops an old state must not make the patch grow without bound. One
+        // copy of the base per this many changes adds little cost to each change.
+        let is_large =
+            self.patch.len() > MAX_SMALL_PATCH_LEN && self.patch.len() > self.base.len() / 4;
+        if is_unshared || is_large {
+            self.merge_patch();
         }
     }
 }
 
-/// The entries of a [`Layered`], sorted by key.
-pub struct Entries<'m, K, V> {
+/// Iterator over the entries of a [`LayeredMap`], sorted by key.
+pub struct LayeredEntries<'m, K, V> {
     base: Peekable<Iter<'m, K, V>>,
     patch: Peekable<Iter<'m, K, Option<V>>>,
 }
 
-impl<'m, K: Ord, V> Iterator for Entries<'m, K, V> {
+impl<'m, K: Ord, V> Iterator for LayeredEntries<'m, K, V> {
     type Item = (&'m K, &'m V);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -216,7 +216,7 @@ impl<'m, K: Ord, V> Iterator for Entries<'m, K, V> {
     }
 }
 
-impl<K, V> Default for Layered<K, V> {
+impl<K, V> Default for LayeredMap<K, V> {
     fn default() -> Self {
         Self {
             base: Arc::new(BTreeMap::new()),
@@ -226,7 +226,7 @@ impl<K, V> Default for Layered<K, V> {
     }
 }
 
-impl<K: Ord, V> FromIterator<(K, V)> for Layered<K, V> {
+impl<K: Ord, V> FromIterator<(K, V)> for LayeredMap<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let base: BTreeMap<K, V> = entries.into_iter().collect();
         Self {
@@ -237,46 +237,46 @@ impl<K: Ord, V> FromIterator<(K, V)> for Layered<K, V> {
     }
 }
 
-/// Equal when the entries are, however they are layered.
-impl<K: Ord + Clone, V: Clone + Settle + PartialEq> PartialEq for Layered<K, V> {
+/// Maps are equal if their entries are, regardless of the layers.
+impl<K: Ord + Clone, V: Clone + Settle + PartialEq> PartialEq for LayeredMap<K, V> {
     fn eq(&self, other: &Self) -> bool {
         self.len == other.len && self.iter().eq(other.iter())
     }
 }
 
-impl<K: Ord + Clone, V: Clone + Settle + Eq> Eq for Layered<K, V> {}
+impl<K: Ord + Clone, V: Clone + Settle + Eq> Eq for LayeredMap<K, V> {}
 
-impl<K: Ord + Clone + fmt::Debug, V: Clone + Settle + fmt::Debug> fmt::Debug for Layered<K, V> {
+impl<K: Ord + Clone + fmt::Debug, V: Clone + Settle + fmt::Debug> fmt::Debug for LayeredMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
 }
 
-/// A list of pairs, so that keys of any type keep their form.
-impl<K: Ord + Clone + Serialize, V: Clone + Settle + Serialize> Serialize for Layered<K, V> {
+/// Serializes as a list of pairs, so that keys of any type keep their form.
+impl<K: Ord + Clone + Serialize, V: Clone + Settle + Serialize> Serialize for LayeredMap<K, V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.iter())
     }
 }
 
-impl<'de, K, V> Deserialize<'de> for Layered<K, V>
+impl<'de, K, V> Deserialize<'de> for LayeredMap<K, V>
 where
     K: Ord + Deserialize<'de>,
     V: Deserialize<'de>,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(Pairs(std::marker::PhantomData))
+        deserializer.deserialize_seq(PairsVisitor(std::marker::PhantomData))
     }
 }
 
-struct Pairs<K, V>(std::marker::PhantomData<(K, V)>);
+struct PairsVisitor<K, V>(std::marker::PhantomData<(K, V)>);
 
-impl<'de, K, V> Visitor<'de> for Pairs<K, V>
+impl<'de, K, V> Visitor<'de> for PairsVisitor<K, V>
 where
     K: Ord + Deserialize<'de>,
     V: Deserialize<'de>,
 {
-    type Value = Layered<K, V>;
+    type Value = LayeredMap<K, V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of pairs")
@@ -298,71 +298,71 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Clone)]
-    enum Op {
+    enum MapOperation {
         Insert(u32, u32),
         Remove(u32),
         Add(u32),
         Touch(u32),
-        /// Goes on with a copy, the original being kept or dropped.
+        /// Continues with a copy, keeping or dropping the original.
         Copy {
             keep: bool,
         },
         Settle,
     }
 
-    fn op() -> impl Strategy<Value = Op> {
+    fn arb_operation() -> impl Strategy<Value = MapOperation> {
         prop_oneof![
-            (0..20_u32, 0..100_u32).prop_map(|(key, value)| Op::Insert(key, value)),
-            (0..20_u32).prop_map(Op::Remove),
-            (0..20_u32).prop_map(Op::Add),
-            (0..20_u32).prop_map(Op::Touch),
-            any::<bool>().prop_map(|keep| Op::Copy { keep }),
-            Just(Op::Settle),
+            (0..20_u32, 0..100_u32).prop_map(|(key, value)| MapOperation::Insert(key, value)),
+            (0..20_u32).prop_map(MapOperation::Remove),
+            (0..20_u32).prop_map(MapOperation::Add),
+            (0..20_u32).prop_map(MapOperation::Touch),
+            any::<bool>().prop_map(|keep| MapOperation::Copy { keep }),
+            Just(MapOperation::Settle),
         ]
     }
 
     proptest! {
         #[test]
-        fn behaves_like_a_map(ops in prop::collection::vec(op(), 0..120)) {
-            let mut layered = Layered::<u32, u32>::default();
+        fn behaves_like_a_map(operations in prop::collection::vec(arb_operation(), 0..120)) {
+            let mut layered = LayeredMap::<u32, u32>::default();
             let mut model = BTreeMap::new();
-            let mut kept = Vec::new();
-            for op in ops {
-                match op {
-                    Op::Insert(key, value) => {
+            let mut originals = Vec::new();
+            for operation in operations {
+                match operation {
+                    MapOperation::Insert(key, value) => {
                         layered.insert(key, value);
                         model.insert(key, value);
                     }
-                    Op::Remove(key) => prop_assert_eq!(layered.remove(&key), model.remove(&key)),
-                    Op::Add(key) => {
+                    MapOperation::Remove(key) => prop_assert_eq!(layered.remove(&key), model.remove(&key)),
+                    MapOperation::Add(key) => {
                         if let Some(value) = layered.get_mut(&key) { *value += 1; }
                         if let Some(value) = model.get_mut(&key) { *value += 1; }
                     }
-                    Op::Touch(key) => {
+                    MapOperation::Touch(key) => {
                         *layered.get_or_insert_with(key, || 7) += 1;
                         *model.entry(key).or_insert(7) += 1;
                     }
-                    Op::Copy { keep } => {
+                    MapOperation::Copy { keep } => {
                         let copy = layered.clone();
                         let original = std::mem::replace(&mut layered, copy);
-                        if keep { kept.push((original, model.clone())); }
+                        if keep { originals.push((original, model.clone())); }
                     }
-                    Op::Settle => layered.settle(),
+                    MapOperation::Settle => layered.settle(),
                 }
                 prop_assert_eq!(layered.len(), model.len());
                 prop_assert!(layered.iter().eq(model.iter()));
                 prop_assert!(model.keys().all(|key| layered.get(key) == model.get(key)));
             }
-            // What was copied from is untouched by what happened to the copies.
-            for (original, model) in kept {
+            // Changes of a copy do not affect the original.
+            for (original, model) in originals {
                 prop_assert!(original.iter().eq(model.iter()));
             }
         }
     }
 
     #[test]
-    fn an_unshared_map_has_no_patch() {
-        let mut map: Layered<u32, u32> = (0..10).map(|key| (key, key)).collect();
+    fn unshared_map_merges_its_patch() {
+        let mut map: LayeredMap<u32, u32> = (0..10).map(|key| (key, key)).collect();
         let original = map.clone();
         map.insert(3, 30);
         assert_eq!((map.patch.len(), original.get(&3)), (1, Some(&3)));
@@ -373,8 +373,8 @@ mod tests {
     }
 
     #[test]
-    fn a_lasting_reader_does_not_make_the_patch_grow() {
-        let mut map: Layered<u32, u32> = (0..1000).map(|key| (key, key)).collect();
+    fn long_lived_reader_does_not_grow_patch() {
+        let mut map: LayeredMap<u32, u32> = (0..1000).map(|key| (key, key)).collect();
         let reader = map.clone();
         for key in 0..1000 {
             let mut copy = map.clone();

@@ -1,274 +1,277 @@
-//! What a run has come to: the fold of its log.
+//! State of an execution: the fold of its log.
 //!
-//! Owns the shape of that knowledge and cheap copies of it. It changes through
-//! [`State::apply`] alone, one event at a time, and holds nothing that the log does not tell.
+//! Owns the shape of the state and cheap copies of it. The state changes only through
+//! [`ExecutionState::apply`], one event at a time, and contains nothing that is not derived from
+//! the log.
 
 mod command;
 mod cursor;
 pub(crate) mod layered;
-mod parked;
 mod serde_step;
 mod snapshot;
 mod step;
+mod suspended;
 mod table;
 mod timers;
 
 use std::sync::Arc;
 
 use noetl_playbook::graph::StepIndex;
-use noetl_types::record::Version;
+use noetl_types::record::ExecutionVersion;
 use noetl_types::{CommandId, ExecutionId, ExecutionStatus, Json, Seq, TaskError, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::event::Started;
+use crate::event::PlaybookStarted;
 use crate::plan::Plan;
-use crate::slot::{RunSlot, SlotGrant, SlotHolder};
+use crate::slot::{ExecutionSlot, SlotGrant, SlotHolder};
 use crate::step_set::StepSet;
-use layered::{Layered, Settle as _, settled};
+use layered::{LayeredMap, Settle as _, settled};
 
-pub use command::{CallResult, Command, CommandPhase, Retries};
+pub use command::{CallResult, Command, CommandPhase, ReportedRetries};
 pub(crate) use cursor::ClosedFrame;
 pub use cursor::{CursorState, FrameEnd};
-pub use parked::{
-    KeptSignal, MAX_KEPT_SIGNALS, OpenTimer, OpenWait, Parked, RelayState, TakenSignal, WaitKind,
-};
 pub use snapshot::{FOLD_VERSION, SnapshotError};
 pub use step::{
-    Arrival, Latest, LeadEvent, Left, LoopState, Outcome, Output, Run, StepState, StepStatus,
-    Waiting, Work,
+    Arrival, CommandOutcome, LastPass, LoopState, PendingArrivals, RetainedOutput, StepOutput,
+    StepPass, StepState, StepStatus, StepWork, TriggerEvent,
 };
-pub use table::{Act, CommandStage, LifeStage, StepStage};
-pub use timers::Timer;
+pub use suspended::{
+    BufferedSignal, DeliveredSignal, MAX_BUFFERED_SIGNALS, OpenCommandTimer, OpenWait,
+    SplitPipelineState, SuspendedTask, WaitKind,
+};
+pub use table::{CommandStage, ExecutionStage, StepStage, TransitionKind};
+pub use timers::PendingTimer;
 
-pub(crate) use parked::Mailbox;
+pub(crate) use suspended::SignalBuffer;
 
-/// What a run has come to.
+/// State of an execution.
 ///
-/// A clone is cheap, however long the run and wide its loops; [`State::settle`] should follow when a
-/// clone has taken the place of the original.
+/// A clone is cheap for any length of the execution and any width of its loops. Call
+/// [`ExecutionState::settle`] after a clone has replaced the original.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
-    pub(crate) version: Version,
-    pub(crate) life: Life,
-    pub(crate) beginning: Option<Arc<Beginning>>,
-    /// The variables: always a map.
+pub struct ExecutionState {
+    pub(crate) version: ExecutionVersion,
+    pub(crate) phase: ExecutionPhase,
+    pub(crate) start_record: Option<Arc<StartRecord>>,
+    /// Variables: always a map.
     pub(crate) ctx: Json,
-    /// Shared, so that a copy of the state copies only those that it changes.
-    pub(crate) steps: Layered<StepIndex, Arc<StepState>>,
+    /// Each step is shared, so that a copy of the state copies only the steps that it changes.
+    pub(crate) steps: LayeredMap<StepIndex, Arc<StepState>>,
     /// Steps that were entered and not exited, or that wait to enter.
     pub(crate) active: StepSet,
-    /// Steps that have arrivals, be they entered or not.
-    pub(crate) waiting: StepSet,
-    /// Steps that the entry reaches and of which nothing was heard yet.
+    /// Steps that have arrivals, entered or not.
+    pub(crate) waiting_steps: StepSet,
+    /// Steps that are reachable from the entry and were neither entered nor skipped.
     pub(crate) undecided: StepSet,
     /// Commands that are not closed.
-    pub(crate) commands: Layered<CommandId, Command>,
-    /// Commands that were closed while the run was paused, in the order of their closing.
-    pub(crate) held: Layered<Seq, Closing>,
-    /// What it knows of signals.
-    pub(crate) mailbox: Mailbox,
-    pub(crate) failure: Option<Arc<Failure>>,
-    /// How the run was about to end when its final step came up.
-    pub(crate) ending: Option<ExecutionStatus>,
-    /// The last step that went well and led nowhere.
+    pub(crate) commands: LayeredMap<CommandId, Command>,
+    /// Commands that were closed while the execution was paused, in order of closing.
+    pub(crate) deferred: LayeredMap<Seq, ClosedCommand>,
+    /// Buffered signals.
+    pub(crate) signal_buffer: SignalBuffer,
+    pub(crate) uncaught_failure: Option<Arc<UncaughtFailure>>,
+    /// Status with which the execution is about to end, set when its final step is entered.
+    pub(crate) ending_status: Option<ExecutionStatus>,
+    /// Last step that completed and selected no arc.
     pub(crate) last_exit: Option<StepIndex>,
-    /// How many arrivals there were: what orders those that wait.
-    pub(crate) arrivals: u64,
+    /// Number of arrivals so far. Orders the waiting steps.
+    pub(crate) arrival_count: u64,
 }
 
-/// Where a run is between its beginning and its end.
+/// Phase of an execution between start and end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Life {
+pub(crate) enum ExecutionPhase {
     New,
     Running,
     Paused,
     Ended(ExecutionStatus),
 }
 
-/// How a run began.
+/// Start event of an execution and its time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Beginning {
-    pub(crate) started: Started,
+pub(crate) struct StartRecord {
+    pub(crate) started: PlaybookStarted,
     pub(crate) at: Timestamp,
 }
 
-/// Failures that nothing caught.
+/// Uncaught failures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Failure {
-    /// The first of them.
+pub(crate) struct UncaughtFailure {
+    /// First uncaught failure.
     pub(crate) error: TaskError,
-    /// The steps, in the order of failing.
+    /// Failed steps, in order of failure.
     #[serde(with = "serde_step::list")]
     pub(crate) steps: Vec<StepIndex>,
 }
 
-/// A command that was closed and whose consequences are still to be drawn.
+/// A closed command whose step has not been advanced yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Closing {
+pub(crate) struct ClosedCommand {
     #[serde(with = "serde_step")]
     pub(crate) step: StepIndex,
     pub(crate) index: Option<u32>,
-    /// What its tasks wrote.
+    /// Writes of its tasks to variables of the execution.
     pub(crate) ctx: noetl_types::JsonMap,
 }
 
-settled!(Closing);
+settled!(ClosedCommand);
 
-impl State {
-    /// The state before the first event of a run.
+impl ExecutionState {
+    /// Creates the state before the first event.
     pub fn new(plan: &Plan) -> Self {
         Self {
-            version: Version::EMPTY,
-            life: Life::New,
-            beginning: None,
+            version: ExecutionVersion::EMPTY,
+            phase: ExecutionPhase::New,
+            start_record: None,
             ctx: Json::empty_map(),
-            steps: Layered::default(),
-            active: StepSet::with_room_for(plan.len()),
-            waiting: StepSet::with_room_for(plan.len()),
-            undecided: plan.reachable().clone(),
-            commands: Layered::default(),
-            held: Layered::default(),
-            mailbox: Mailbox::default(),
-            failure: None,
-            ending: None,
+            steps: LayeredMap::default(),
+            active: StepSet::with_capacity(plan.len()),
+            waiting_steps: StepSet::with_capacity(plan.len()),
+            undecided: plan.reachable_steps().clone(),
+            commands: LayeredMap::default(),
+            deferred: LayeredMap::default(),
+            signal_buffer: SignalBuffer::default(),
+            uncaught_failure: None,
+            ending_status: None,
             last_exit: None,
-            arrivals: 0,
+            arrival_count: 0,
         }
     }
 
-    /// The seq of the last event; 0 before the first.
-    pub fn version(&self) -> Version {
+    /// Seq of the last event, or 0 before the first.
+    pub fn version(&self) -> ExecutionVersion {
         self.version
     }
 
-    /// The run, once it has begun.
+    /// Id of the execution, once it has started.
     pub fn execution_id(&self) -> Option<ExecutionId> {
-        self.started().map(|started| started.execution_id)
+        self.start_event().map(|started| started.execution_id)
     }
 
-    /// How it began.
-    pub fn started(&self) -> Option<&Started> {
-        self.beginning.as_ref().map(|beginning| &beginning.started)
+    /// Start event of the execution.
+    pub fn start_event(&self) -> Option<&PlaybookStarted> {
+        self.start_record.as_ref().map(|record| &record.started)
     }
 
-    /// The status that lists and pages show.
+    /// Status of the execution as shown to users.
     pub fn status(&self) -> ExecutionStatus {
-        match self.life {
-            Life::New => ExecutionStatus::Pending,
-            Life::Paused => ExecutionStatus::Paused,
-            Life::Ended(status) => status,
-            Life::Running if self.steps.values().all(|step| step.runs == 0) => {
+        match self.phase {
+            ExecutionPhase::New => ExecutionStatus::Pending,
+            ExecutionPhase::Paused => ExecutionStatus::Paused,
+            ExecutionPhase::Ended(status) => status,
+            ExecutionPhase::Running if self.steps.values().all(|step| step.runs == 0) => {
                 ExecutionStatus::Pending
             }
-            Life::Running => ExecutionStatus::Running,
+            ExecutionPhase::Running => ExecutionStatus::Running,
         }
     }
 
-    /// Whether nothing but audit events can follow.
+    /// Returns true if the execution has ended. Only audit events can follow.
     pub fn is_ended(&self) -> bool {
-        matches!(self.life, Life::Ended(_))
+        matches!(self.phase, ExecutionPhase::Ended(_))
     }
 
-    /// Whether somebody paused it.
+    /// Returns true if the execution is paused.
     pub fn is_paused(&self) -> bool {
-        matches!(self.life, Life::Paused)
+        matches!(self.phase, ExecutionPhase::Paused)
     }
 
-    /// Whether a failure that nothing caught lets only open commands finish.
+    /// Returns true if an uncaught failure lets only open commands finish.
     pub fn is_failing(&self) -> bool {
-        self.failure.is_some() && self.ending.is_none()
+        self.uncaught_failure.is_some() && self.ending_status.is_none()
     }
 
-    /// The first error that nothing caught, and the steps that failed so, in order.
-    pub fn failure(&self) -> Option<(&TaskError, &[StepIndex])> {
-        let failure = self.failure.as_ref()?;
+    /// First uncaught error, and all steps with uncaught failures in order.
+    pub fn uncaught_failure(&self) -> Option<(&TaskError, &[StepIndex])> {
+        let failure = self.uncaught_failure.as_ref()?;
         Some((&failure.error, &failure.steps))
     }
 
-    /// How the run was about to end when its final step came up; nothing before that.
-    pub fn ending(&self) -> Option<ExecutionStatus> {
-        self.ending
+    /// Status with which the execution is about to end. `None` until its final step is entered.
+    pub fn ending_status(&self) -> Option<ExecutionStatus> {
+        self.ending_status
     }
 
-    /// The slot that the whole run waits for: nothing is entered without it. What was entered or
-    /// passed over shows that the run has it.
-    pub fn wanted_slot(&self) -> Option<&RunSlot> {
-        let slot = self.started()?.concurrency.as_ref()?;
+    /// Slot that the whole execution waits for. No step is entered without it, so an entered or
+    /// skipped step proves that the execution holds it.
+    pub fn awaited_execution_slot(&self) -> Option<&ExecutionSlot> {
+        let slot = self.start_event()?.concurrency.as_ref()?;
         let has_begun = self.steps.values().any(|step| step.passes > 0);
         (!has_begun && !self.is_ended()).then_some(slot)
     }
 
-    /// The slots that the run has: its own, and those of its steps.
+    /// Slots held by the execution itself and by its steps.
     pub fn held_slots(&self, plan: &Plan) -> Vec<SlotGrant> {
-        let own = self
-            .started()
+        let execution_slot = self
+            .start_event()
             .and_then(|started| started.concurrency.as_ref());
-        let own = own.filter(|_| self.wanted_slot().is_none() && !self.is_ended());
-        let of_run = own.map(|own| SlotGrant {
-            holder: SlotHolder::Run,
-            key: own.slot.key.clone(),
+        let execution_slot =
+            execution_slot.filter(|_| self.awaited_execution_slot().is_none() && !self.is_ended());
+        let execution_grant = execution_slot.map(|execution_slot| SlotGrant {
+            holder: SlotHolder::Execution,
+            key: execution_slot.slot.key.clone(),
         });
-        let of_steps = self.runs().filter_map(|(step, run)| {
+        let step_grants = self.active_passes().filter_map(|(step, pass)| {
             Some(SlotGrant {
                 holder: SlotHolder::Step {
                     step: plan.step(step).name.clone(),
-                    run: run.number,
+                    run: pass.number,
                 },
-                key: run.slot.as_ref()?.key.clone(),
+                key: pass.slot.as_ref()?.key.clone(),
             })
         });
-        let of_steps = of_steps.filter(|_| !self.is_ended());
-        of_run.into_iter().chain(of_steps).collect()
+        let step_grants = step_grants.filter(|_| !self.is_ended());
+        execution_grant.into_iter().chain(step_grants).collect()
     }
 
-    /// The variables: a map.
+    /// Variables: a map.
     pub fn ctx(&self) -> &Json {
         &self.ctx
     }
 
-    /// What is known of a step; `None` while there is nothing to know.
-    pub fn step(&self, step: StepIndex) -> Option<&StepState> {
+    /// State of a step, or `None` if no event concerned it yet.
+    pub fn step_state(&self, step: StepIndex) -> Option<&StepState> {
         self.steps.get(&step).map(|step| &**step)
     }
 
-    /// What is known of a step, to be changed.
-    pub(crate) fn step_mut(&mut self, step: StepIndex) -> &mut StepState {
+    /// Mutable state of a step, created if absent.
+    pub(crate) fn step_state_mut(&mut self, step: StepIndex) -> &mut StepState {
         Arc::make_mut(self.steps.get_or_insert_with(step, Arc::default))
     }
 
-    /// A command that is not closed.
+    /// Finds an open command.
     pub fn command(&self, command: CommandId) -> Option<&Command> {
         self.commands.get(&command)
     }
 
-    /// The commands that are not closed, by id.
+    /// Iterates over the open commands, by id.
     pub fn commands(&self) -> impl Iterator<Item = (CommandId, &Command)> {
         self.commands.iter().map(|(id, command)| (*id, command))
     }
 
-    /// How many commands are not closed.
-    pub fn open_commands(&self) -> usize {
+    /// Number of open commands.
+    pub fn open_command_count(&self) -> usize {
         self.commands.len()
     }
 
-    /// The steps that were entered and not exited, with their runs, in document order.
-    pub fn runs(&self) -> impl Iterator<Item = (StepIndex, &Run)> {
+    /// Iterates over the active steps with their passes, in document order.
+    pub fn active_passes(&self) -> impl Iterator<Item = (StepIndex, &StepPass)> {
         let active = self.active.iter();
         active.filter_map(|step| Some((step, self.steps.get(&step)?.run.as_ref()?)))
     }
 
-    /// The steps that something has led to and that are not entered, with what has led there.
-    pub fn waiting(&self) -> impl Iterator<Item = (StepIndex, &Waiting)> {
-        let waiting = self.waiting.iter();
+    /// Iterates over the steps that have arrivals and are not entered.
+    pub fn waiting_steps(&self) -> impl Iterator<Item = (StepIndex, &PendingArrivals)> {
+        let waiting = self.waiting_steps.iter();
         waiting.filter_map(|step| {
-            let known = self.step(step).filter(|known| known.run.is_none())?;
-            Some((step, known.waiting.as_ref()?))
+            let state = self.step_state(step).filter(|state| state.run.is_none())?;
+            Some((step, state.waiting.as_ref()?))
         })
     }
 
-    /// Live steps, other than itself, that can still lead to a step: what a join waits for.
-    pub fn blockers<'s>(
+    /// Iterates over the other active steps that can still lead to a step. A join waits for them.
+    pub fn blocking_steps<'s>(
         &'s self,
         plan: &'s Plan,
         step: StepIndex,
@@ -277,34 +280,35 @@ impl State {
         others.filter(move |other| plan.step(*other).reaches.contains(step))
     }
 
-    /// Puts what a decision changed where it belongs. To be called once the state that a decision
-    /// was made from is gone.
+    /// Merges the changes of a decision into the shared base. Call it after the original state of
+    /// the decision was dropped.
     pub fn settle(&mut self) {
         self.steps.settle();
         self.commands.settle();
-        self.held.settle();
-        self.mailbox.kept.settle();
+        self.deferred.settle();
+        self.signal_buffer.kept.settle();
     }
 
-    /// The run of a step that is entered.
-    pub(crate) fn run(&self, step: StepIndex) -> Option<&Run> {
+    /// Active pass of a step.
+    pub(crate) fn active_pass(&self, step: StepIndex) -> Option<&StepPass> {
         self.steps.get(&step)?.run.as_ref()
     }
 
-    /// Where the run of this state stands, as the table of transitions sees it.
-    pub fn life_stage(&self) -> LifeStage {
-        match self.life {
-            Life::New => LifeStage::New,
-            Life::Running if self.ending.is_some() => LifeStage::Ending,
-            Life::Running if self.failure.is_some() => LifeStage::Failing,
-            Life::Running => LifeStage::Running,
-            Life::Paused => LifeStage::Paused,
-            Life::Ended(_) => LifeStage::Ended,
+    /// Stage of the execution, for the transition table.
+    pub fn execution_stage(&self) -> ExecutionStage {
+        match self.phase {
+            ExecutionPhase::New => ExecutionStage::New,
+            ExecutionPhase::Running if self.ending_status.is_some() => ExecutionStage::Ending,
+            ExecutionPhase::Running if self.uncaught_failure.is_some() => ExecutionStage::Failing,
+            ExecutionPhase::Running => ExecutionStage::Running,
+            ExecutionPhase::Paused => ExecutionStage::Paused,
+            ExecutionPhase::Ended(_) => ExecutionStage::Ended,
         }
     }
 
-    /// Where a step stands, as the table of transitions sees it.
+    /// Stage of a step, for the transition table.
     pub fn step_stage(&self, step: StepIndex) -> StepStage {
-        self.step(step).map_or(StepStage::Idle, StepState::stage)
+        self.step_state(step)
+            .map_or(StepStage::Idle, StepState::stage)
     }
 }

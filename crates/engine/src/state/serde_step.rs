@@ -1,12 +1,12 @@
-//! The serde form of steps in a snapshot: their numbers. A snapshot belongs to one definition, which
-//! its run is pinned to.
+//! Serde form of steps in a snapshot: their indexes. A snapshot belongs to the one definition to
+//! which its execution is pinned.
 
 use noetl_playbook::graph::StepIndex;
 use serde::{Deserialize, Deserializer, Serializer};
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "the signature that serde requires"
 )]
 pub(super) fn serialize<S: Serializer>(step: &StepIndex, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u32(step.0)
@@ -44,7 +44,7 @@ pub(super) mod option {
     #[expect(
         clippy::ref_option,
         clippy::trivially_copy_pass_by_ref,
-        reason = "the signature serde asks for"
+        reason = "the signature that serde requires"
     )]
     pub(in crate::state) fn serialize<S: Serializer>(
         step: &Option<StepIndex>,

@@ -1,56 +1,59 @@
-//! The state as JSON: what a snapshot stores, so that a cold run need not be folded from its first
+//! Snapshots of the state as JSON, so that an evicted execution need not be folded from its first
 //! event.
 
 use std::sync::Arc;
 
 use noetl_playbook::graph::StepIndex;
 use noetl_types::json::to_canonical;
-use noetl_types::record::Version;
+use noetl_types::record::ExecutionVersion;
 use noetl_types::{CommandId, ExecutionStatus, Json, Seq};
 use serde::{Deserialize, Serialize};
 
-use super::layered::Layered;
-use super::{Beginning, Closing, Command, Failure, Life, Mailbox, State, StepState, serde_step};
+use super::layered::LayeredMap;
+use super::{
+    ClosedCommand, Command, ExecutionPhase, ExecutionState, SignalBuffer, StartRecord, StepState,
+    UncaughtFailure, serde_step,
+};
 use crate::plan::Plan;
 
-/// Which fold made a snapshot. A fold that gives another state for the same log is another version,
-/// and snapshots of the old one are of no use.
+/// Version of the fold that made a snapshot. A fold that produces another state for the same log
+/// needs a new version, which invalidates older snapshots.
 pub const FOLD_VERSION: u32 = 3;
 
-/// A snapshot that cannot be used; the log can.
+/// Reason why a snapshot cannot be used. The log can still be folded.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// Made by another version of the fold.
-    #[error("the snapshot was made by fold version {found}, this is version {FOLD_VERSION}")]
+    /// The snapshot was made by another version of the fold.
+    #[error("the snapshot has fold version {found}, but this program uses version {FOLD_VERSION}")]
     OtherVersion {
-        /// That version.
+        /// Version of the snapshot.
         found: u32,
     },
-    /// Not a snapshot.
+    /// The value is not a snapshot.
     #[error("the snapshot cannot be read")]
     Unreadable(#[source] serde_json::Error),
-    /// Of another definition.
-    #[error("the snapshot names step {step}, and the playbook has {steps} steps")]
+    /// The snapshot belongs to another definition.
+    #[error("the snapshot refers to step {step}, but the playbook has {steps} steps")]
     OtherPlaybook {
         /// The step.
         step: u32,
-        /// How many there are.
+        /// Number of steps of the playbook.
         steps: usize,
     },
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Snapshot {
+struct StateSnapshot {
     version: i64,
-    life: Life,
-    beginning: Option<Arc<Beginning>>,
+    life: ExecutionPhase,
+    beginning: Option<Arc<StartRecord>>,
     ctx: Json,
     steps: Vec<(u32, Arc<StepState>)>,
-    commands: Layered<CommandId, Command>,
-    held: Layered<Seq, Closing>,
-    mailbox: Mailbox,
-    failure: Option<Arc<Failure>>,
+    commands: LayeredMap<CommandId, Command>,
+    held: LayeredMap<Seq, ClosedCommand>,
+    mailbox: SignalBuffer,
+    failure: Option<Arc<UncaughtFailure>>,
     ending: Option<ExecutionStatus>,
     #[serde(with = "serde_step::option")]
     last_exit: Option<StepIndex>,
@@ -58,18 +61,18 @@ struct Snapshot {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Versioned<S> {
+struct VersionedSnapshot<S> {
     fold_version: u32,
     state: S,
 }
 
-impl State {
-    /// The state as canonical JSON. Equal states give equal bytes.
+impl ExecutionState {
+    /// Converts the state to canonical JSON. Equal states give equal bytes.
     pub fn to_snapshot(&self) -> Result<Json, SnapshotError> {
-        let state = Snapshot {
+        let state = StateSnapshot {
             version: self.version.get(),
-            life: self.life,
-            beginning: self.beginning.clone(),
+            life: self.phase,
+            beginning: self.start_record.clone(),
             ctx: self.ctx.clone(),
             steps: self
                 .steps
@@ -77,15 +80,15 @@ impl State {
                 .map(|(step, state)| (step.0, Arc::clone(state)))
                 .collect(),
             commands: self.commands.clone(),
-            held: self.held.clone(),
-            mailbox: self.mailbox.clone(),
-            failure: self.failure.clone(),
-            ending: self.ending,
+            held: self.deferred.clone(),
+            mailbox: self.signal_buffer.clone(),
+            failure: self.uncaught_failure.clone(),
+            ending: self.ending_status,
             last_exit: self.last_exit,
-            arrivals: self.arrivals,
+            arrivals: self.arrival_count,
         };
         let fold_version = FOLD_VERSION;
-        let text = serde_json::to_vec(&Versioned {
+        let text = serde_json::to_vec(&VersionedSnapshot {
             fold_version,
             state,
         });
@@ -93,7 +96,7 @@ impl State {
         serde_json::from_slice(&text).map_err(SnapshotError::Unreadable)
     }
 
-    /// Reads a snapshot of a run of this plan.
+    /// Restores the state from a snapshot of an execution of this plan.
     pub fn from_snapshot(plan: &Plan, snapshot: &Json) -> Result<Self, SnapshotError> {
         let found = snapshot
             .get("fold_version")
@@ -104,29 +107,29 @@ impl State {
             return Err(SnapshotError::OtherVersion { found });
         }
         let text = to_canonical(snapshot);
-        let read: Versioned<Snapshot> =
+        let parsed: VersionedSnapshot<StateSnapshot> =
             serde_json::from_slice(&text).map_err(SnapshotError::Unreadable)?;
-        read.state.into_state(plan)
+        parsed.state.into_state(plan)
     }
 }
 
-impl Snapshot {
-    fn into_state(self, plan: &Plan) -> Result<State, SnapshotError> {
-        let mut state = State {
-            version: Version::new(self.version).unwrap_or_default(),
-            life: self.life,
-            beginning: self.beginning,
+impl StateSnapshot {
+    fn into_state(self, plan: &Plan) -> Result<ExecutionState, SnapshotError> {
+        let mut state = ExecutionState {
+            version: ExecutionVersion::new(self.version).unwrap_or_default(),
+            phase: self.life,
+            start_record: self.beginning,
             ctx: self.ctx,
             commands: self.commands,
-            held: self.held,
-            mailbox: self.mailbox,
-            failure: self.failure,
-            ending: self.ending,
+            deferred: self.held,
+            signal_buffer: self.mailbox,
+            uncaught_failure: self.failure,
+            ending_status: self.ending,
             last_exit: self.last_exit,
-            arrivals: self.arrivals,
-            ..State::new(plan)
+            arrival_count: self.arrivals,
+            ..ExecutionState::new(plan)
         };
-        // Which steps are active, wait or are undecided follows from what is known of each.
+        // The sets of active, waiting and undecided steps are derived from the state of each step.
         for (number, step) in &self.steps {
             let index = StepIndex(*number);
             if index.index() >= plan.len() {
@@ -139,7 +142,7 @@ impl Snapshot {
                 state.active.insert(index);
             }
             if step.waiting.is_some() {
-                state.waiting.insert(index);
+                state.waiting_steps.insert(index);
             }
             if step.passes > 0 || step.is_dead {
                 state.undecided.remove(index);

@@ -1,4 +1,4 @@
-//! What is known of a step.
+//! State of steps.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use noetl_types::{CommandId, EventId, Json, JsonMap, Millis, TaskError, Timestam
 use serde::{Deserialize, Serialize};
 
 use super::cursor::CursorState;
-use super::layered::{Layered, Settle, settled};
-use super::{RelayState, StepStage, serde_step};
+use super::layered::{LayeredMap, Settle, settled};
+use super::{SplitPipelineState, StepStage, serde_step};
 use crate::cache::CacheKey;
 use crate::event::{LoopRef, LoopStats};
-use crate::payload::Data;
+use crate::payload::EventData;
 use crate::slot::Slot;
 
-/// What is known of a step.
+/// State of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StepState {
-    /// How many times it was entered.
+    /// Number of times it was entered.
     pub runs: u32,
-    /// How many times it was entered or passed over by its guard.
+    /// Number of times it was entered or skipped by its guard.
     pub passes: u32,
-    /// Whether nothing leads to it any more.
+    /// True if no active step can lead to it any more.
     pub is_dead: bool,
-    /// Arrivals that it has not consumed.
-    pub waiting: Option<Waiting>,
-    /// The run that goes on.
-    pub run: Option<Run>,
-    /// How the last run ended.
-    pub latest: Option<Latest>,
-    /// The data of the last run that went well.
-    pub output: Option<Output>,
+    /// Arrivals that were not consumed yet.
+    pub waiting: Option<PendingArrivals>,
+    /// Active pass.
+    pub run: Option<StepPass>,
+    /// Outcome of the last pass.
+    pub latest: Option<LastPass>,
+    /// Data of the last successful pass.
+    pub output: Option<StepOutput>,
 }
 
 impl StepState {
@@ -50,12 +50,12 @@ impl StepState {
 }
 
 impl StepState {
-    /// What the last run that ended left behind.
-    pub fn left_behind(&self) -> Option<&Output> {
+    /// Output of the last ended pass.
+    pub fn last_output(&self) -> Option<&StepOutput> {
         match &self.latest.as_ref()?.left {
-            Left::Nothing => None,
-            Left::Data => self.output.as_ref(),
-            Left::Failed(output) => Some(output),
+            RetainedOutput::Nothing => None,
+            RetainedOutput::Data => self.output.as_ref(),
+            RetainedOutput::Failed(output) => Some(output),
         }
     }
 }
@@ -63,64 +63,65 @@ impl StepState {
 impl Settle for Arc<StepState> {
     fn settle(&mut self) {
         if let Some(step) = Arc::get_mut(self)
-            && let Some(run) = &mut step.run
+            && let Some(pass) = &mut step.run
         {
-            run.settle();
+            pass.settle();
         }
     }
 }
 
-/// Arrivals at a step that it has not consumed.
+/// Arrivals at a step that were not consumed yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
-    /// The steps that led here, each once, in the order of their first arrival. Nobody led to the
-    /// entry of a run.
+pub struct PendingArrivals {
+    /// Steps that led here, each once, in order of their first arrival. Empty for the entry of an
+    /// execution.
     #[serde(with = "serde_step::list")]
     pub sources: Vec<StepIndex>,
-    /// The number of the first arrival in the run: who has the lowest has waited longest.
+    /// Number of the first arrival in the execution. The step with the lowest number has waited
+    /// longest.
     pub order: u64,
-    /// When the first arrival was.
+    /// Time of the first arrival.
     pub since: Timestamp,
-    /// The last arrival.
+    /// Last arrival.
     pub last: Arrival,
 }
 
-/// What led to a step.
+/// An arrival at a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
-    /// The step that led here; nobody to the entry of a run.
+    /// Step that led here. `None` for the entry of an execution.
     #[serde(with = "serde_step::option")]
     pub from: Option<StepIndex>,
-    /// What happened to that step.
-    pub event: LeadEvent,
-    /// The event of the log that says so.
+    /// Event of that step that led here.
+    pub event: TriggerEvent,
+    /// Id of that event in the log.
     pub event_id: EventId,
-    /// What that step left behind, as of then.
-    pub output: Option<Output>,
-    /// With what it failed.
+    /// Output of that step at that time.
+    pub output: Option<StepOutput>,
+    /// Error of the failure.
     pub error: Option<Arc<TaskError>>,
 }
 
-/// What can lead from a step to the next.
+/// Event that can lead from a step to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LeadEvent {
-    /// The beginning of the run.
+pub enum TriggerEvent {
+    /// The execution started.
     PlaybookStarted,
-    /// A command went well.
+    /// A command succeeded.
     CallDone,
     /// A command failed.
     CallError,
-    /// A loop went well.
+    /// A loop succeeded.
     LoopDone,
-    /// The step was passed over.
+    /// The step was skipped.
     StepSkipped,
-    /// The run is about to end.
+    /// The execution is about to end.
     RunEnding,
 }
 
-impl LeadEvent {
-    /// The name that templates see.
+impl TriggerEvent {
+    /// Name of the event in templates.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::PlaybookStarted => "playbook.started",
@@ -133,87 +134,87 @@ impl LeadEvent {
     }
 }
 
-/// A run of a step that goes on.
+/// An active pass of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
-    /// Which run it is, from 1.
+pub struct StepPass {
+    /// Number of the pass, from 1.
     pub number: u32,
-    /// The event that entered it; also the id of its loop.
+    /// Id of the event that entered it. Also the id of its loop.
     pub entered: EventId,
-    /// When it was entered.
+    /// Time of entry.
     pub entered_at: Timestamp,
-    /// When the first arrival was.
+    /// Time of the first arrival.
     pub arrived_at: Timestamp,
-    /// What led here.
+    /// Arrival that led here.
     pub arrival: Arrival,
-    /// Rank of its commands.
+    /// Priority of its commands.
     pub priority: Option<i16>,
-    /// The slot that it has.
+    /// Slot that it holds.
     pub slot: Option<Slot>,
-    /// The key under which its result is to be kept.
+    /// Cache key under which its result will be stored.
     pub cache: Option<CacheKey>,
-    /// What `set` wrote under `step.`.
+    /// Variables that `set` wrote under `step.`.
     pub variables: Json,
-    /// What `set` wrote under `iter.`, outside of a loop.
+    /// Variables that `set` wrote under `iter.`, outside of a loop.
     pub iter: Json,
-    /// How many of its commands are open.
+    /// Number of open commands.
     pub open: u32,
-    /// Its closed commands, with the iteration of each.
-    pub closed: Layered<CommandId, u32>,
-    /// What it does.
-    pub work: Work,
+    /// Closed commands, with the iteration of each.
+    pub closed: LayeredMap<CommandId, u32>,
+    /// Work of the pass.
+    pub work: StepWork,
 }
 
-impl Settle for Run {
+impl Settle for StepPass {
     fn settle(&mut self) {
         self.closed.settle();
         match &mut self.work {
-            Work::Single { .. } => {}
-            Work::Loop(looping) => {
+            StepWork::Single { .. } => {}
+            StepWork::Loop(looping) => {
                 looping.results.settle();
                 looping.errors.settle();
                 looping.relays.settle();
             }
-            Work::Cursor(cursor) => cursor.settle(),
+            StepWork::Cursor(cursor) => cursor.settle(),
         }
     }
 }
 
-/// What a run of a step does.
+/// Work of a step pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Work {
-    /// One command, or one after the other where its pipeline is split.
+pub enum StepWork {
+    /// One command, or several in sequence if its pipeline is split.
     Single {
-        /// What came of it, once it is closed.
-        outcome: Option<Outcome>,
-        /// What the commands so far hand on.
-        relay: Option<Box<RelayState>>,
+        /// Outcome, once the command is closed.
+        outcome: Option<CommandOutcome>,
+        /// State of the split pipeline.
+        relay: Option<Box<SplitPipelineState>>,
     },
-    /// A command for each item.
+    /// One command per item.
     Loop(LoopState),
-    /// Commands for frames of rows, until none is left.
+    /// Commands for frames of rows, until no rows are left.
     Cursor(Box<CursorState>),
 }
 
-/// What came of a command.
+/// Outcome of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
-    /// Its data.
-    pub output: Output,
-    /// With what it failed.
+pub struct CommandOutcome {
+    /// Data of the command.
+    pub output: StepOutput,
+    /// Error of the failure.
     pub error: Option<TaskError>,
-    /// The attempt of its last task.
+    /// Attempt of its last task.
     pub attempt: u32,
-    /// How long its tasks took, where that is known.
+    /// Duration of its tasks, if known.
     pub duration: Option<Millis>,
 }
 
-impl Outcome {
-    /// What a command comes to that goes well at once and yields nothing.
-    pub(crate) fn went_well() -> Self {
+impl CommandOutcome {
+    /// Returns the outcome of a command that succeeds at once without data.
+    pub(crate) fn empty_success() -> Self {
         Self {
-            output: Output::default(),
+            output: StepOutput::default(),
             error: None,
             attempt: 1,
             duration: None,
@@ -223,47 +224,47 @@ impl Outcome {
 
 /// The data of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Output {
+pub struct StepOutput {
     /// The data.
-    pub data: Data,
-    /// The data of each task of a pipeline, where the data hides some of it.
+    pub data: EventData,
+    /// Data of each task of a pipeline by label, if `data` does not contain all of it.
     pub labels: Option<Json>,
 }
 
-impl From<Data> for Output {
-    fn from(data: Data) -> Self {
+impl From<EventData> for StepOutput {
+    fn from(data: EventData) -> Self {
         Self { data, labels: None }
     }
 }
 
-settled!(Data, TaskError);
+settled!(EventData, TaskError);
 
-/// A loop that goes on.
+/// State of an active loop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopState {
-    /// How many iterations it has.
+    /// Number of iterations.
     pub iterations: u32,
-    /// Its items, or their number, where a template told them.
-    pub items: Option<Data>,
-    /// How many commands may be open at once, where a template told it.
+    /// The items or their number, if a template determined them.
+    pub items: Option<EventData>,
+    /// Maximum number of open commands, if a template determined it.
     pub max_in_flight: Option<u32>,
-    /// The next iteration to issue.
+    /// Next iteration to issue.
     pub next: u32,
-    /// The data of the iterations that went well.
-    pub results: Layered<u32, Data>,
-    /// What the others failed with.
-    pub errors: Layered<u32, TaskError>,
-    /// What the commands of open iterations hand on, where their pipeline is split.
-    pub relays: Layered<u32, RelayState>,
-    /// The iteration that failed first in time.
+    /// Data of the successful iterations.
+    pub results: LayeredMap<u32, EventData>,
+    /// Errors of the failed iterations.
+    pub errors: LayeredMap<u32, TaskError>,
+    /// State of the split pipelines of open iterations.
+    pub relays: LayeredMap<u32, SplitPipelineState>,
+    /// Iteration that failed first in time.
     pub first_failed: Option<u32>,
-    /// Whether its end was recorded.
+    /// True if its end was recorded.
     pub is_done: bool,
 }
 
 impl LoopState {
-    /// How many iterations ended, and how.
-    pub fn stats(&self) -> LoopStats {
+    /// Counts of ended iterations.
+    pub fn loop_stats(&self) -> LoopStats {
         let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
         LoopStats {
             total: self.iterations,
@@ -273,60 +274,60 @@ impl LoopState {
         }
     }
 
-    /// Whether every iteration has ended.
+    /// Returns true if every iteration has ended.
     pub fn is_complete(&self) -> bool {
-        let stats = self.stats();
+        let stats = self.loop_stats();
         stats.success + stats.failed == self.iterations
     }
 }
 
-/// How the last run of a step ended. When its guard passes it over, what an earlier run left behind
-/// stays in place.
+/// Outcome of the last pass of a step. If the step is skipped later, the output of the earlier pass
+/// is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Latest {
-    /// How it ended.
+pub struct LastPass {
+    /// Status of the pass.
     pub status: StepStatus,
-    /// When it was entered.
+    /// Time of entry.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// End time.
     pub ended_at: Timestamp,
-    /// With what it failed.
+    /// Error of the failure.
     pub error: Option<Arc<TaskError>>,
-    /// What it left behind.
-    pub left: Left,
-    /// Its command, where it was only one.
+    /// Output of the pass.
+    pub left: RetainedOutput,
+    /// Its command, if it had only one.
     pub closed: Option<CommandId>,
 }
 
-/// What a run of a step left behind.
+/// Location of the output of a step pass.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Left {
-    /// Nothing.
+pub enum RetainedOutput {
+    /// No output.
     #[default]
     Nothing,
-    /// The data of the step, since it went well.
+    /// The data of the step, because the pass succeeded.
     Data,
-    /// Other data, since it failed.
-    Failed(Output),
+    /// Other data, because the pass failed.
+    Failed(StepOutput),
 }
 
-/// How a run of a step ended.
+/// Status of an ended step pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum StepStatus {
-    /// Well.
+    /// Completed.
     Completed,
     /// Failed.
     Failed,
-    /// Given up.
+    /// Cancelled.
     Cancelled,
-    /// Passed over.
+    /// Skipped.
     Skipped,
 }
 
 impl StepStatus {
-    /// The word that templates see.
+    /// Name of the status in templates.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "COMPLETED",
@@ -337,13 +338,13 @@ impl StepStatus {
     }
 }
 
-impl Run {
-    /// The loop that its commands belong to.
+impl StepPass {
+    /// Loop that its commands belong to.
     pub(crate) fn loop_ref(&self) -> Option<LoopRef> {
         let size = match &self.work {
-            Work::Single { .. } => return None,
-            Work::Loop(looping) => Some(looping.iterations),
-            Work::Cursor(_) => None,
+            StepWork::Single { .. } => return None,
+            StepWork::Loop(looping) => Some(looping.iterations),
+            StepWork::Cursor(_) => None,
         };
         Some(LoopRef {
             loop_id: self.entered,
@@ -351,31 +352,33 @@ impl Run {
         })
     }
 
-    /// Whether a command of it is known to be closed.
+    /// Returns true if one of its commands is known to be closed.
     pub(crate) fn has_closed(&self, command: CommandId) -> bool {
         match &self.work {
-            Work::Single { .. } | Work::Loop(_) => self.closed.contains(&command),
-            Work::Cursor(cursor) => cursor.recent.contains(&command),
+            StepWork::Single { .. } | StepWork::Loop(_) => self.closed.contains(&command),
+            StepWork::Cursor(cursor) => cursor.recent.contains(&command),
         }
     }
 
-    /// What the commands so far of a split pipeline hand on.
-    pub(crate) fn relay(&self, index: Option<u32>) -> Option<&RelayState> {
+    /// State of a split pipeline.
+    pub(crate) fn pipeline_state(&self, index: Option<u32>) -> Option<&SplitPipelineState> {
         match (&self.work, index) {
-            (Work::Single { relay, .. }, None) => relay.as_deref(),
-            (Work::Loop(looping), Some(index)) => looping.relays.get(&index),
-            (Work::Single { .. }, Some(_)) | (Work::Loop(_), None) | (Work::Cursor(_), _) => None,
+            (StepWork::Single { relay, .. }, None) => relay.as_deref(),
+            (StepWork::Loop(looping), Some(index)) => looping.relays.get(&index),
+            (StepWork::Single { .. }, Some(_))
+            | (StepWork::Loop(_), None)
+            | (StepWork::Cursor(_), _) => None,
         }
     }
 
-    /// Adds what the tasks of a command wrote for the run itself.
-    pub(crate) fn write(&mut self, step: &JsonMap, iter: &JsonMap) {
+    /// Applies the writes of the tasks of a command to the pass.
+    pub(crate) fn apply_writes(&mut self, step: &JsonMap, iter: &JsonMap) {
         if !step.is_empty() {
-            noetl_playbook::paths::write(&mut self.variables, step);
+            noetl_playbook::paths::write_variables(&mut self.variables, step);
         }
-        let is_single = matches!(self.work, Work::Single { .. });
+        let is_single = matches!(self.work, StepWork::Single { .. });
         if is_single && !iter.is_empty() {
-            noetl_playbook::paths::write(&mut self.iter, iter);
+            noetl_playbook::paths::write_variables(&mut self.iter, iter);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The table of transitions: which event is legal when.
+//! Transition table: the stages in which each event is legal.
 //!
-//! An event is legal where all of its rows allow it: the life of the run, the stage of its step, the
-//! stage of its command. Nothing else in the engine decides about legality.
+//! An event is legal if all of its rows allow it: the stage of the execution, of its step and of
+//! its command. Nothing else in the engine decides about legality.
 
-use crate::event::{CtxSource, EventKind, SkipReason, Timeout};
+use crate::event::{CtxSource, EventKind, ExecutionTimer, SkipReason};
 
 /// Declares an enum with the list of its variants.
 macro_rules! stages {
@@ -13,69 +13,69 @@ macro_rules! stages {
         pub enum $name { $($(#[$variant_meta])* $variant,)+ }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
         }
     };
 }
 
 stages! {
-    /// Where a run is.
-    pub enum LifeStage {
-        /// Before its first event.
+    /// Stage of an execution.
+    pub enum ExecutionStage {
+        /// Before the first event.
         New,
-        /// Going on.
+        /// Running.
         Running,
-        /// A failure that nothing caught lets only open commands finish.
+        /// An uncaught failure lets only open commands finish.
         Failing,
-        /// Its final step has come up.
+        /// The final step was entered.
         Ending,
-        /// Somebody paused it.
+        /// Paused.
         Paused,
-        /// After its terminal event.
+        /// After the terminal event.
         Ended,
     }
 }
 
 stages! {
-    /// Where a step is.
+    /// Stage of a step.
     pub enum StepStage {
-        /// Nothing was heard of it.
+        /// No event concerned it yet.
         Idle,
         /// It has arrivals and is not entered.
         Waiting,
-        /// It is entered; arrivals wait for its exit.
+        /// It is entered. New arrivals wait for its exit.
         Running,
-        /// It ran, or was passed over, and may be entered again.
+        /// It ran or was skipped, and may be entered again.
         Passed,
-        /// Nothing leads to it any more.
+        /// No active step can lead to it any more.
         Dead,
     }
 }
 
 stages! {
-    /// Where a command is.
+    /// Stage of a command.
     pub enum CommandStage {
-        /// It waits for a worker.
+        /// Waits for a worker.
         Pending,
-        /// A worker took it.
+        /// Claimed by a worker.
         Claimed,
-        /// A worker runs it.
+        /// Started by a worker.
         Running,
-        /// It waits without a worker.
-        Parked,
-        /// No attempt is left.
+        /// Suspended: waits without a worker.
+        Suspended,
+        /// All attempts are used up.
         Spent,
-        /// Its tasks went well.
+        /// Its tasks succeeded.
         Done,
         /// Its tasks failed.
-        Erred,
+        Failed,
     }
 }
 
 stages! {
-    /// What an event does, as far as its legality depends on it.
-    pub enum Act {
+    /// Kind of a state transition, as far as legality depends on it.
+    pub enum TransitionKind {
         /// `playbook.started`
         Start,
         /// `playbook.paused`
@@ -93,61 +93,61 @@ stages! {
         /// `step.exit`
         Exit,
         /// `step.skipped` of a guard or an admission
-        PassOver,
-        /// `step.skipped` of a step that nothing leads to
-        Die,
+        Skip,
+        /// `step.skipped` of a step that no active step can lead to
+        MarkDead,
         /// `command.issued`
         Issue,
         /// `command.claimed`
         Claim,
         /// `command.started`
-        Begin,
+        StartCommand,
         /// `command.heartbeat`
         Progress,
         /// `call.done`
-        CallWell,
-        /// `call.done` of a result that is taken over
-        TakeOver,
+        CallSucceeded,
+        /// `call.done` of a reused cached result
+        ReuseResult,
         /// `call.error` that is final
         CallFailed,
-        /// `call.error` that is not
+        /// `call.error` that is retried
         CallRetried,
         /// `command.completed`
-        CloseWell,
+        CompleteCommand,
         /// `command.failed`
-        CloseFailed,
+        FailCommand,
         /// `command.cancelled`
-        Withdraw,
+        CancelCommand,
         /// `command.expired`
         Expire,
         /// `command.result_ignored`
         Ignore,
         /// `loop.done`
         FinishLoop,
-        /// `timer.fired` of the run
-        TimeOutRun,
+        /// `timer.fired` of the execution
+        TimeOutExecution,
         /// `timer.fired` of a step
         TimeOutStep,
         /// `timer.started`
         StartTimer,
         /// `timer.fired` of a command
         FireTimer,
-        /// `signal.received` for a task that waits
-        TakeSignal,
-        /// `signal.received` that is kept
-        KeepSignal,
+        /// `signal.received` that is delivered to a task
+        DeliverSignal,
+        /// `signal.received` that is buffered
+        BufferSignal,
         /// `ctx.updated` of a task or a step
-        WriteInRun,
+        WriteInStep,
         /// `ctx.updated` of an arc
         WriteOnArc,
-        /// Any event that shapes nothing
+        /// Any event without effect on the state
         Other,
     }
 }
 
-impl Act {
-    /// What an event does.
-    pub fn of(kind: &EventKind) -> Self {
+impl TransitionKind {
+    /// Returns the transition of an event.
+    pub fn from_event(kind: &EventKind) -> Self {
         match kind {
             EventKind::PlaybookStarted(_) => Self::Start,
             EventKind::PlaybookPaused(_) => Self::Pause,
@@ -158,105 +158,105 @@ impl Act {
             EventKind::StepEntered(_) => Self::Enter,
             EventKind::StepExited(_) => Self::Exit,
             EventKind::StepSkipped(skipped) => match skipped.reason {
-                SkipReason::NotRouted => Self::Die,
-                SkipReason::Guard { .. } | SkipReason::Admission { .. } => Self::PassOver,
+                SkipReason::NotRouted => Self::MarkDead,
+                SkipReason::Guard { .. } | SkipReason::Admission { .. } => Self::Skip,
             },
             EventKind::CommandIssued(_) => Self::Issue,
             EventKind::CommandClaimed(_) => Self::Claim,
-            EventKind::CommandStarted { .. } => Self::Begin,
+            EventKind::CommandStarted { .. } => Self::StartCommand,
             EventKind::CommandHeartbeat { .. } => Self::Progress,
-            EventKind::CallDone(_) => Self::CallWell,
-            EventKind::TakenOver(_) => Self::TakeOver,
+            EventKind::CallDone(_) => Self::CallSucceeded,
+            EventKind::CachedResultUsed(_) => Self::ReuseResult,
             EventKind::CallError(failed) if failed.retried.is_some() => Self::CallRetried,
             EventKind::CallError(_) => Self::CallFailed,
-            EventKind::CommandCompleted(_) => Self::CloseWell,
-            EventKind::CommandFailed(_) => Self::CloseFailed,
-            EventKind::CommandCancelled(_) => Self::Withdraw,
+            EventKind::CommandCompleted(_) => Self::CompleteCommand,
+            EventKind::CommandFailed(_) => Self::FailCommand,
+            EventKind::CommandCancelled(_) => Self::CancelCommand,
             EventKind::CommandExpired(_) => Self::Expire,
             EventKind::ResultIgnored(_) => Self::Ignore,
             EventKind::LoopDone(_) => Self::FinishLoop,
             EventKind::TimerFired { timer, .. } => match timer {
-                Timeout::Start | Timeout::Execution => Self::TimeOutRun,
-                Timeout::Step { .. } => Self::TimeOutStep,
+                ExecutionTimer::Start | ExecutionTimer::Execution => Self::TimeOutExecution,
+                ExecutionTimer::Step { .. } => Self::TimeOutStep,
             },
             EventKind::TimerStarted(_) => Self::StartTimer,
             EventKind::CommandTimerFired(_) => Self::FireTimer,
-            EventKind::SignalReceived(signal) if signal.taken.is_some() => Self::TakeSignal,
-            EventKind::SignalReceived(_) => Self::KeepSignal,
+            EventKind::SignalReceived(signal) if signal.delivery.is_some() => Self::DeliverSignal,
+            EventKind::SignalReceived(_) => Self::BufferSignal,
             EventKind::CtxUpdated(updated) => match updated.source {
-                CtxSource::Task | CtxSource::Step => Self::WriteInRun,
+                CtxSource::Task | CtxSource::Step => Self::WriteInStep,
                 CtxSource::Arc => Self::WriteOnArc,
             },
             EventKind::Other(_) => Self::Other,
         }
     }
 
-    /// The lives of a run in which it is legal.
-    pub const fn lives(self) -> &'static [LifeStage] {
-        use LifeStage::{Ended, Ending, Failing, New, Paused, Running};
+    /// Stages of the execution in which it is legal.
+    pub const fn execution_stages(self) -> &'static [ExecutionStage] {
+        use ExecutionStage::{Ended, Ending, Failing, New, Paused, Running};
         match self {
             Self::Start => &[New],
             Self::Resume => &[Paused],
             Self::Complete
             | Self::Enter
-            | Self::PassOver
-            | Self::Die
+            | Self::Skip
+            | Self::MarkDead
             | Self::Issue
-            | Self::TakeOver => &[Running, Ending],
+            | Self::ReuseResult => &[Running, Ending],
             Self::Pause
             | Self::Fail
             | Self::Exit
             | Self::FinishLoop
-            | Self::TimeOutRun
+            | Self::TimeOutExecution
             | Self::TimeOutStep
             | Self::FireTimer
-            | Self::TakeSignal
-            | Self::KeepSignal
-            | Self::WriteInRun
+            | Self::DeliverSignal
+            | Self::BufferSignal
+            | Self::WriteInStep
             | Self::WriteOnArc => &[Running, Failing, Ending],
             Self::Cancel
             | Self::Claim
-            | Self::Begin
+            | Self::StartCommand
             | Self::Progress
-            | Self::CallWell
+            | Self::CallSucceeded
             | Self::CallFailed
             | Self::CallRetried
-            | Self::CloseWell
-            | Self::CloseFailed
-            | Self::Withdraw
+            | Self::CompleteCommand
+            | Self::FailCommand
+            | Self::CancelCommand
             | Self::StartTimer
             | Self::Expire => &[Running, Failing, Ending, Paused],
             Self::Ignore => &[Running, Failing, Ending, Paused, Ended],
-            Self::Other => LifeStage::ALL,
+            Self::Other => ExecutionStage::ALL,
         }
     }
 
-    /// The stages of its step in which it is legal; all for an event that is not about a step.
-    pub const fn steps(self) -> &'static [StepStage] {
+    /// Stages of its step in which it is legal. All stages if the event has no step.
+    pub const fn step_stages(self) -> &'static [StepStage] {
         use StepStage::{Idle, Passed, Running, Waiting};
         match self {
-            Self::Enter | Self::PassOver => &[Waiting],
-            Self::Die => &[Idle],
+            Self::Enter | Self::Skip => &[Waiting],
+            Self::MarkDead => &[Idle],
             Self::Exit
             | Self::Issue
             | Self::Claim
-            | Self::Begin
+            | Self::StartCommand
             | Self::Progress
-            | Self::CallWell
-            | Self::TakeOver
+            | Self::CallSucceeded
+            | Self::ReuseResult
             | Self::CallFailed
             | Self::CallRetried
-            | Self::CloseWell
-            | Self::CloseFailed
-            | Self::Withdraw
+            | Self::CompleteCommand
+            | Self::FailCommand
+            | Self::CancelCommand
             | Self::Expire
             | Self::FinishLoop
             | Self::TimeOutStep
             | Self::StartTimer
             | Self::FireTimer
-            | Self::TakeSignal
-            | Self::WriteInRun => &[Running],
-            // The arc may lead back to its own step, which then waits already.
+            | Self::DeliverSignal
+            | Self::WriteInStep => &[Running],
+            // The arc may lead back to its own step, which then already waits.
             Self::WriteOnArc => &[Passed, Waiting],
             Self::Start
             | Self::Pause
@@ -265,27 +265,29 @@ impl Act {
             | Self::Fail
             | Self::Cancel
             | Self::Ignore
-            | Self::TimeOutRun
-            | Self::KeepSignal
+            | Self::TimeOutExecution
+            | Self::BufferSignal
             | Self::Other => StepStage::ALL,
         }
     }
 
-    /// The stages of its command in which it is legal; all for an event that is not about one.
-    pub const fn commands(self) -> &'static [CommandStage] {
-        use CommandStage::{Claimed, Done, Erred, Parked, Pending, Running, Spent};
+    /// Stages of its command in which it is legal. All stages if the event has no command.
+    pub const fn command_stages(self) -> &'static [CommandStage] {
+        use CommandStage::{Claimed, Done, Failed, Pending, Running, Spent, Suspended};
         match self {
             Self::Claim => &[Pending],
-            Self::Begin => &[Claimed],
+            Self::StartCommand => &[Claimed],
             Self::Progress | Self::Expire => &[Claimed, Running],
-            // A worker that parks what it has started begins its timer.
-            Self::CallWell | Self::CallRetried | Self::StartTimer => &[Claimed, Running, Parked],
-            Self::FireTimer | Self::TakeSignal => &[Parked],
-            // The failure of a lost command is told by the server, when no attempt is left.
-            Self::CallFailed => &[Claimed, Running, Parked, Spent],
-            Self::CloseWell => &[Done],
-            Self::CloseFailed => &[Erred],
-            Self::Withdraw => &[Pending, Claimed, Running, Parked],
+            // A worker that suspends a task it has started also starts its timer.
+            Self::CallSucceeded | Self::CallRetried | Self::StartTimer => {
+                &[Claimed, Running, Suspended]
+            }
+            Self::FireTimer | Self::DeliverSignal => &[Suspended],
+            // The server records the failure of a lost command after its last attempt.
+            Self::CallFailed => &[Claimed, Running, Suspended, Spent],
+            Self::CompleteCommand => &[Done],
+            Self::FailCommand => &[Failed],
+            Self::CancelCommand => &[Pending, Claimed, Running, Suspended],
             Self::Start
             | Self::Pause
             | Self::Resume
@@ -294,16 +296,16 @@ impl Act {
             | Self::Cancel
             | Self::Enter
             | Self::Exit
-            | Self::PassOver
-            | Self::Die
+            | Self::Skip
+            | Self::MarkDead
             | Self::Issue
-            | Self::TakeOver
+            | Self::ReuseResult
             | Self::Ignore
             | Self::FinishLoop
-            | Self::TimeOutRun
+            | Self::TimeOutExecution
             | Self::TimeOutStep
-            | Self::KeepSignal
-            | Self::WriteInRun
+            | Self::BufferSignal
+            | Self::WriteInStep
             | Self::WriteOnArc
             | Self::Other => CommandStage::ALL,
         }
@@ -314,17 +316,20 @@ impl Act {
 mod tests {
     use super::*;
 
-    /// A change of this table is a change of what a log may say.
+    /// A change of this table changes which logs are valid.
     #[test]
-    fn the_whole_table() {
-        let rows: Vec<String> = Act::ALL
+    fn transition_table_is_stable() {
+        let rows: Vec<String> = TransitionKind::ALL
             .iter()
-            .map(|act| {
-                let (lives, steps) = (format!("{:?}", act.lives()), format!("{:?}", act.steps()));
+            .map(|transition| {
+                let (executions, steps) = (
+                    format!("{:?}", transition.execution_stages()),
+                    format!("{:?}", transition.step_stages()),
+                );
                 format!(
-                    "{:<12} {lives:<50} {steps:<42} {:?}",
-                    format!("{act:?}"),
-                    act.commands()
+                    "{:<12} {executions:<50} {steps:<42} {:?}",
+                    format!("{transition:?}"),
+                    transition.command_stages()
                 )
             })
             .collect();

@@ -1,78 +1,85 @@
-//! Timers that are open. Those of steps and of the run are not events of their own: what was entered
-//! when, and what the playbook says, tells them all. Those of tasks that wait are in the log.
+//! Open timers. Timers of steps and of the execution have no start events: they are derived from
+//! the times of entry and the playbook. Timers of suspended tasks are in the log.
 
 use noetl_playbook::graph::StepIndex;
 use noetl_types::Timestamp;
 
-use super::State;
+use super::ExecutionState;
 use crate::event::TimerId;
 use crate::plan::Plan;
 
-/// A timer that is open.
+/// An open timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timer {
-    /// Which one.
+pub struct PendingTimer {
+    /// Id of the timer.
     pub id: TimerId,
-    /// When it is due.
+    /// Time at which it fires.
     pub fire_at: Timestamp,
 }
 
-impl State {
-    /// The timers that are open: of the run and its beginning, of each run of a step, and of each task that waits.
-    pub fn timers<'s>(&'s self, plan: &'s Plan) -> impl Iterator<Item = Timer> + 's {
-        let start = self.start_time().map(|fire_at| Timer {
+impl ExecutionState {
+    /// Iterates over the open timers of the execution, of its active step passes and of its
+    /// suspended tasks.
+    pub fn pending_timers<'s>(&'s self, plan: &'s Plan) -> impl Iterator<Item = PendingTimer> + 's {
+        let start = self.scheduled_start().map(|fire_at| PendingTimer {
             id: TimerId::Start,
             fire_at,
         });
-        let whole = self.run_deadline(plan).map(|fire_at| Timer {
+        let execution = self.execution_deadline(plan).map(|fire_at| PendingTimer {
             id: TimerId::Execution,
             fire_at,
         });
-        let steps = self.runs().filter_map(move |(step, run)| {
-            Some(Timer {
+        let steps = self.active_passes().filter_map(move |(step, pass)| {
+            Some(PendingTimer {
                 fire_at: self.step_deadline(plan, step)?,
                 id: TimerId::Step {
                     step: plan.step(step).name.clone(),
-                    run: run.number,
+                    run: pass.number,
                 },
             })
         });
-        let commands = self.parked().filter_map(|(command, _, parked)| {
-            let open = parked.timer?;
-            let timer = open.timer;
-            Some(Timer {
-                id: TimerId::Command { command, timer },
-                fire_at: open.fire_at,
-            })
-        });
-        let all = start.into_iter().chain(whole).chain(steps).chain(commands);
+        let commands = self
+            .suspended_tasks()
+            .filter_map(|(command, _, suspended)| {
+                let open = suspended.timer?;
+                let timer = open.timer;
+                Some(PendingTimer {
+                    id: TimerId::Command { command, timer },
+                    fire_at: open.fire_at,
+                })
+            });
+        let all = start
+            .into_iter()
+            .chain(execution)
+            .chain(steps)
+            .chain(commands);
         all.filter(|_| !self.is_ended())
     }
 
-    /// When the run may enter its first step, while that is to come.
-    pub fn start_time(&self) -> Option<Timestamp> {
-        self.started()?.start_at
+    /// Scheduled start of the execution, if it is still ahead.
+    pub fn scheduled_start(&self) -> Option<Timestamp> {
+        self.start_event()?.start_at
     }
 
-    /// When the whole run is out of time: counted from when it may begin.
-    pub(crate) fn run_deadline(&self, plan: &Plan) -> Option<Timestamp> {
-        let beginning = self.beginning.as_ref()?;
-        if beginning.started.start_at.is_some() {
+    /// Deadline of the execution, counted from its scheduled start.
+    pub(crate) fn execution_deadline(&self, plan: &Plan) -> Option<Timestamp> {
+        let start_record = self.start_record.as_ref()?;
+        if start_record.started.start_at.is_some() {
             return None;
         }
-        Some(beginning.at.saturating_add(plan.timeout()?))
+        Some(start_record.at.saturating_add(plan.execution_timeout()?))
     }
 
-    /// When the run of a step is out of time.
+    /// Deadline of the active pass of a step.
     pub(crate) fn step_deadline(&self, plan: &Plan, step: StepIndex) -> Option<Timestamp> {
-        let run = self.run(step)?;
-        let facts = plan.step(step);
-        let by_timeout = facts
+        let pass = self.active_pass(step)?;
+        let step_plan = plan.step(step);
+        let by_timeout = step_plan
             .timeout
-            .map(|after| run.entered_at.saturating_add(after));
-        let by_deadline = facts
+            .map(|after| pass.entered_at.saturating_add(after));
+        let by_deadline = step_plan
             .deadline
-            .map(|after| run.arrived_at.saturating_add(after));
+            .map(|after| pass.arrived_at.saturating_add(after));
         by_timeout.into_iter().chain(by_deadline).min()
     }
 }

@@ -1,5 +1,5 @@
-//! The engine and the oracle agree: two interpreters of the language, written apart, make the same log
-//! of the same playbook and come to the same end.
+//! The engine and the oracle agree: two independent interpreters of the language produce the same
+//! log and the same end for the same playbook.
 
 #![expect(
     clippy::expect_used,
@@ -8,122 +8,142 @@
 )]
 
 mod drive;
-mod parked;
-mod told;
+mod external_events;
+mod run_summary;
 
-use noetl_oracle::generate::{GenConfig, generate};
+use noetl_oracle::generate::{GenConfig, generate_playbook};
 use noetl_oracle::{
-    RunResult, Schedule, Script, interpret, interpret_after, shrink_seed, start_workload,
+    CommandOrder, RunResult, ScriptedOutcomes, interpret_playbook, interpret_with_cache,
+    shrink_seed, start_workload,
 };
 use noetl_playbook::model::Playbook;
 use noetl_types::Json;
 
-use drive::drive;
-use told::{Told, by_engine, by_oracle};
+use drive::run_playbook;
+use run_summary::{RunSummary, summarize_engine_run, summarize_oracle_run};
 
-/// What the oracle makes of a playbook; where results are kept, also what it makes of it once more.
-fn oracle(playbook: &Playbook) -> Vec<Told> {
+/// Runs the oracle once, and a second time if the playbook caches results.
+fn oracle_summaries(playbook: &Playbook) -> Vec<RunSummary> {
     let workload = start_workload(playbook, &Json::Null).expect("workload renders");
-    let first: RunResult = interpret(playbook, workload.clone(), &Script, Schedule::InOrder)
-        .expect("the oracle runs everything that is generated");
-    if !keeps_results(playbook) {
-        return vec![by_oracle(&first)];
+    let first: RunResult = interpret_playbook(
+        playbook,
+        workload.clone(),
+        &ScriptedOutcomes,
+        CommandOrder::IssueOrder,
+    )
+    .expect("the oracle runs everything that is generated");
+    if !caches_results(playbook) {
+        return vec![summarize_oracle_run(&first)];
     }
-    let second = interpret_after(&first, playbook, workload, &Script, Schedule::InOrder)
-        .expect("it runs again");
-    vec![by_oracle(&first), by_oracle(&second)]
+    let second = interpret_with_cache(
+        &first,
+        playbook,
+        workload,
+        &ScriptedOutcomes,
+        CommandOrder::IssueOrder,
+    )
+    .expect("it runs again");
+    vec![summarize_oracle_run(&first), summarize_oracle_run(&second)]
 }
 
-/// What the engine makes of it.
-fn engine(playbook: &Playbook) -> Vec<Told> {
-    let first = drive(playbook, None);
-    if !keeps_results(playbook) {
-        return vec![by_engine(&first)];
+/// Runs the engine once, and a second time if the playbook caches results.
+fn engine_summaries(playbook: &Playbook) -> Vec<RunSummary> {
+    let first = run_playbook(playbook, None);
+    if !caches_results(playbook) {
+        return vec![summarize_engine_run(&first)];
     }
-    let second = drive(playbook, Some(&first));
-    vec![by_engine(&first), by_engine(&second)]
+    let second = run_playbook(playbook, Some(&first));
+    vec![summarize_engine_run(&first), summarize_engine_run(&second)]
 }
 
-fn keeps_results(playbook: &Playbook) -> bool {
+fn caches_results(playbook: &Playbook) -> bool {
     let mut steps = playbook.workflow.iter();
     steps.any(|step| step.spec.cache.is_some())
 }
 
-fn agree(from: u64, count: u64, config: &GenConfig) {
-    let differs = |playbook: &Playbook| oracle(playbook) != engine(playbook);
+fn assert_agreement(from: u64, count: u64, config: &GenConfig) {
+    let differs = |playbook: &Playbook| oracle_summaries(playbook) != engine_summaries(playbook);
     for seed in from..from + count {
-        let Some(playbook) = generate(seed, config).playbook() else {
+        let Some(playbook) = generate_playbook(seed, config).to_playbook() else {
             panic!("seed {seed} is not a playbook");
         };
         if differs(&playbook) {
             let small = shrink_seed(seed, config, &mut |playbook, _| differs(playbook))
                 .expect("it differs");
-            let playbook = small.playbook().expect("shrunk playbooks are valid");
-            let (oracle, engine) = (oracle(&playbook), engine(&playbook));
+            let playbook = small.to_playbook().expect("shrunk playbooks are valid");
+            let (oracle, engine) = (oracle_summaries(&playbook), engine_summaries(&playbook));
             panic!(
                 "seed {seed}:\n{}\noracle {oracle:#?}\nengine {engine:#?}",
-                small.text()
+                small.to_yaml()
             );
         }
     }
 }
 
-/// Everything that does not need the world, and one thing that does.
-macro_rules! with {
-    ($($what:ident),+) => {
-        GenConfig { $($what: true,)+ ..GenConfig::everything().without_world() }
+/// Enables every feature without external events, plus the given features with external events.
+macro_rules! config_with {
+    ($($feature:ident),+) => {
+        GenConfig { $($feature: true,)+ ..GenConfig::all_constructs().without_external_inputs() }
     };
 }
 
 #[test]
-fn heavy_on_what_the_language_fixes() {
-    agree(0, 600, &GenConfig::default().without_world());
-    agree(10_000, 400, &GenConfig::default());
+fn heavy_default_features_agree() {
+    assert_agreement(0, 600, &GenConfig::default().without_external_inputs());
+    assert_agreement(10_000, 400, &GenConfig::default());
 }
 
 #[test]
-fn heavy_without_races() {
-    agree(100_000, 300, &GenConfig::confluent().without_world());
-    agree(110_000, 300, &GenConfig::confluent());
+fn heavy_confluent_playbooks_agree() {
+    assert_agreement(
+        100_000,
+        300,
+        &GenConfig::order_independent().without_external_inputs(),
+    );
+    assert_agreement(110_000, 300, &GenConfig::order_independent());
 }
 
 #[test]
-fn heavy_on_everything() {
-    agree(200_000, 500, &GenConfig::everything().without_world());
-    agree(210_000, 500, &GenConfig::everything());
+fn heavy_all_features_agree() {
+    assert_agreement(
+        200_000,
+        500,
+        &GenConfig::all_constructs().without_external_inputs(),
+    );
+    assert_agreement(210_000, 500, &GenConfig::all_constructs());
 }
 
 #[test]
-fn heavy_on_cursors() {
-    agree(300_000, 300, &with!(cursors));
+fn heavy_cursors_agree() {
+    assert_agreement(300_000, 300, &config_with!(cursors));
 }
 
 #[test]
-fn heavy_on_caches() {
-    agree(400_000, 300, &with!(caches));
+fn heavy_caches_agree() {
+    assert_agreement(400_000, 300, &config_with!(caches));
 }
 
 #[test]
-fn heavy_on_slots() {
-    agree(500_000, 300, &with!(slots));
+fn heavy_slots_agree() {
+    assert_agreement(500_000, 300, &config_with!(slots));
 }
 
 #[test]
-fn heavy_on_sleeps() {
-    agree(600_000, 300, &with!(sleeps, timeouts));
+fn heavy_sleeps_agree() {
+    assert_agreement(600_000, 300, &config_with!(sleeps, timeouts));
 }
 
 #[test]
-fn heavy_on_waits() {
-    agree(700_000, 300, &with!(waits));
+fn heavy_waits_agree() {
+    assert_agreement(700_000, 300, &config_with!(waits));
 }
 
 #[test]
-fn heavy_on_approvals() {
-    agree(800_000, 300, &with!(approvals));
+fn heavy_approvals_agree() {
+    assert_agreement(800_000, 300, &config_with!(approvals));
 }
 
 #[test]
-fn heavy_on_children() {
-    agree(900_000, 300, &with!(children));
+fn heavy_children_agree() {
+    assert_agreement(900_000, 300, &config_with!(children));
 }

@@ -1,14 +1,14 @@
-//! Loops over a cursor: chains of frames, rows, and what becomes of both.
+//! Loops over a cursor: chains of frames and their rows.
 
 use noetl_engine::event::TimerId;
-use noetl_engine::{EventKind, Input, ReportOutcome, Verdict, Work};
-use noetl_testkit::sim::{Call, Play, Sim};
+use noetl_engine::{EngineInput, EventKind, InputVerdict, ReportOutcome, StepWork};
+use noetl_testkit::sim::{SimulatedCall, Simulation, ToolBehavior};
 use noetl_types::{ExecutionStatus, Json, Millis, TaskErrorKind};
 
-use crate::json;
+use crate::parse_json;
 
-/// A table of so many rows, claimed two at a time, and what else the step says.
-fn body(rows: u32, chains: u32, rest: &str) -> String {
+/// A playbook over a table of `rows` rows, claimed two at a time. `rest` is appended to the step.
+fn cursor_playbook(rows: u32, chains: u32, rest: &str) -> String {
     format!(
         r#"
 workflow:
@@ -22,55 +22,59 @@ workflow:
     )
 }
 
-fn boom() -> Play {
-    Play::fail(TaskErrorKind::Transform, "boom")
+fn fail_task() -> ToolBehavior {
+    ToolBehavior::failure(TaskErrorKind::Transform, "boom")
 }
 
-fn result(sim: &Sim) -> Json {
+fn execution_result(sim: &Simulation) -> Json {
     let last = sim.log().last().unwrap();
     match &last.kind {
         EventKind::PlaybookCompleted {
-            result: Some(noetl_engine::Data::Inline(value)),
+            result: Some(noetl_engine::EventData::Inline(value)),
         } => value.clone(),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn one_chain() {
-    let sim = Sim::of(&body(3, 1, "")).run();
-    insta::assert_snapshot!(sim.table());
+fn single_chain_processes_all_rows() {
+    let sim = Simulation::from_body(&cursor_playbook(3, 1, "")).run();
+    insta::assert_snapshot!(sim.format_log());
     assert_eq!(sim.status(), ExecutionStatus::Completed);
     assert_eq!(
-        result(&sim),
-        json(r#"{"data":[],"results":[],"stats":{"failed":0,"frames":2,"success":3,"total":3}}"#)
+        execution_result(&sim),
+        parse_json(
+            r#"{"data":[],"results":[],"stats":{"failed":0,"frames":2,"success":3,"total":3}}"#
+        )
     );
-    sim.decide_again();
+    sim.repeat_decisions();
 }
 
 #[test]
-fn two_chains_end_each_with_an_empty_frame() {
-    let sim = Sim::of(&body(5, 2, "")).run();
-    insta::assert_snapshot!(sim.table());
-    sim.decide_again();
+fn each_chain_ends_with_empty_frame() {
+    let sim = Simulation::from_body(&cursor_playbook(5, 2, "")).run();
+    insta::assert_snapshot!(sim.format_log());
+    sim.repeat_decisions();
 }
 
 #[test]
-fn no_rows_at_all() {
-    let sim = Sim::of(&body(0, 3, "")).run();
+fn cursor_without_rows_completes() {
+    let sim = Simulation::from_body(&cursor_playbook(0, 3, "")).run();
     assert_eq!(
-        result(&sim).get("stats"),
-        Some(&json(r#"{"failed":0,"frames":0,"success":0,"total":0}"#))
+        execution_result(&sim).get("stats"),
+        Some(&parse_json(
+            r#"{"failed":0,"frames":0,"success":0,"total":0}"#
+        ))
     );
     let issued = |event: &&noetl_engine::Event| matches!(event.kind, EventKind::CommandIssued(_));
     assert_eq!(sim.log().iter().filter(issued).count(), 3);
 }
 
 #[test]
-fn the_rows_of_a_frame_at_once() {
-    let text = body(3, 1, "").replace("max_rows: 2", "max_rows: 2, process: frame");
+fn process_frame_passes_all_rows_at_once() {
+    let text = cursor_playbook(3, 1, "").replace("max_rows: 2", "max_rows: 2, process: frame");
     let text = text.replace("{{ row.id }}", "{{ row | map(attribute='id') | list }}");
-    let sim = Sim::of(&text).run();
+    let sim = Simulation::from_body(&text).run();
     let data: Vec<String> = sim
         .log()
         .iter()
@@ -80,37 +84,43 @@ fn the_rows_of_a_frame_at_once() {
         })
         .collect();
     assert_eq!(data.len(), 3);
-    assert_eq!(sim.state().ctx(), &json(r#"{"last":[2]}"#));
+    assert_eq!(sim.state().ctx(), &parse_json(r#"{"last":[2]}"#));
 }
 
 #[test]
-fn a_frame_that_fails_fails_the_step() {
-    let fails = |call: &Call<'_>| match (call.label, call.index) {
-        ("each", Some(1)) => boom(),
-        _ => Play::AsWritten,
+fn failed_frame_fails_step() {
+    let fails = |call: &SimulatedCall<'_>| match (call.label, call.index) {
+        ("each", Some(1)) => fail_task(),
+        _ => ToolBehavior::Configured,
     };
-    let sim = Sim::of(&body(8, 2, "")).with_tools(fails).run();
+    let sim = Simulation::from_body(&cursor_playbook(8, 2, ""))
+        .with_tools(fails)
+        .run();
     assert_eq!(sim.status(), ExecutionStatus::Failed);
-    insta::assert_snapshot!(sim.table());
-    sim.decide_again();
+    insta::assert_snapshot!(sim.format_log());
+    sim.repeat_decisions();
 }
 
 #[test]
-fn rows_that_fail_are_counted_in_best_effort() {
+fn best_effort_counts_failed_rows() {
     let rest = "    spec: { policy: { failure: { mode: best_effort } } }\n";
-    let fails = |call: &Call<'_>| match call.config.get("result").and_then(Json::as_i64) {
-        Some(0 | 4) if call.label == "each" => boom(),
-        _ => Play::AsWritten,
+    let fails = |call: &SimulatedCall<'_>| match call.config.get("result").and_then(Json::as_i64) {
+        Some(0 | 4) if call.label == "each" => fail_task(),
+        _ => ToolBehavior::Configured,
     };
-    let sim = Sim::of(&body(5, 1, rest)).with_tools(fails).run();
+    let sim = Simulation::from_body(&cursor_playbook(5, 1, rest))
+        .with_tools(fails)
+        .run();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
-    let data = result(&sim);
+    let data = execution_result(&sim);
     assert_eq!(
         data.get("stats"),
-        Some(&json(r#"{"failed":2,"frames":3,"success":3,"total":5}"#))
+        Some(&parse_json(
+            r#"{"failed":2,"frames":3,"success":3,"total":5}"#
+        ))
     );
     let errors = data.get("errors").and_then(Json::as_list).unwrap();
-    let places: Vec<_> = errors
+    let positions: Vec<_> = errors
         .iter()
         .map(|failed| {
             let row = failed
@@ -119,211 +129,238 @@ fn rows_that_fail_are_counted_in_best_effort() {
             (failed.get("index").cloned(), row.cloned())
         })
         .collect();
-    let at = |frame, row| (Some(Json::from(frame)), Some(Json::from(row)));
-    assert_eq!(places, [at(0, 0), at(2, 0)]);
+    let position = |frame, row| (Some(Json::from(frame)), Some(Json::from(row)));
+    assert_eq!(positions, [position(0, 0), position(2, 0)]);
 }
 
-/// Who is faster does not show in the result.
+/// The result does not depend on the order of reports.
 #[test]
-fn failed_rows_are_told_in_the_order_of_frames() {
+fn failed_rows_are_ordered_by_frame() {
     let rest = "    spec: { policy: { failure: { mode: best_effort } } }\n";
-    let fails = |call: &Call<'_>| match call.label {
-        "each" => boom(),
-        _ => Play::AsWritten,
+    let fails = |call: &SimulatedCall<'_>| match call.label {
+        "each" => fail_task(),
+        _ => ToolBehavior::Configured,
     };
-    let mut sim = Sim::of(&body(4, 2, rest)).with_tools(fails);
+    let mut sim = Simulation::from_body(&cursor_playbook(4, 2, rest)).with_tools(fails);
     sim.start().unwrap();
     let leases: Vec<_> = sim
-        .available()
+        .available_commands()
         .into_iter()
-        .map(|command| sim.lease(command, "w1"))
+        .map(|command| sim.lease_command(command, "w1"))
         .collect();
     for lease in leases.iter().rev() {
-        let report = sim.work(lease).unwrap();
-        assert_eq!(sim.report(report), Ok(Verdict::Accepted));
+        let report = sim.execute_lease(lease).unwrap();
+        assert_eq!(sim.submit_report(report), Ok(InputVerdict::Accepted));
     }
-    sim.finish();
-    let data = result(&sim);
+    sim.run_to_end();
+    let data = execution_result(&sim);
     let errors = data.get("errors").and_then(Json::as_list).unwrap();
     let frames: Vec<_> = errors
         .iter()
         .map(|failed| failed.get("index").and_then(Json::as_i64))
         .collect();
     assert_eq!(frames, [Some(0), Some(0), Some(1), Some(1)]);
-    sim.decide_again();
+    sim.repeat_decisions();
 }
 
-/// A claim that fails would fail for ever: it ends its chain.
+/// A failed claim ends its chain, since it would fail again.
 #[test]
-fn claims_that_fail_end_their_chains() {
-    let fails = |call: &Call<'_>| match (call.label, call.index) {
-        ("claim", Some(0)) => Play::fail(TaskErrorKind::DbConnection, "no database"),
-        _ => Play::AsWritten,
+fn failed_claim_ends_its_chain() {
+    let fails = |call: &SimulatedCall<'_>| match (call.label, call.index) {
+        ("claim", Some(0)) => ToolBehavior::failure(TaskErrorKind::DbConnection, "no database"),
+        _ => ToolBehavior::Configured,
     };
-    let fast = Sim::of(&body(4, 1, "")).with_tools(fails).run();
-    assert_eq!(fast.status(), ExecutionStatus::Failed);
+    let fail_fast = Simulation::from_body(&cursor_playbook(4, 1, ""))
+        .with_tools(fails)
+        .run();
+    assert_eq!(fail_fast.status(), ExecutionStatus::Failed);
     let rest = "    spec: { policy: { failure: { mode: best_effort } } }\n";
-    let slow = Sim::of(&body(6, 2, rest)).with_tools(fails).run();
+    let best_effort = Simulation::from_body(&cursor_playbook(6, 2, rest))
+        .with_tools(fails)
+        .run();
     assert_eq!(
-        result(&slow).get("stats"),
-        Some(&json(r#"{"failed":1,"frames":3,"success":4,"total":5}"#))
+        execution_result(&best_effort).get("stats"),
+        Some(&parse_json(
+            r#"{"failed":1,"frames":3,"success":4,"total":5}"#
+        ))
     );
 }
 
 #[test]
-fn a_lost_frame_is_claimed_again() {
-    let loses = |call: &Call<'_>| {
+fn lost_frame_is_claimed_again() {
+    let loses = |call: &SimulatedCall<'_>| {
         let is_first = call.label == "each" && call.index == Some(0) && call.command_attempt == 1;
         if is_first {
-            Play::Lost
+            ToolBehavior::Lost
         } else {
-            Play::AsWritten
+            ToolBehavior::Configured
         }
     };
-    let sim = Sim::of(&body(3, 1, "")).with_tools(loses).run();
-    insta::assert_snapshot!(sim.table());
-    sim.decide_again();
-    let text = body(3, 1, "").replace("max_rows: 2", "max_rows: 2, retry_mode: none");
-    let once = Sim::of(&text).with_tools(loses).run();
+    let sim = Simulation::from_body(&cursor_playbook(3, 1, ""))
+        .with_tools(loses)
+        .run();
+    insta::assert_snapshot!(sim.format_log());
+    sim.repeat_decisions();
+    let text = cursor_playbook(3, 1, "").replace("max_rows: 2", "max_rows: 2, retry_mode: none");
+    let once = Simulation::from_body(&text).with_tools(loses).run();
     assert_eq!(once.status(), ExecutionStatus::Failed);
 }
 
-/// A worker that knows nothing of rows says in its data when none is left.
+/// A worker without frame reports marks the end of the rows in its data.
 #[test]
-fn a_drained_cursor_in_the_data() {
-    let mut sim = Sim::of(&body(9, 1, ""));
+fn drained_marker_in_data_ends_cursor() {
+    let mut sim = Simulation::from_body(&cursor_playbook(9, 1, ""));
     sim.start().unwrap();
     for data in ["{\"row_count\":2}", "{\"__cursor_drained\":true}"] {
-        let lease = sim.lease(sim.available()[0], "classic");
-        let mut report = sim.work(&lease).unwrap();
+        let lease = sim.lease_command(sim.available_commands()[0], "classic");
+        let mut report = sim.execute_lease(&lease).unwrap();
         if let ReportOutcome::Completed(result) = &mut report.outcome {
             result.frame = None;
-            result.data = json(data).into();
+            result.data = parse_json(data).into();
         }
-        assert_eq!(sim.report(report.clone()), Ok(Verdict::Accepted));
+        assert_eq!(
+            sim.submit_report(report.clone()),
+            Ok(InputVerdict::Accepted)
+        );
     }
     assert_eq!(sim.status(), ExecutionStatus::Completed);
 }
 
 #[test]
-fn a_second_report_of_a_frame_is_recognised() {
-    let mut sim = Sim::of(&body(9, 1, ""));
+fn duplicate_frame_report_is_recognised() {
+    let mut sim = Simulation::from_body(&cursor_playbook(9, 1, ""));
     sim.start().unwrap();
-    let lease = sim.lease(sim.available()[0], "w1");
-    let report = sim.work(&lease).unwrap();
-    assert_eq!(sim.report(report.clone()), Ok(Verdict::Accepted));
-    assert_eq!(sim.report(report.clone()), Ok(Verdict::Duplicate));
+    let lease = sim.lease_command(sim.available_commands()[0], "w1");
+    let report = sim.execute_lease(&lease).unwrap();
+    assert_eq!(
+        sim.submit_report(report.clone()),
+        Ok(InputVerdict::Accepted)
+    );
+    assert_eq!(
+        sim.submit_report(report.clone()),
+        Ok(InputVerdict::Duplicate)
+    );
     let mut other = report;
     if let ReportOutcome::Completed(result) = &mut other.outcome {
         result.frame.as_mut().unwrap().rows = 7;
     }
-    assert!(matches!(sim.report(other), Ok(Verdict::Ignored(_))));
+    assert!(matches!(
+        sim.submit_report(other),
+        Ok(InputVerdict::Ignored(_))
+    ));
 }
 
-/// Frames that end while the run is paused are followed up at resume, each in its turn.
 #[test]
-fn frames_that_end_during_a_pause() {
-    let mut sim = Sim::of(&body(5, 2, ""));
+fn frames_ending_during_pause_continue_at_resume() {
+    let mut sim = Simulation::from_body(&cursor_playbook(5, 2, ""));
     sim.start().unwrap();
-    let commands = sim.available();
-    let leases: Vec<_> = commands.iter().map(|id| sim.lease(*id, "w1")).collect();
-    sim.pause().unwrap();
+    let commands = sim.available_commands();
+    let leases: Vec<_> = commands
+        .iter()
+        .map(|id| sim.lease_command(*id, "w1"))
+        .collect();
+    sim.pause_execution().unwrap();
     for lease in leases.iter().rev() {
-        let report = sim.work(lease).unwrap();
-        sim.report(report).unwrap();
+        let report = sim.execute_lease(lease).unwrap();
+        sim.submit_report(report).unwrap();
     }
-    sim.resume().unwrap();
-    sim.finish();
+    sim.resume_execution().unwrap();
+    sim.run_to_end();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
     assert_eq!(
-        result(&sim).get("stats"),
-        Some(&json(r#"{"failed":0,"frames":3,"success":5,"total":5}"#))
+        execution_result(&sim).get("stats"),
+        Some(&parse_json(
+            r#"{"failed":0,"frames":3,"success":5,"total":5}"#
+        ))
     );
 }
 
 #[test]
-fn a_cursor_that_is_out_of_time_is_withdrawn() {
-    let mut sim = Sim::of(&body(9, 2, "    spec: { timeout: 10s }\n"));
+fn step_timeout_cancels_open_frames() {
+    let mut sim = Simulation::from_body(&cursor_playbook(9, 2, "    spec: { timeout: 10s }\n"));
     sim.start().unwrap();
-    sim.step();
-    sim.advance(Millis::from_secs(10));
-    assert!(matches!(sim.timers()[..], [TimerId::Step { .. }]));
+    sim.advance_once();
+    sim.advance_clock(Millis::from_secs(10));
+    assert!(matches!(sim.open_timers()[..], [TimerId::Step { .. }]));
     sim.fire_timers();
     assert_eq!(sim.status(), ExecutionStatus::Failed);
-    assert_eq!(sim.state().open_commands(), 0);
+    assert_eq!(sim.state().open_command_count(), 0);
 }
 
-/// What a frame asks for may be a template, and shrinks where its budget is passed.
+/// The requested rows may be a template and shrink if a frame exceeds its byte budget.
 #[test]
-fn frames_ask_for_fewer_rows_when_they_are_too_big() {
-    let text = body(100, 1, "")
+fn oversized_frames_request_fewer_rows() {
+    let text = cursor_playbook(100, 1, "")
         .replace("max_rows: 2", "max_rows: \"{{ 3 * 4 }}\", max_bytes: 50")
         .replace("workflow:", "workload: { a: 1 }\nworkflow:");
-    let mut sim = Sim::of(&text);
+    let mut sim = Simulation::from_body(&text);
     sim.start().unwrap();
-    let asks = |sim: &Sim| -> Vec<u32> {
+    let requested_rows = |sim: &Simulation| -> Vec<u32> {
         let issued = sim.log().iter().filter_map(|event| match &event.kind {
             EventKind::CommandIssued(issued) => issued.frame,
             _ => None,
         });
         issued.map(|frame| frame.max_rows).collect()
     };
-    sim.step();
-    sim.step();
-    let asks = asks(&sim);
-    assert_eq!(asks[0], 12);
-    assert!(asks[1] < 12 && asks[1] > 1, "{asks:?}");
-    let step = sim.plan().find("each").unwrap();
-    let run = sim.state().step(step).unwrap().run.as_ref().unwrap();
-    assert!(matches!(&run.work, Work::Cursor(cursor) if cursor.terms.max_rows == 12));
+    sim.advance_once();
+    sim.advance_once();
+    let requested_rows = requested_rows(&sim);
+    assert_eq!(requested_rows[0], 12);
+    assert!(
+        requested_rows[1] < 12 && requested_rows[1] > 1,
+        "{requested_rows:?}"
+    );
+    let step = sim.plan().find_step("each").unwrap();
+    let pass = sim.state().step_state(step).unwrap().run.as_ref().unwrap();
+    assert!(matches!(&pass.work, StepWork::Cursor(cursor) if cursor.terms.max_rows == 12));
 }
 
 #[test]
-fn a_setting_of_a_frame_that_makes_no_sense_fails_the_step() {
-    let text = body(3, 1, "").replace("max_rows: 2", "max_rows: \"{{ 'many' }}\"");
-    let sim = Sim::of(&text).run();
+fn invalid_frame_setting_fails_step() {
+    let text = cursor_playbook(3, 1, "").replace("max_rows: 2", "max_rows: \"{{ 'many' }}\"");
+    let sim = Simulation::from_body(&text).run();
     assert_eq!(sim.status(), ExecutionStatus::Failed);
     assert!(
-        sim.table().contains("loop.spec.frame.max_rows"),
+        sim.format_log().contains("loop.spec.frame.max_rows"),
         "{}",
-        sim.table()
+        sim.format_log()
     );
 }
 
-/// An uncaught failure elsewhere: open frames finish, and no new one is issued.
+/// After an uncaught failure of another step, open frames finish and no new one is issued.
 #[test]
-fn a_failure_elsewhere_ends_the_chains() {
+fn failure_of_other_step_ends_chains() {
     let text = format!(
         "{}  - {{ step: bad, tool: {{ kind: shell, command: x }} }}\n",
-        body(9, 2, "").replace(
+        cursor_playbook(9, 2, "").replace(
             "workflow:",
             "workflow:\n  - { step: start, tool: { kind: noop }, next: { spec: { mode: inclusive }, arcs: [{ step: bad }, { step: each }] } }",
         )
     );
-    let tools = |call: &Call<'_>| {
+    let tools = |call: &SimulatedCall<'_>| {
         if call.step == "bad" {
-            boom()
+            fail_task()
         } else {
-            Play::AsWritten
+            ToolBehavior::Configured
         }
     };
-    let sim = Sim::of(&text).with_tools(tools).run();
+    let sim = Simulation::from_body(&text).with_tools(tools).run();
     assert_eq!(sim.status(), ExecutionStatus::Failed);
-    insta::assert_snapshot!(sim.table());
-    sim.decide_again();
+    insta::assert_snapshot!(sim.format_log());
+    sim.repeat_decisions();
 }
 
 #[test]
-fn cancelling_withdraws_open_frames() {
-    let mut sim = Sim::of(&body(9, 3, ""));
+fn cancel_withdraws_open_frames() {
+    let mut sim = Simulation::from_body(&cursor_playbook(9, 3, ""));
     sim.start().unwrap();
-    assert_eq!(sim.cancel(), Ok(Verdict::Accepted));
-    assert_eq!(sim.state().open_commands(), 0);
-    let withdrawn =
+    assert_eq!(sim.cancel_execution(), Ok(InputVerdict::Accepted));
+    assert_eq!(sim.state().open_command_count(), 0);
+    let cancelled =
         |event: &&noetl_engine::Event| matches!(event.kind, EventKind::CommandCancelled(_));
-    assert_eq!(sim.log().iter().filter(withdrawn).count(), 3);
+    assert_eq!(sim.log().iter().filter(cancelled).count(), 3);
     assert!(matches!(
-        sim.decide(Input::TimerFired(TimerId::Execution)),
-        Err(noetl_engine::Refused::AlreadyEnded(_))
+        sim.decide(EngineInput::TimerFired(TimerId::Execution)),
+        Err(noetl_engine::DecisionError::AlreadyEnded(_))
     ));
 }

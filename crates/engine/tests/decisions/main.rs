@@ -1,4 +1,4 @@
-//! Decisions that need more than a glance at the log.
+//! Decisions of the engine, by area.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,23 +7,23 @@
     reason = "a test fails by panicking"
 )]
 
-mod bounds;
-mod caches;
+mod classic_reports;
+mod control;
 mod cursors;
-mod endings;
 mod fence;
-mod names;
+mod final_step;
+mod limits;
+mod name_resolution;
 mod outputs;
 mod payloads;
 mod progress;
+mod result_cache;
 mod slots;
 mod start;
-mod steering;
-mod told;
 
 use noetl_types::Json;
 use noetl_types::json::parse;
 
-fn json(text: &str) -> Json {
+fn parse_json(text: &str) -> Json {
     parse(text.as_bytes()).unwrap()
 }

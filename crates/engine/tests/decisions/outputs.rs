@@ -1,33 +1,33 @@
-//! What `output` makes of data: selected parts, and runs that are put together.
+//! The `output` block: selected parts and accumulated results.
 
-use noetl_testkit::sim::{Play, Sim};
+use noetl_testkit::sim::{Simulation, ToolBehavior};
 use noetl_types::{ExecutionStatus, Json};
 
-use crate::json;
+use crate::parse_json;
 
-/// Three pages, each after as many items as its command tells.
-fn pages(call: &noetl_testkit::sim::Call<'_>) -> Play {
+/// A tool with three pages. Its command contains the number of items seen so far.
+fn paged_tool(call: &noetl_testkit::sim::SimulatedCall<'_>) -> ToolBehavior {
     if call.label == "page" {
         let seen = call.config.get("command").map(ToString::to_string);
         let seen = seen.unwrap_or_default();
         let page = 1 + seen.trim_matches(['"', ' ']).parse::<usize>().unwrap() / 2;
         let next = if page < 3 { "true" } else { "false" };
-        Play::Ok(json(&format!(
+        ToolBehavior::Ok(parse_json(&format!(
             r#"{{"body": {{"items": [{page}, {page}0]}}, "more": {next}}}"#
         )))
     } else {
-        Play::AsWritten
+        ToolBehavior::Configured
     }
 }
 
-fn ctx(sim: &Sim, name: &str) -> String {
+fn ctx_json(sim: &Simulation, name: &str) -> String {
     let found = sim.state().ctx().get(name).cloned();
     found.unwrap_or_default().to_string()
 }
 
 #[test]
-fn a_task_that_is_jumped_to_gathers_its_runs() {
-    let sim = Sim::of(
+fn repeated_task_accumulates_results() {
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: start
@@ -45,16 +45,21 @@ workflow:
     set: { ctx.all: "{{ start.page.all }}", ctx.n: "{{ output.n }}", ctx.last: "{{ output.last }}" }
 "#,
     )
-    .with_tools(pages)
+    .with_tools(paged_tool)
     .run();
-    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.table());
-    assert_eq!(ctx(&sim, "n"), "6");
-    assert_eq!(ctx(&sim, "last"), "[3,30]");
+    assert_eq!(
+        sim.status(),
+        ExecutionStatus::Completed,
+        "{}",
+        sim.format_log()
+    );
+    assert_eq!(ctx_json(&sim, "n"), "6");
+    assert_eq!(ctx_json(&sim, "last"), "[3,30]");
 }
 
 #[test]
-fn a_loop_gathers_its_iterations() {
-    let sim = Sim::of(
+fn loop_accumulates_iterations() {
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: start
@@ -67,30 +72,35 @@ workflow:
 "#,
     )
     .run();
-    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.table());
-    assert_eq!(ctx(&sim, "whole"), r#"{"k1":1,"k2":2,"k3":3}"#);
-    assert_eq!(ctx(&sim, "total"), "3");
+    assert_eq!(
+        sim.status(),
+        ExecutionStatus::Completed,
+        "{}",
+        sim.format_log()
+    );
+    assert_eq!(ctx_json(&sim, "whole"), r#"{"k1":1,"k2":2,"k3":3}"#);
+    assert_eq!(ctx_json(&sim, "total"), "3");
 }
 
 #[test]
-fn more_than_may_be_gathered_is_a_failure() {
+fn accumulating_too_many_items_fails() {
     let body = |output: &str| {
         format!(
             "workflow:\n  - step: start\n    loop: {{ in: [1, 2, 3], iterator: x }}\n    tool: {{ kind: noop, result: 1 }}\n    output: {{ accumulate: {output} }}\n"
         )
     };
-    let fitting = Sim::of(&body("{ enabled: true, max_items: 3 }")).run();
+    let fitting = Simulation::from_body(&body("{ enabled: true, max_items: 3 }")).run();
     assert_eq!(fitting.status(), ExecutionStatus::Completed);
-    let over = Sim::of(&body("{ enabled: true, max_items: 2 }")).run();
+    let over = Simulation::from_body(&body("{ enabled: true, max_items: 2 }")).run();
     assert_eq!(over.status(), ExecutionStatus::Failed);
-    assert!(over.table().contains("limit"), "{}", over.table());
-    let off = Sim::of(&body("{ enabled: false, max_items: 2 }")).run();
+    assert!(over.format_log().contains("limit"), "{}", over.format_log());
+    let off = Simulation::from_body(&body("{ enabled: false, max_items: 2 }")).run();
     assert_eq!(off.status(), ExecutionStatus::Completed);
 }
 
-/// A part that is selected is found wherever the data is, and without fetching it.
+/// A selected part is available without fetching data that is stored by reference.
 #[test]
-fn a_selected_part_is_read_inline_and_by_reference() {
+fn selected_part_is_readable_inline_and_by_reference() {
     let body = |bytes: u32| {
         format!(
             r#"
@@ -109,13 +119,18 @@ workflow:
         )
     };
     for (bytes, is_external) in [(1000, "false"), (0, "true")] {
-        let sim = Sim::of(&body(bytes)).run();
-        assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.table());
-        assert_eq!(ctx(&sim, "seen"), r#""8 of 2""#);
-        assert_eq!(ctx(&sim, "ref"), is_external);
+        let sim = Simulation::from_body(&body(bytes)).run();
+        assert_eq!(
+            sim.status(),
+            ExecutionStatus::Completed,
+            "{}",
+            sim.format_log()
+        );
+        assert_eq!(ctx_json(&sim, "seen"), r#""8 of 2""#);
+        assert_eq!(ctx_json(&sim, "ref"), is_external);
     }
-    let sim = Sim::of(&body(0)).run();
-    let records = sim.records();
+    let sim = Simulation::from_body(&body(0)).run();
+    let records = sim.to_records();
     let extracted = records.iter().find_map(|record| {
         let result = record.event.result.as_ref()?;
         let text = result.to_string();
@@ -123,5 +138,5 @@ workflow:
     });
     let extracted = extracted.expect("a reference");
     assert!(extracted.contains(r#""last_id":8"#), "{extracted}");
-    let _: Json = json(&extracted);
+    let _: Json = parse_json(&extracted);
 }

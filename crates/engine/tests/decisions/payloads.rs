@@ -1,11 +1,11 @@
-//! Data that is too big for an event, on its way through a run.
+//! Data that is too large for an event.
 
-use noetl_engine::{Data, EventKind, NoCaches, Refused};
-use noetl_testkit::sim::{Play, Sim};
+use noetl_engine::{DecisionError, EmptyCache, EventData, EventKind};
+use noetl_testkit::sim::{Simulation, ToolBehavior};
 use noetl_types::{ExecutionStatus, Json};
 
-/// A list of rows, a good deal larger than what stays in the log.
-fn rows() -> Json {
+/// A list of rows larger than the inline limit.
+fn large_rows() -> Json {
     let row = |id: u32| {
         Json::object([
             ("id", Json::from(id)),
@@ -15,36 +15,36 @@ fn rows() -> Json {
     Json::list((0..1000).map(row))
 }
 
-fn loading(body: &str) -> Sim {
-    Sim::of(body).with_tools(|call| match call.step {
-        "load" => Play::Ok(Json::object([
-            ("rows", rows()),
+fn loading_sim(body: &str) -> Simulation {
+    Simulation::from_body(body).with_tools(|call| match call.step {
+        "load" => ToolBehavior::Ok(Json::object([
+            ("rows", large_rows()),
             ("count", Json::from(1000)),
         ])),
-        _ => Play::AsWritten,
+        _ => ToolBehavior::Configured,
     })
 }
 
-/// The data of a step, where it stayed in the log.
-fn inline<'s>(sim: &'s Sim, step: &str) -> &'s Json {
-    let index = sim.plan().find(step).unwrap();
+/// Inline data of a step.
+fn inline_data<'s>(sim: &'s Simulation, step: &str) -> &'s Json {
+    let index = sim.plan().find_step(step).unwrap();
     match &sim
         .state()
-        .step(index)
+        .step_state(index)
         .unwrap()
         .output
         .as_ref()
         .unwrap()
         .data
     {
-        Data::Inline(value) => value,
-        Data::External(reference) => panic!("{step} is at {}", reference.uri()),
+        EventData::Inline(value) => value,
+        EventData::External(reference) => panic!("{step} is at {}", reference.uri()),
     }
 }
 
 #[test]
-fn big_data_is_read_wherever_it_is_needed() {
-    let sim = loading(
+fn large_data_is_readable_everywhere() {
+    let sim = loading_sim(
         r#"
 workflow:
   - step: load
@@ -60,53 +60,61 @@ workflow:
 "#,
     )
     .run();
-    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.table());
-    assert_eq!(sim.state().ctx(), &Json::object([("third", Json::from(2))]));
-    assert_eq!(inline(&sim, "small"), &Json::from(1000));
-    assert_eq!(inline(&sim, "deep"), &Json::from("5 1000 True"));
-    assert_eq!(inline(&sim, "whole"), &Json::from("1000 1000"));
-    sim.decide_again();
-    // No event holds the rows, and what a reference tells is carried without it.
-    assert!(
-        sim.records().iter().all(|record| serde_size(record) < 4096),
+    assert_eq!(
+        sim.status(),
+        ExecutionStatus::Completed,
         "{}",
-        sim.table()
+        sim.format_log()
     );
-    insta::assert_snapshot!(commands(&sim));
+    assert_eq!(sim.state().ctx(), &Json::object([("third", Json::from(2))]));
+    assert_eq!(inline_data(&sim, "small"), &Json::from(1000));
+    assert_eq!(inline_data(&sim, "deep"), &Json::from("5 1000 True"));
+    assert_eq!(inline_data(&sim, "whole"), &Json::from("1000 1000"));
+    sim.repeat_decisions();
+    // No event contains the rows, and the small parts of a reference are carried without fetching
+    // it.
+    assert!(
+        sim.to_records()
+            .iter()
+            .all(|record| record_size(record) < 4096),
+        "{}",
+        sim.format_log()
+    );
+    insta::assert_snapshot!(command_contexts(&sim));
 }
 
-fn serde_size(record: &noetl_types::EventRecord) -> usize {
+fn record_size(record: &noetl_types::EventRecord) -> usize {
     noetl_types::json::to_canonical(record).len()
 }
 
-/// What the commands carry, references by their small parts only.
-fn commands(sim: &Sim) -> String {
+/// Contexts of the commands, with references shortened to their small parts.
+fn command_contexts(sim: &Simulation) -> String {
     let mut lines = Vec::new();
-    for (event, record) in sim.log().iter().zip(sim.records()) {
+    for (event, record) in sim.log().iter().zip(sim.to_records()) {
         if let EventKind::CommandIssued(issued) = &event.kind {
             let context = record.event.context.unwrap_or_default().to_string();
             let uri = "noetl://execution/";
-            let told = match context.split_once(uri) {
+            let shortened = match context.split_once(uri) {
                 Some((before, after)) => {
                     let rest = after.split_once('"').map_or("", |(_, rest)| rest);
                     format!("{before}…{rest}")
                 }
                 None => context,
             };
-            let told: String = told
+            let shortened: String = shortened
                 .split("\"sha256\":\"")
                 .next()
                 .unwrap_or_default()
                 .into();
-            lines.push(format!("{:<8} {told}", issued.step));
+            lines.push(format!("{:<8} {shortened}", issued.step));
         }
     }
     lines.join("\n")
 }
 
 #[test]
-fn a_loop_goes_over_big_data_and_yields_big_data() {
-    let sim = loading(
+fn loop_over_large_data_yields_large_data() {
+    let sim = loading_sim(
         r#"
 workflow:
   - { step: load, tool: { kind: http, url: x }, next: [each] }
@@ -121,20 +129,25 @@ workflow:
 "#,
     )
     .run();
-    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.table());
-    assert_eq!(inline(&sim, "after"), &Json::from("999 1000 1000"));
-    assert_eq!(inline(&sim, "last"), &Json::from(7));
-    sim.decide_again();
+    assert_eq!(
+        sim.status(),
+        ExecutionStatus::Completed,
+        "{}",
+        sim.format_log()
+    );
+    assert_eq!(inline_data(&sim, "after"), &Json::from("999 1000 1000"));
+    assert_eq!(inline_data(&sim, "last"), &Json::from(7));
+    sim.repeat_decisions();
     let exit = sim.log().iter().find_map(|event| match &event.kind {
         EventKind::StepExited(exited) if exited.step == "each" => exited.data.clone(),
         _ => None,
     });
-    assert!(matches!(exit, Some(Data::External(_))));
+    assert!(matches!(exit, Some(EventData::External(_))));
 }
 
 #[test]
-fn data_moves_out_where_the_playbook_says_so() {
-    let sim = Sim::of(
+fn inline_max_bytes_moves_data_to_reference() {
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: a
@@ -145,16 +158,22 @@ workflow:
 "#,
     )
     .run();
-    assert_eq!(inline(&sim, "b"), &Json::from("1 1"));
-    let index = sim.plan().find("a").unwrap();
-    let output = sim.state().step(index).unwrap().output.clone().unwrap();
-    assert!(matches!(output.data, Data::External(_)));
+    assert_eq!(inline_data(&sim, "b"), &Json::from("1 1"));
+    let index = sim.plan().find_step("a").unwrap();
+    let output = sim
+        .state()
+        .step_state(index)
+        .unwrap()
+        .output
+        .clone()
+        .unwrap();
+    assert!(matches!(output.data, EventData::External(_)));
 }
 
 #[test]
-fn a_big_workload_is_kept_by_reference() {
+fn large_workload_is_stored_by_reference() {
     let big = Json::list((0..40_000).map(|n| Json::from(format!("number {n}"))));
-    let sim = Sim::of(
+    let sim = Simulation::from_body(
         r#"
 workload: { small: 1 }
 workflow:
@@ -168,17 +187,25 @@ workflow:
     )
     .with_payload(Json::object([("big", big)]))
     .run();
-    assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.table());
-    assert_eq!(inline(&sim, "a"), &Json::from("1 1 number 39999"));
-    assert_eq!(inline(&sim, "b"), &Json::from(2));
-    assert_eq!(inline(&sim, "c"), &Json::from("COMPLETED 1 1 number 1 4"));
+    assert_eq!(
+        sim.status(),
+        ExecutionStatus::Completed,
+        "{}",
+        sim.format_log()
+    );
+    assert_eq!(inline_data(&sim, "a"), &Json::from("1 1 number 39999"));
+    assert_eq!(inline_data(&sim, "b"), &Json::from(2));
+    assert_eq!(
+        inline_data(&sim, "c"),
+        &Json::from("COMPLETED 1 1 number 1 4")
+    );
 }
 
-/// What a command carries may itself be too big for an event.
+/// The context of a command may itself be too large for an event.
 #[test]
-fn a_big_context_is_kept_by_reference() {
+fn large_context_is_stored_by_reference() {
     let text = Json::from("y".repeat(60_000));
-    let sim = Sim::of(
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - { step: a, tool: { kind: shell, command: x }, next: [b] }
@@ -190,27 +217,27 @@ workflow:
 "#,
     )
     .with_tools(move |call| match call.step {
-        "all" => Play::AsWritten,
-        _ => Play::Ok(text.clone()),
+        "all" => ToolBehavior::Configured,
+        _ => ToolBehavior::Ok(text.clone()),
     })
     .run();
-    assert_eq!(inline(&sim, "all"), &Json::from(300_000));
+    assert_eq!(inline_data(&sim, "all"), &Json::from(300_000));
     let issued = sim
-        .records()
+        .to_records()
         .into_iter()
         .rfind(|record| record.event.event_type.as_str() == "command.issued");
     let context = issued.unwrap().event.context.unwrap();
     assert!(context.get("context_ref").is_some(), "{context}");
 }
 
-/// A template that needs a payload stops the decision, and nothing has changed.
+/// A template that needs a payload stops the decision without any change.
 #[test]
-fn a_decision_asks_for_what_it_needs() {
-    use noetl_engine::{Input, Moment, decide};
-    use noetl_playbook::carried::NoPayloads;
-    use noetl_types::{IdGenerator, MachineId, id::HighWater};
+fn decision_requests_missing_payload() {
+    use noetl_engine::{DecisionContext, EngineInput, decide};
+    use noetl_playbook::command_context::EmptyPayloads;
+    use noetl_types::{IdGenerator, MachineId, id::HighWaterMark};
 
-    let mut sim = loading(
+    let mut sim = loading_sim(
         r#"
 workflow:
   - { step: load, tool: { kind: http, url: x }, next: [wait] }
@@ -218,19 +245,19 @@ workflow:
 "#,
     );
     sim.start().unwrap();
-    sim.step();
-    let lease = sim.lease(sim.available()[0], "w1");
-    let report = Input::Report(Box::new(sim.work(&lease).unwrap()));
-    let mut ids = IdGenerator::new(MachineId::MAX, HighWater::NONE);
-    let mut moment = Moment {
+    sim.advance_once();
+    let lease = sim.lease_command(sim.available_commands()[0], "w1");
+    let report = EngineInput::Report(Box::new(sim.execute_lease(&lease).unwrap()));
+    let mut ids = IdGenerator::new(MachineId::MAX, HighWaterMark::NONE);
+    let mut context = DecisionContext {
         now: sim.now(),
         ids: &mut ids,
-        payloads: &NoPayloads,
-        caches: &NoCaches,
+        payloads: &EmptyPayloads,
+        caches: &EmptyCache,
     };
-    let refused = decide(sim.state(), sim.plan(), report, &mut moment).unwrap_err();
-    let Refused::NeedsPayload(uri) = refused else {
-        panic!("{refused}");
+    let error = decide(sim.state(), sim.plan(), report, &mut context).unwrap_err();
+    let DecisionError::NeedsPayload(uri) = error else {
+        panic!("{error}");
     };
     assert!(uri.starts_with("noetl://execution/"), "{uri}");
 }

@@ -1,31 +1,35 @@
-//! What a worker says of a command while it is at work.
+//! Progress reports of a running command.
 
 use noetl_engine::event::{EventKind, ExpiryReason};
 use noetl_engine::{
-    Data, Input, LeaseExpired, Report, ReportOutcome, Retries, State, TaskResult, Verdict,
+    EngineInput, EventData, ExecutionState, InputVerdict, LeaseExpired, ReportOutcome,
+    ReportedRetries, TaskResult, WorkerReport,
 };
-use noetl_playbook::shift::RetriedCall;
-use noetl_testkit::sim::Sim;
+use noetl_playbook::command_machine::RetriedCall;
+use noetl_testkit::sim::Simulation;
 use noetl_types::{CommandId, Json, Millis, TaskError, TaskErrorKind, WorkerId};
 
-const TWO: &str = "workflow:
+const TWO_STEPS: &str = "workflow:
   - { step: a, tool: { kind: noop }, next: { arcs: [{ step: b }] } }
   - { step: b, tool: { kind: noop } }
 ";
 
-/// Attempts that are told, and how many there were before.
-type Told = (Vec<RetriedCall>, u32);
+/// Reported retries and the number of retries before them.
+type RetryReport = (Vec<RetriedCall>, u32);
 
-fn begun() -> (Sim, CommandId) {
-    let mut sim = Sim::of(TWO);
+fn started_sim() -> (Simulation, CommandId) {
+    let mut sim = Simulation::from_body(TWO_STEPS);
     sim.start().unwrap();
-    let command = sim.available()[0];
+    let command = sim.available_commands()[0];
     (sim, command)
 }
 
-fn retries(attempts: std::ops::RangeInclusive<u32>) -> Vec<RetriedCall> {
+fn retried_calls(attempts: std::ops::RangeInclusive<u32>) -> Vec<RetriedCall> {
     let retried = |attempt| RetriedCall {
-        error: TaskError::new(TaskErrorKind::Connection, format!("no line {attempt}")),
+        error: TaskError::new(
+            TaskErrorKind::Connection,
+            format!("connection {attempt} failed"),
+        ),
         attempt,
         retry_in: Millis::from_secs(60),
         at: None,
@@ -33,8 +37,13 @@ fn retries(attempts: std::ops::RangeInclusive<u32>) -> Vec<RetriedCall> {
     attempts.map(retried).collect()
 }
 
-fn says(sim: &Sim, command: CommandId, retries: Vec<RetriedCall>, before: u32) -> Report {
-    Report {
+fn running_report(
+    sim: &Simulation,
+    command: CommandId,
+    retries: Vec<RetriedCall>,
+    before: u32,
+) -> WorkerReport {
+    WorkerReport {
         command,
         attempt: 1,
         worker: WorkerId::new("w1").unwrap(),
@@ -47,15 +56,20 @@ fn says(sim: &Sim, command: CommandId, retries: Vec<RetriedCall>, before: u32) -
     }
 }
 
-fn ends(sim: &Sim, command: CommandId, retries: Vec<RetriedCall>, before: u32) -> Report {
-    Report {
-        outcome: ReportOutcome::Completed(TaskResult::from(Data::Inline(Json::from(7)))),
-        ..says(sim, command, retries, before)
+fn completed_report(
+    sim: &Simulation,
+    command: CommandId,
+    retries: Vec<RetriedCall>,
+    before: u32,
+) -> WorkerReport {
+    WorkerReport {
+        outcome: ReportOutcome::Completed(TaskResult::from(EventData::Inline(Json::from(7)))),
+        ..running_report(sim, command, retries, before)
     }
 }
 
-/// The events of a run but for their places and times.
-fn kinds(sim: &Sim) -> Vec<String> {
+/// Event names of a run, without seqs and times.
+fn event_names(sim: &Simulation) -> Vec<String> {
     let kinds = sim.log().iter().map(|event| match &event.kind {
         EventKind::CallError(failed) => format!("call.error {}", failed.outcome.attempt),
         kind => kind.name().to_string(),
@@ -63,81 +77,91 @@ fn kinds(sim: &Sim) -> Vec<String> {
     kinds.collect()
 }
 
-fn known(sim: &Sim, command: CommandId) -> Option<Retries> {
-    sim.state().command(command).unwrap().retries().copied()
+fn reported_retries(sim: &Simulation, command: CommandId) -> Option<ReportedRetries> {
+    sim.state()
+        .command(command)
+        .unwrap()
+        .reported_retries()
+        .copied()
 }
 
-/// However often and in whatever pieces it is told what was tried, and whoever heard of it: the log
-/// says the same as that of a worker that tells all of it in the end.
+/// Reporting retries in any pieces, with repetitions and lost responses, produces the same log as
+/// reporting all of them with the result.
 #[test]
-fn what_is_told_on_the_way_and_what_is_told_in_the_end_come_to_the_same() {
-    let (mut alone, command) = begun();
-    let report = ends(&alone, command, retries(1..=3), 0);
-    assert_eq!(alone.report(report), Ok(Verdict::Accepted));
+fn retries_reported_early_or_late_give_same_log() {
+    let (mut reference, command) = started_sim();
+    let report = completed_report(&reference, command, retried_calls(1..=3), 0);
+    assert_eq!(reference.submit_report(report), Ok(InputVerdict::Accepted));
 
-    let ways: [(Vec<Told>, Told); 5] = [
-        // It only says that it is at work.
-        (vec![(vec![], 0)], (retries(1..=3), 0)),
-        // Everything was heard.
-        (vec![(retries(1..=1), 0), (retries(2..=3), 1)], (vec![], 3)),
-        // No answer came, so all of it is told again, each time.
+    let cases: [(Vec<RetryReport>, RetryReport); 5] = [
+        // Only a progress report without retries.
+        (vec![(vec![], 0)], (retried_calls(1..=3), 0)),
+        // Every report was acknowledged.
         (
-            vec![(retries(1..=1), 0), (retries(1..=2), 0)],
-            (retries(1..=3), 0),
+            vec![(retried_calls(1..=1), 0), (retried_calls(2..=3), 1)],
+            (vec![], 3),
         ),
-        // The first word comes behind the second one.
+        // No response arrived, so every report repeats all retries.
         (
-            vec![(retries(1..=2), 0), (retries(1..=1), 0)],
-            (retries(2..=3), 1),
+            vec![(retried_calls(1..=1), 0), (retried_calls(1..=2), 0)],
+            (retried_calls(1..=3), 0),
         ),
-        (vec![(retries(1..=3), 0); 4], (retries(3..=3), 2)),
+        // The first report arrives after the second.
+        (
+            vec![(retried_calls(1..=2), 0), (retried_calls(1..=1), 0)],
+            (retried_calls(2..=3), 1),
+        ),
+        (
+            vec![(retried_calls(1..=3), 0); 4],
+            (retried_calls(3..=3), 2),
+        ),
     ];
-    for (said, (last, before)) in ways {
-        let (mut sim, command) = begun();
-        for (retries, before) in said {
-            let report = says(&sim, command, retries, before);
-            assert_eq!(sim.report(report), Ok(Verdict::Accepted));
+    for (reports, (last, before)) in cases {
+        let (mut sim, command) = started_sim();
+        for (retries, before) in reports {
+            let report = running_report(&sim, command, retries, before);
+            assert_eq!(sim.submit_report(report), Ok(InputVerdict::Accepted));
         }
-        let report = ends(&sim, command, last, before);
-        assert_eq!(sim.report(report), Ok(Verdict::Accepted));
-        assert_eq!(kinds(&sim), kinds(&alone));
-        let data = |sim: &Sim| {
-            let step = sim.plan().find("a").unwrap();
-            sim.state().step(step).unwrap().output.clone()
+        let report = completed_report(&sim, command, last, before);
+        assert_eq!(sim.submit_report(report), Ok(InputVerdict::Accepted));
+        assert_eq!(event_names(&sim), event_names(&reference));
+        let data = |sim: &Simulation| {
+            let step = sim.plan().find_step("a").unwrap();
+            sim.state().step_state(step).unwrap().output.clone()
         };
-        assert_eq!(data(&sim), data(&alone));
-        let late = says(&sim, command, retries(1..=3), 0);
-        assert_eq!(sim.report(late), Ok(Verdict::Duplicate));
-        assert_eq!(kinds(&sim), kinds(&alone));
+        assert_eq!(data(&sim), data(&reference));
+        let late = running_report(&sim, command, retried_calls(1..=3), 0);
+        assert_eq!(sim.submit_report(late), Ok(InputVerdict::Duplicate));
+        assert_eq!(event_names(&sim), event_names(&reference));
     }
 }
 
 #[test]
-fn it_is_known_which_attempt_comes_next_and_when() {
-    let (mut sim, command) = begun();
-    let report = says(&sim, command, Vec::new(), 0);
-    sim.report(report).unwrap();
-    assert_eq!(known(&sim, command), None);
-    let report = says(&sim, command, retries(1..=2), 0);
-    sim.report(report).unwrap();
-    let wanted = Retries {
-        told: 2,
+fn state_has_next_retry_and_its_time() {
+    let (mut sim, command) = started_sim();
+    let report = running_report(&sim, command, Vec::new(), 0);
+    sim.submit_report(report).unwrap();
+    assert_eq!(reported_retries(&sim, command), None);
+    let report = running_report(&sim, command, retried_calls(1..=2), 0);
+    sim.submit_report(report).unwrap();
+    let expected = ReportedRetries {
+        count: 2,
         failed_at: sim.now(),
         next: 3,
         next_at: sim.now().saturating_add(Millis::from_secs(60)),
     };
-    assert_eq!(known(&sim, command), Some(wanted));
+    assert_eq!(reported_retries(&sim, command), Some(expected));
     let snapshot = sim.state().to_snapshot().unwrap();
-    let restored = State::from_snapshot(sim.plan(), &snapshot).unwrap();
+    let restored = ExecutionState::from_snapshot(sim.plan(), &snapshot).unwrap();
     assert_eq!(&restored, sim.state());
 }
 
-/// Another worker begins anew, and so does what it tells.
+/// The retries of another worker start at one again.
 #[test]
-fn the_attempts_of_a_lost_worker_are_kept_and_not_counted_for_the_next() {
-    let (mut sim, command) = begun();
-    let report = says(&sim, command, retries(1..=2), 0);
-    sim.report(report).unwrap();
+fn retries_of_lost_worker_do_not_count_for_next() {
+    let (mut sim, command) = started_sim();
+    let report = running_report(&sim, command, retried_calls(1..=2), 0);
+    sim.submit_report(report).unwrap();
     let lost = LeaseExpired {
         command,
         attempt: 1,
@@ -145,17 +169,17 @@ fn the_attempts_of_a_lost_worker_are_kept_and_not_counted_for_the_next() {
         lease_until: None,
         reason: ExpiryReason::Lease,
     };
-    sim.decide(Input::LeaseExpired(lost)).unwrap();
-    let report = Report {
+    sim.decide(EngineInput::LeaseExpired(lost)).unwrap();
+    let report = WorkerReport {
         attempt: 2,
         worker: WorkerId::new("w2").unwrap(),
-        ..ends(&sim, command, retries(1..=1), 0)
+        ..completed_report(&sim, command, retried_calls(1..=1), 0)
     };
-    assert_eq!(sim.report(report), Ok(Verdict::Accepted));
-    let tried: Vec<_> = kinds(&sim);
-    let tried: Vec<_> = tried
+    assert_eq!(sim.submit_report(report), Ok(InputVerdict::Accepted));
+    let errors: Vec<_> = event_names(&sim);
+    let errors: Vec<_> = errors
         .iter()
         .filter(|kind| kind.starts_with("call.error"))
         .collect();
-    assert_eq!(tried, ["call.error 1", "call.error 2", "call.error 1"]);
+    assert_eq!(errors, ["call.error 1", "call.error 2", "call.error 1"]);
 }

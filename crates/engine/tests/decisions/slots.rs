@@ -1,12 +1,12 @@
-//! Slots: steps and whole runs that wait for one.
+//! Concurrency slots of steps and of whole runs.
 
-use noetl_engine::{EventKind, Refused, SlotChange, SlotGrant, SlotHolder, Verdict};
-use noetl_testkit::sim::{Play, Sim};
+use noetl_engine::{DecisionError, EventKind, InputVerdict, SlotChange, SlotGrant, SlotHolder};
+use noetl_testkit::sim::{Simulation, ToolBehavior};
 use noetl_types::{ErrorCode, ExecutionStatus, Millis, StepName, TaskErrorKind};
 
-use crate::json;
+use crate::parse_json;
 
-const BODY: &str = r#"
+const STEP_SLOT: &str = r#"
 workload: { db: main }
 workflow:
   - step: start
@@ -21,7 +21,7 @@ workflow:
   - { step: merge, tool: { kind: noop } }
 "#;
 
-fn of_step(step: &str, run: u32, key: &str) -> SlotGrant {
+fn step_grant(step: &str, run: u32, key: &str) -> SlotGrant {
     SlotGrant {
         holder: SlotHolder::Step {
             step: StepName::new(step).unwrap(),
@@ -31,7 +31,7 @@ fn of_step(step: &str, run: u32, key: &str) -> SlotGrant {
     }
 }
 
-fn entered(sim: &Sim) -> Vec<String> {
+fn entered_steps(sim: &Simulation) -> Vec<String> {
     let entered = sim.log().iter().filter_map(|event| match &event.kind {
         EventKind::StepEntered(entered) => Some(entered.step.to_string()),
         _ => None,
@@ -39,142 +39,162 @@ fn entered(sim: &Sim) -> Vec<String> {
     entered.collect()
 }
 
-/// Works off all commands, and grants nothing.
-fn work_off(sim: &mut Sim) {
-    while let Some(command) = sim.available().first().copied() {
-        let lease = sim.lease(command, "w1");
-        let report = sim.work(&lease).unwrap();
-        assert_eq!(sim.report(report), Ok(Verdict::Accepted));
+/// Completes all available commands without granting slots.
+fn complete_commands(sim: &mut Simulation) {
+    while let Some(command) = sim.available_commands().first().copied() {
+        let lease = sim.lease_command(command, "w1");
+        let report = sim.execute_lease(&lease).unwrap();
+        assert_eq!(sim.submit_report(report), Ok(InputVerdict::Accepted));
     }
 }
 
 #[test]
-fn a_step_waits_for_its_slot_and_a_join_for_the_step() {
-    let mut sim = Sim::of(BODY);
+fn step_waits_for_slot_and_join_for_step() {
+    let mut sim = Simulation::from_body(STEP_SLOT);
     sim.start().unwrap();
-    work_off(&mut sim);
-    assert_eq!(entered(&sim), ["start", "b"]);
+    complete_commands(&mut sim);
+    assert_eq!(entered_steps(&sim), ["start", "b"]);
     assert_eq!(sim.status(), ExecutionStatus::Running);
-    let wants = sim.wants();
-    assert_eq!(wants.len(), 1);
+    let requests = sim.requested_slots();
+    assert_eq!(requests.len(), 1);
     assert_eq!(
-        (wants[0].slot.key.as_str(), wants[0].slot.limit),
+        (requests[0].slot.key.as_str(), requests[0].slot.limit),
         ("db-main", 1)
     );
-    assert_eq!(wants[0].priority, 7);
-    assert_eq!(sim.grant(of_step("a", 1, "db-main")), Ok(Verdict::Accepted));
-    assert_eq!(entered(&sim), ["start", "b", "a"]);
-    // Told twice, it is still one.
+    assert_eq!(requests[0].priority, 7);
     assert_eq!(
-        sim.grant(of_step("a", 1, "db-main")),
-        Ok(Verdict::Duplicate)
+        sim.grant_slot(step_grant("a", 1, "db-main")),
+        Ok(InputVerdict::Accepted)
+    );
+    assert_eq!(entered_steps(&sim), ["start", "b", "a"]);
+    // A repeated grant is a duplicate.
+    assert_eq!(
+        sim.grant_slot(step_grant("a", 1, "db-main")),
+        Ok(InputVerdict::Duplicate)
     );
     assert_eq!(
         sim.state().held_slots(sim.plan()),
-        [of_step("a", 1, "db-main")]
+        [step_grant("a", 1, "db-main")]
     );
-    work_off(&mut sim);
+    complete_commands(&mut sim);
     assert_eq!(sim.status(), ExecutionStatus::Completed);
     assert!(sim.state().held_slots(sim.plan()).is_empty());
-    insta::assert_snapshot!(sim.table());
-    sim.decide_again();
+    insta::assert_snapshot!(sim.format_log());
+    sim.repeat_decisions();
 }
 
 #[test]
-fn a_slot_is_free_when_its_step_is_left() {
-    let mut sim = Sim::of(BODY);
+fn step_exit_releases_slot() {
+    let mut sim = Simulation::from_body(STEP_SLOT);
     sim.start().unwrap();
-    work_off(&mut sim);
-    sim.grant(of_step("a", 1, "db-main")).unwrap();
-    let lease = sim.lease(sim.available()[0], "w1");
-    let report = sim.work(&lease).unwrap();
-    let input = noetl_engine::Input::Report(Box::new(report));
-    let decision = sim.draft(&input).unwrap();
+    complete_commands(&mut sim);
+    sim.grant_slot(step_grant("a", 1, "db-main")).unwrap();
+    let lease = sim.lease_command(sim.available_commands()[0], "w1");
+    let report = sim.execute_lease(&lease).unwrap();
+    let input = noetl_engine::EngineInput::Report(Box::new(report));
+    let decision = sim.draft_decision(&input).unwrap();
     assert_eq!(
         decision.slots,
-        [SlotChange::Free(of_step("a", 1, "db-main"))]
+        [SlotChange::Release(step_grant("a", 1, "db-main"))]
     );
 }
 
 #[test]
-fn what_nothing_waits_for_is_refused() {
-    let mut sim = Sim::of(BODY);
+fn rejects_unrequested_grant() {
+    let mut sim = Simulation::from_body(STEP_SLOT);
     sim.start().unwrap();
-    let refused = |grant: SlotGrant| Err(Refused::NoSlotWanted(grant));
-    let early = of_step("a", 1, "db-main");
-    assert_eq!(sim.grant(early.clone()), refused(early));
-    work_off(&mut sim);
-    let other_run = of_step("a", 2, "db-main");
-    assert_eq!(sim.grant(other_run.clone()), refused(other_run));
-    let other_step = of_step("b", 2, "db-main");
-    assert_eq!(sim.grant(other_step.clone()), refused(other_step));
-    let of_run = SlotGrant {
-        holder: SlotHolder::Run,
+    let not_requested = |grant: SlotGrant| Err(DecisionError::SlotNotRequested(grant));
+    let early = step_grant("a", 1, "db-main");
+    assert_eq!(sim.grant_slot(early.clone()), not_requested(early));
+    complete_commands(&mut sim);
+    let other_pass = step_grant("a", 2, "db-main");
+    assert_eq!(
+        sim.grant_slot(other_pass.clone()),
+        not_requested(other_pass)
+    );
+    let other_step = step_grant("b", 2, "db-main");
+    assert_eq!(
+        sim.grant_slot(other_step.clone()),
+        not_requested(other_step)
+    );
+    let execution_grant = SlotGrant {
+        holder: SlotHolder::Execution,
         key: "db-main".into(),
     };
-    assert_eq!(sim.grant(of_run.clone()), refused(of_run));
-    // Another key: that slot is given back, and the right one is wanted again.
-    let other_key = sim.grant(of_step("a", 1, "db-other"));
+    assert_eq!(
+        sim.grant_slot(execution_grant.clone()),
+        not_requested(execution_grant)
+    );
+    // A grant for another key is released, and the slot is requested again.
+    let other_key = sim.grant_slot(step_grant("a", 1, "db-other"));
     assert_eq!(
         other_key,
-        Ok(Verdict::Ignored(ErrorCode::IllegalTransition))
+        Ok(InputVerdict::Ignored(ErrorCode::IllegalTransition))
     );
-    assert_eq!(sim.wants().len(), 1);
-    sim.finish();
+    assert_eq!(sim.requested_slots().len(), 1);
+    sim.run_to_end();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
-    let late = sim.grant(of_step("a", 1, "db-main"));
-    assert_eq!(late, Err(Refused::AlreadyEnded(ExecutionStatus::Completed)));
+    let late = sim.grant_slot(step_grant("a", 1, "db-main"));
+    assert_eq!(
+        late,
+        Err(DecisionError::AlreadyEnded(ExecutionStatus::Completed))
+    );
 }
 
 #[test]
-fn a_run_that_waits_for_a_slot_can_be_cancelled() {
-    let mut sim = Sim::of(BODY);
+fn cancel_withdraws_slot_requests() {
+    let mut sim = Simulation::from_body(STEP_SLOT);
     sim.start().unwrap();
-    work_off(&mut sim);
-    let by = noetl_engine::event::Steering::default();
-    let decision = sim.draft(&noetl_engine::Input::Cancel(by)).unwrap();
-    let wish = SlotChange::Free(of_step("a", 1, "db-main"));
-    assert_eq!(decision.slots, [SlotChange::Clear, wish]);
-    assert_eq!(sim.cancel(), Ok(Verdict::Accepted));
-    assert!(sim.wants().is_empty());
+    complete_commands(&mut sim);
+    let control = noetl_engine::event::ControlInfo::default();
+    let decision = sim
+        .draft_decision(&noetl_engine::EngineInput::Cancel(control))
+        .unwrap();
+    let release = SlotChange::Release(step_grant("a", 1, "db-main"));
+    assert_eq!(decision.slots, [SlotChange::ReleaseAll, release]);
+    assert_eq!(sim.cancel_execution(), Ok(InputVerdict::Accepted));
+    assert!(sim.requested_slots().is_empty());
 }
 
-/// A slot that comes during a pause is given back, and asked for again at resume.
+/// A slot granted during a pause is released and requested again at resume.
 #[test]
-fn pausing_gives_a_slot_back() {
-    let mut sim = Sim::of(BODY);
+fn slot_granted_during_pause_is_released() {
+    let mut sim = Simulation::from_body(STEP_SLOT);
     sim.start().unwrap();
-    work_off(&mut sim);
-    sim.pause().unwrap();
-    assert_eq!(sim.grant(of_step("a", 1, "db-main")), Err(Refused::Paused));
-    assert!(sim.wants().is_empty());
-    sim.resume().unwrap();
-    assert_eq!(sim.wants().len(), 1);
-    sim.finish();
+    complete_commands(&mut sim);
+    sim.pause_execution().unwrap();
+    assert_eq!(
+        sim.grant_slot(step_grant("a", 1, "db-main")),
+        Err(DecisionError::Paused)
+    );
+    assert!(sim.requested_slots().is_empty());
+    sim.resume_execution().unwrap();
+    assert_eq!(sim.requested_slots().len(), 1);
+    sim.run_to_end();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
 }
 
-/// A failure elsewhere: what waits for a slot is never entered.
+/// A step that waits for a slot is never entered after another step fails the run.
 #[test]
-fn a_failure_elsewhere_gives_the_wish_up() {
-    let mut sim = Sim::of(BODY).with_tools(|call| {
+fn failure_of_other_step_drops_slot_request() {
+    let mut sim = Simulation::from_body(STEP_SLOT).with_tools(|call| {
         if call.step == "b" {
-            Play::fail(TaskErrorKind::Transform, "boom")
+            ToolBehavior::failure(TaskErrorKind::Transform, "boom")
         } else {
-            Play::AsWritten
+            ToolBehavior::Configured
         }
     });
     sim.start().unwrap();
-    work_off(&mut sim);
+    complete_commands(&mut sim);
     assert_eq!(sim.status(), ExecutionStatus::Failed);
-    assert_eq!(entered(&sim), ["start", "b"]);
-    assert!(sim.wants().is_empty());
+    assert_eq!(entered_steps(&sim), ["start", "b"]);
+    assert!(sim.requested_slots().is_empty());
 }
 
-/// The guard is asked when the step is about to start: so again when the slot is there.
+/// The guard is evaluated at entry, so it is evaluated again when the slot is granted.
 #[test]
-fn a_guard_is_asked_again() {
-    let text = BODY.replace(
+fn guard_is_evaluated_again_on_grant() {
+    let text = STEP_SLOT.replace(
         "concurrency: { key: \"db-{{ workload.db }}\"",
         "when: \"{{ not ctx.stop }}\"\n    concurrency: { key: \"db-{{ workload.db }}\"",
     );
@@ -182,16 +202,16 @@ fn a_guard_is_asked_again() {
         "{ step: b, tool: { kind: noop }",
         "{ step: b, tool: { kind: noop }, set: { ctx.stop: true }",
     );
-    let mut sim = Sim::of(&text);
+    let mut sim = Simulation::from_body(&text);
     sim.start().unwrap();
-    work_off(&mut sim);
+    complete_commands(&mut sim);
     assert_eq!(sim.status(), ExecutionStatus::Completed);
-    assert_eq!(entered(&sim), ["start", "b", "merge"]);
+    assert_eq!(entered_steps(&sim), ["start", "b", "merge"]);
 }
 
 #[test]
-fn steps_of_one_run_share_a_slot() {
-    let sim = Sim::of(
+fn steps_of_one_execution_share_a_slot() {
+    let sim = Simulation::from_body(
         r"
 workflow:
   - step: start
@@ -204,24 +224,28 @@ workflow:
     )
     .run();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
-    assert_eq!(entered(&sim), ["start", "a", "b", "c"]);
-    sim.decide_again();
+    assert_eq!(entered_steps(&sim), ["start", "a", "b", "c"]);
+    sim.repeat_decisions();
 }
 
 #[test]
-fn keys_are_texts() {
+fn slot_key_must_be_short_text() {
     for (key, message) in [
         ("{{ none }}", "concurrency.key"),
         ("{{ [1] }}", "concurrency.key"),
         ("{{ 'x' * 2000 }}", "190 bytes"),
     ] {
-        let sim = Sim::of(&BODY.replace("db-{{ workload.db }}", key)).run();
+        let sim = Simulation::from_body(&STEP_SLOT.replace("db-{{ workload.db }}", key)).run();
         assert_eq!(sim.status(), ExecutionStatus::Failed, "{key}");
-        assert!(sim.table().contains(message), "{key}\n{}", sim.table());
+        assert!(
+            sim.format_log().contains(message),
+            "{key}\n{}",
+            sim.format_log()
+        );
     }
 }
 
-const QUEUED: &str = r#"
+const EXECUTION_SLOT: &str = r#"
 concurrency: { key: "tenant-{{ workload.n }}", limit: 2, overlap: cancel_previous }
 priority: "{{ workload.n + 1 }}"
 workload: { n: 4 }
@@ -231,58 +255,66 @@ workflow:
 "#;
 
 #[test]
-fn a_run_waits_for_its_own_slot_first() {
-    let mut sim = Sim::of(QUEUED);
+fn execution_waits_for_its_own_slot_first() {
+    let mut sim = Simulation::from_body(EXECUTION_SLOT);
     sim.start().unwrap();
     assert_eq!(sim.log().len(), 1);
     assert_eq!(sim.status(), ExecutionStatus::Pending);
-    assert_eq!(sim.state().wanted_slot().unwrap().slot.limit, 2);
-    let wants = sim.wants();
-    assert_eq!(wants.len(), 1);
-    assert_eq!(wants[0].holder, SlotHolder::Run);
-    assert_eq!(wants[0].overlap.as_str(), "cancel_previous");
-    assert_eq!(wants[0].priority, 5);
-    let of_run = SlotGrant {
-        holder: SlotHolder::Run,
+    assert_eq!(sim.state().awaited_execution_slot().unwrap().slot.limit, 2);
+    let requests = sim.requested_slots();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].holder, SlotHolder::Execution);
+    assert_eq!(requests[0].overlap.as_str(), "cancel_previous");
+    assert_eq!(requests[0].priority, 5);
+    let execution_grant = SlotGrant {
+        holder: SlotHolder::Execution,
         key: "tenant-4".into(),
     };
-    // Its first step shares a slot too: the run has its own, and waits on.
-    assert_eq!(sim.grant(of_run.clone()), Ok(Verdict::Accepted));
-    assert_eq!(sim.wants()[0].slot.key.as_str(), "own");
-    assert_eq!(sim.grant(of_run), Ok(Verdict::Accepted));
-    assert_eq!(sim.grant(of_step("start", 1, "own")), Ok(Verdict::Accepted));
-    work_off(&mut sim);
+    // The first step needs a slot too, so the run keeps waiting with its own slot.
+    assert_eq!(
+        sim.grant_slot(execution_grant.clone()),
+        Ok(InputVerdict::Accepted)
+    );
+    assert_eq!(sim.requested_slots()[0].slot.key.as_str(), "own");
+    assert_eq!(sim.grant_slot(execution_grant), Ok(InputVerdict::Accepted));
+    assert_eq!(
+        sim.grant_slot(step_grant("start", 1, "own")),
+        Ok(InputVerdict::Accepted)
+    );
+    complete_commands(&mut sim);
     assert_eq!(sim.status(), ExecutionStatus::Completed);
-    insta::assert_snapshot!(sim.table());
-    sim.decide_again();
+    insta::assert_snapshot!(sim.format_log());
+    sim.repeat_decisions();
 }
 
 #[test]
-fn a_run_that_waits_can_be_cancelled_and_be_out_of_time() {
-    let mut sim = Sim::of(QUEUED);
+fn waiting_execution_can_be_cancelled_or_time_out() {
+    let mut sim = Simulation::from_body(EXECUTION_SLOT);
     sim.start().unwrap();
     let mut late = sim.clone();
-    late.advance(Millis::from_hours(1));
+    late.advance_clock(Millis::from_hours(1));
     late.fire_timers();
     assert_eq!(late.status(), ExecutionStatus::Failed);
-    assert!(late.wants().is_empty());
-    assert_eq!(sim.cancel(), Ok(Verdict::Accepted));
+    assert!(late.requested_slots().is_empty());
+    assert_eq!(sim.cancel_execution(), Ok(InputVerdict::Accepted));
     assert_eq!(sim.status(), ExecutionStatus::Cancelled);
-    assert!(sim.wants().is_empty());
+    assert!(sim.requested_slots().is_empty());
 }
 
 #[test]
-fn a_key_of_a_run_that_cannot_be_rendered_fails_the_run() {
-    let sim = Sim::of(QUEUED).with_payload(json(r#"{"n":"x"}"#)).run();
+fn invalid_execution_slot_key_fails_execution() {
+    let sim = Simulation::from_body(EXECUTION_SLOT)
+        .with_payload(parse_json(r#"{"n":"x"}"#))
+        .run();
     assert_eq!(sim.status(), ExecutionStatus::Failed);
     assert_eq!(sim.log().len(), 2);
 }
 
-/// A run that shares asks for its own slot first. Nothing tells that it has it while its entry waits
-/// for another one, so it asks again for what it has, and is told again.
+/// A run requests its own slot first. The log does not record that grant while the entry step waits
+/// for its slot, so after a pause the run requests its own slot again.
 #[test]
-fn an_entry_asks_for_its_slot_once_the_run_has_its_own() {
-    let mut sim = Sim::of(
+fn entry_step_requests_slot_after_execution() {
+    let mut sim = Simulation::from_body(
         r"
 concurrency: { key: all }
 workflow:
@@ -290,37 +322,55 @@ workflow:
 ",
     );
     sim.start().unwrap();
-    let wanted = |sim: &Sim| -> Vec<SlotGrant> {
-        let wants = sim.wants();
-        wants.iter().map(noetl_engine::SlotWant::granted).collect()
+    let requested = |sim: &Simulation| -> Vec<SlotGrant> {
+        let requests = sim.requested_slots();
+        requests
+            .iter()
+            .map(noetl_engine::SlotRequest::to_grant)
+            .collect()
     };
-    let of_run = SlotGrant {
-        holder: SlotHolder::Run,
+    let execution_grant = SlotGrant {
+        holder: SlotHolder::Execution,
         key: "all".into(),
     };
-    let of_entry = of_step("start", 1, "few");
-    assert_eq!(wanted(&sim), std::slice::from_ref(&of_run));
-    let at = sim.log().len();
-    assert_eq!(sim.grant(of_run.clone()), Ok(Verdict::Accepted));
-    assert_eq!(sim.log().len(), at, "the log has nothing to tell");
-    assert_eq!(wanted(&sim), std::slice::from_ref(&of_entry));
-    sim.pause().unwrap();
-    assert_eq!(sim.grant(of_entry.clone()), Err(Refused::Paused));
-    sim.resume().unwrap();
-    assert_eq!(wanted(&sim), std::slice::from_ref(&of_run));
-    assert_eq!(sim.grant(of_run.clone()), Ok(Verdict::Accepted));
-    assert_eq!(wanted(&sim), std::slice::from_ref(&of_entry));
-    assert_eq!(sim.grant(of_entry.clone()), Ok(Verdict::Accepted));
-    assert_eq!(entered(&sim), ["start"]);
-    assert_eq!(sim.state().held_slots(sim.plan()), [of_run, of_entry]);
-    work_off(&mut sim);
+    let entry_grant = step_grant("start", 1, "few");
+    assert_eq!(requested(&sim), std::slice::from_ref(&execution_grant));
+    let event_count = sim.log().len();
+    assert_eq!(
+        sim.grant_slot(execution_grant.clone()),
+        Ok(InputVerdict::Accepted)
+    );
+    assert_eq!(sim.log().len(), event_count, "the grant adds no event");
+    assert_eq!(requested(&sim), std::slice::from_ref(&entry_grant));
+    sim.pause_execution().unwrap();
+    assert_eq!(
+        sim.grant_slot(entry_grant.clone()),
+        Err(DecisionError::Paused)
+    );
+    sim.resume_execution().unwrap();
+    assert_eq!(requested(&sim), std::slice::from_ref(&execution_grant));
+    assert_eq!(
+        sim.grant_slot(execution_grant.clone()),
+        Ok(InputVerdict::Accepted)
+    );
+    assert_eq!(requested(&sim), std::slice::from_ref(&entry_grant));
+    assert_eq!(
+        sim.grant_slot(entry_grant.clone()),
+        Ok(InputVerdict::Accepted)
+    );
+    assert_eq!(entered_steps(&sim), ["start"]);
+    assert_eq!(
+        sim.state().held_slots(sim.plan()),
+        [execution_grant, entry_grant]
+    );
+    complete_commands(&mut sim);
     assert_eq!(sim.status(), ExecutionStatus::Completed);
-    sim.decide_again();
+    sim.repeat_decisions();
 }
 
 #[test]
-fn a_wish_is_withdrawn_once_nobody_has_it() {
-    let mut sim = Sim::of(
+fn obsolete_slot_request_is_withdrawn() {
+    let mut sim = Simulation::from_body(
         r#"
 workflow:
   - step: start
@@ -332,29 +382,29 @@ workflow:
 "#,
     );
     sim.start().unwrap();
-    let lease = sim.lease(sim.available()[0], "w1");
-    let report = sim.work(&lease).unwrap();
-    sim.report(report).unwrap();
-    assert_eq!(sim.wants().len(), 2);
-    let lease = sim.lease(sim.available()[0], "w1");
-    let report = sim.work(&lease).unwrap();
-    let input = noetl_engine::Input::Report(Box::new(report.clone()));
-    let changes = sim.draft(&input).unwrap().slots;
-    let freed = |grant| SlotChange::Free(grant);
-    // One is passed over, and the other shares something else now.
+    let lease = sim.lease_command(sim.available_commands()[0], "w1");
+    let report = sim.execute_lease(&lease).unwrap();
+    sim.submit_report(report).unwrap();
+    assert_eq!(sim.requested_slots().len(), 2);
+    let lease = sim.lease_command(sim.available_commands()[0], "w1");
+    let report = sim.execute_lease(&lease).unwrap();
+    let input = noetl_engine::EngineInput::Report(Box::new(report.clone()));
+    let changes = sim.draft_decision(&input).unwrap().slots;
+    let released = |grant| SlotChange::Release(grant);
+    // One step is skipped, and the other has a different key now.
     assert!(
-        changes.contains(&freed(of_step("a", 1, "one"))),
+        changes.contains(&released(step_grant("a", 1, "one"))),
         "{changes:?}"
     );
     assert!(
-        changes.contains(&freed(of_step("b", 1, "two-"))),
+        changes.contains(&released(step_grant("b", 1, "two-"))),
         "{changes:?}"
     );
     assert_eq!(changes.len(), 3, "{changes:?}");
-    sim.report(report).unwrap();
-    let wants = sim.wants();
-    assert_eq!(wants.len(), 1);
-    assert_eq!(wants[0].granted(), of_step("b", 1, "two-now"));
-    sim.finish();
+    sim.submit_report(report).unwrap();
+    let requests = sim.requested_slots();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].to_grant(), step_grant("b", 1, "two-now"));
+    sim.run_to_end();
     assert_eq!(sim.status(), ExecutionStatus::Completed);
 }

@@ -1,19 +1,20 @@
-//! The beginning of a run.
+//! Start of a run.
 
 use noetl_engine::{
-    Decision, Event, EventKind, Input, Moment, NoCaches, Plan, Refused, Start, State, decide,
+    Decision, DecisionContext, DecisionError, EmptyCache, EngineInput, Event, EventKind,
+    ExecutionState, Plan, StartInput, decide,
 };
-use noetl_playbook::carried::NoPayloads;
+use noetl_playbook::command_context::EmptyPayloads;
 use noetl_playbook::{CheckOptions, Document, check};
-use noetl_types::id::HighWater;
+use noetl_types::id::HighWaterMark;
 use noetl_types::{
     CatalogId, ExecutionId, IdGenerator, Json, JsonMap, MachineId, PlaybookPath, Timestamp,
 };
 use std::sync::Arc;
 
-use crate::json;
+use crate::parse_json;
 
-fn plan(body: &str) -> Plan {
+fn build_plan(body: &str) -> Plan {
     let text =
         format!("apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: example }}\n{body}");
     let Some(Document::Playbook(playbook)) = check(&text, &CheckOptions::default()).document else {
@@ -22,10 +23,10 @@ fn plan(body: &str) -> Plan {
     Plan::new(Arc::from(playbook)).unwrap()
 }
 
-fn start(payload: Json) -> Start {
-    Start {
+fn start_input(payload: Json) -> StartInput {
+    StartInput {
         payload,
-        ..Start::new(
+        ..StartInput::new(
             ExecutionId::new(1).unwrap(),
             CatalogId::new(2).unwrap(),
             PlaybookPath::new("example").unwrap(),
@@ -33,32 +34,41 @@ fn start(payload: Json) -> Start {
     }
 }
 
-fn begin(plan: &Plan, state: &State, start: Start) -> Result<Decision, Refused> {
-    let mut ids = IdGenerator::new(MachineId::MIN, HighWater::NONE);
-    let mut moment = Moment {
+fn decide_start(
+    plan: &Plan,
+    state: &ExecutionState,
+    start: StartInput,
+) -> Result<Decision, DecisionError> {
+    let mut ids = IdGenerator::new(MachineId::MIN, HighWaterMark::NONE);
+    let mut context = DecisionContext {
         now: Timestamp::parse("2026-01-01T00:00:00Z").unwrap(),
         ids: &mut ids,
-        payloads: &NoPayloads,
-        caches: &NoCaches,
+        payloads: &EmptyPayloads,
+        caches: &EmptyCache,
     };
-    decide(state, plan, Input::Start(Box::new(start)), &mut moment)
+    decide(
+        state,
+        plan,
+        EngineInput::Start(Box::new(start)),
+        &mut context,
+    )
 }
 
-fn workload(events: &[Event]) -> String {
+fn workload_text(events: &[Event]) -> String {
     match &events[0].kind {
         EventKind::PlaybookStarted(started) => match &started.workload {
-            noetl_engine::Data::Inline(workload) => workload.to_string(),
-            noetl_engine::Data::External(_) => "elsewhere".to_owned(),
+            noetl_engine::EventData::Inline(workload) => workload.to_string(),
+            noetl_engine::EventData::External(_) => "elsewhere".to_owned(),
         },
         _ => panic!("{events:?}"),
     }
 }
 
-const NOOP: &str = "workflow: [{ step: a, tool: { kind: noop } }]";
+const NOOP_WORKFLOW: &str = "workflow: [{ step: a, tool: { kind: noop } }]";
 
 #[test]
-fn the_payload_is_laid_over_the_defaults() {
-    let plan = plan(&format!(
+fn payload_merges_over_workload_defaults() {
+    let plan = build_plan(&format!(
         r#"
 workload:
   list: [1, 2]
@@ -68,37 +78,37 @@ workload:
   never_sees: "{{{{ list | default('unseen') }}}}"
   id: "{{{{ execution_id }}}} {{{{ job.id }}}}"
   at: "{{{{ now() }}}}"
-{NOOP}
+{NOOP_WORKFLOW}
 "#
     ));
-    let mut start = start(json(
+    let mut start = start_input(parse_json(
         r#"{"list":[9],"map":{"b":2,"deep":{"y":3}},"who":"{{ ann }}","extra":true}"#,
     ));
     start.env = JsonMap::from([("HOME_OF".into(), Json::from("bees"))]);
-    let decision = begin(&plan, &State::new(&plan), start).unwrap();
-    insta::assert_snapshot!(workload(&decision.events));
+    let decision = decide_start(&plan, &ExecutionState::new(&plan), start).unwrap();
+    insta::assert_snapshot!(workload_text(&decision.events));
 }
 
 #[test]
-fn chance_comes_from_the_seed() {
-    let plan = plan(&format!(
-        "workload: {{ dice: '{{{{ random() }}}}', name: '{{{{ uuid() }}}}' }}\n{NOOP}"
+fn random_values_derive_from_seed() {
+    let plan = build_plan(&format!(
+        "workload: {{ dice: '{{{{ random() }}}}', name: '{{{{ uuid() }}}}' }}\n{NOOP_WORKFLOW}"
     ));
-    let state = State::new(&plan);
-    let drawn = |seed: u8| {
-        let start = Start {
+    let state = ExecutionState::new(&plan);
+    let workload = |seed: u8| {
+        let start = StartInput {
             seed: [seed; 32],
-            ..start(Json::Null)
+            ..start_input(Json::Null)
         };
-        workload(&begin(&plan, &state, start).unwrap().events)
+        workload_text(&decide_start(&plan, &state, start).unwrap().events)
     };
-    assert_eq!(drawn(1), drawn(1));
-    assert_ne!(drawn(1), drawn(2));
+    assert_eq!(workload(1), workload(1));
+    assert_ne!(workload(1), workload(2));
 }
 
 #[test]
-fn priority_of_run_and_step() {
-    let plan = plan(
+fn priority_is_clamped() {
+    let plan = build_plan(
         r#"
 workload: { rank: 200 }
 priority: "{{ rank }}"
@@ -106,8 +116,9 @@ workflow:
   - { step: a, tool: { kind: noop }, priority: "{{ 0 - rank }}" }
 "#,
     );
-    let decision = begin(&plan, &State::new(&plan), start(Json::Null)).unwrap();
-    let ranks: Vec<Option<i16>> = decision
+    let decision =
+        decide_start(&plan, &ExecutionState::new(&plan), start_input(Json::Null)).unwrap();
+    let priorities: Vec<Option<i16>> = decision
         .events
         .iter()
         .filter_map(|event| match &event.kind {
@@ -116,41 +127,43 @@ workflow:
             _ => None,
         })
         .collect();
-    assert_eq!(ranks, [Some(100), Some(-100)]);
+    assert_eq!(priorities, [Some(100), Some(-100)]);
 }
 
 #[test]
-fn what_is_no_start_is_refused() {
-    let plan = plan(NOOP);
-    let state = State::new(&plan);
-    let refused = begin(&plan, &state, start(Json::from(1))).unwrap_err();
-    assert_eq!(refused, Refused::BadPayload("number"));
+fn rejects_invalid_start() {
+    let plan = build_plan(NOOP_WORKFLOW);
+    let state = ExecutionState::new(&plan);
+    let error = decide_start(&plan, &state, start_input(Json::from(1))).unwrap_err();
+    assert_eq!(error, DecisionError::InvalidPayload("number"));
     let deep = (0..60).fold(Json::Null, |inner, _| Json::list([inner]));
     let payload = Json::object([("deep", deep)]);
     assert_eq!(
-        begin(&plan, &state, start(payload)).unwrap_err(),
-        Refused::DeepPayload
+        decide_start(&plan, &state, start_input(payload)).unwrap_err(),
+        DecisionError::PayloadTooDeep
     );
 
-    let begun = begin(&plan, &state, start(Json::Null)).unwrap().next;
+    let started = decide_start(&plan, &state, start_input(Json::Null))
+        .unwrap()
+        .next;
     assert_eq!(
-        begin(&plan, &begun, start(Json::Null)).unwrap_err(),
-        Refused::AlreadyStarted
+        decide_start(&plan, &started, start_input(Json::Null)).unwrap_err(),
+        DecisionError::AlreadyStarted
     );
 
-    let mut ids = IdGenerator::new(MachineId::MIN, HighWater::NONE);
-    let mut moment = Moment {
+    let mut ids = IdGenerator::new(MachineId::MIN, HighWaterMark::NONE);
+    let mut context = DecisionContext {
         now: Timestamp::UNIX_EPOCH,
         ids: &mut ids,
-        payloads: &NoPayloads,
-        caches: &NoCaches,
+        payloads: &EmptyPayloads,
+        caches: &EmptyCache,
     };
-    let input = Input::Pause(noetl_engine::event::Steering::default());
+    let input = EngineInput::Pause(noetl_engine::event::ControlInfo::default());
     assert_eq!(
-        decide(&state, &plan, input, &mut moment).unwrap_err(),
-        Refused::NotStarted
+        decide(&state, &plan, input, &mut context).unwrap_err(),
+        DecisionError::NotStarted
     );
-    let input = Input::Start(Box::new(start(Json::Null)));
-    let too_early = decide(&state, &plan, input, &mut moment).unwrap_err();
-    assert!(matches!(too_early, Refused::Clock(_)), "{too_early}");
+    let input = EngineInput::Start(Box::new(start_input(Json::Null)));
+    let too_early = decide(&state, &plan, input, &mut context).unwrap_err();
+    assert!(matches!(too_early, DecisionError::Clock(_)), "{too_early}");
 }

@@ -1,87 +1,90 @@
-//! Playbooks and tools by chance. A seed determines all of it.
+//! Random playbooks and tools, fully determined by a seed.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
 
 use noetl_playbook::model::{
-    Condition, NoMatch, Playbook, RouteArc, Router, RouterMode, Set, Step,
+    Condition, NoMatch, Playbook, RouteArc, Router, RouterMode, SetClause, Step,
 };
 use noetl_playbook::source::{Span, Spanned};
 use noetl_playbook::template::Template;
 use noetl_playbook::{CheckOptions, Document, check};
-use noetl_testkit::sim::{Ask, Call, Play, SplitMix, Word};
+use noetl_testkit::sim::{
+    ExternalResponse, ResponseRequest, SimulatedCall, SplitMix, ToolBehavior,
+};
 use noetl_types::{Json, TaskErrorKind, sha256};
 
-const ROOT: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: example }\n";
+const PLAYBOOK_HEADER: &str =
+    "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: example }\n";
 
-pub(crate) fn playbook(text: &str) -> Playbook {
+pub(crate) fn parse_playbook(text: &str) -> Playbook {
     match check(text, &CheckOptions::default()).document {
         Some(Document::Playbook(playbook)) => *playbook,
         _ => panic!("not a playbook:\n{text}"),
     }
 }
 
-/// A number that depends on a seed and on what is asked about, and on nothing else: a tool that is
-/// called again does the same again.
-pub(crate) fn draw(seed: u64, about: &str) -> SplitMix {
-    let digest = sha256(format!("{seed}/{about}"));
+/// Random generator that depends only on the seed and the topic, so that a tool that is called
+/// again behaves the same.
+pub(crate) fn seeded_rng(seed: u64, topic: &str) -> SplitMix {
+    let digest = sha256(format!("{seed}/{topic}"));
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&digest.as_bytes()[..8]);
     SplitMix::new(u64::from_le_bytes(bytes))
 }
 
-/// Names of the steps of a graph, and the condition that the output of a step names each.
-static TARGETS: LazyLock<Vec<(Arc<str>, Template)>> = LazyLock::new(|| {
+/// Step names with the condition that is true if the output of a step contains the name.
+static STEP_CONDITIONS: LazyLock<Vec<(Arc<str>, Template)>> = LazyLock::new(|| {
     (0..MAX_STEPS)
         .map(|at| {
             let condition = format!("'s{at}' in output");
             (
                 format!("s{at}").into(),
-                Template::condition(&condition).unwrap(),
+                Template::parse_condition(&condition).unwrap(),
             )
         })
         .collect()
 });
-static STEP: LazyLock<Playbook> = LazyLock::new(|| {
-    playbook(&format!(
-        "{ROOT}workflow: [{{ step: s0, tool: {{ kind: noop }} }}]"
+static STEP_TEMPLATE: LazyLock<Playbook> = LazyLock::new(|| {
+    parse_playbook(&format!(
+        "{PLAYBOOK_HEADER}workflow: [{{ step: s0, tool: {{ kind: noop }} }}]"
     ))
 });
 
 pub(crate) const MAX_STEPS: usize = 8;
 
-/// A graph of steps; which arcs are taken is told by the output of each step. Made without going
-/// through text, since tens of thousands are wanted.
-pub(crate) fn graph(seed: u64, acyclic: bool) -> Playbook {
-    let mut chance = draw(seed, "graph");
-    let steps = 2 + chance.below(MAX_STEPS - 1);
-    let density = 15 + u32::try_from(chance.below(50)).unwrap();
-    let mut playbook = STEP.clone();
+/// A graph of steps in which the output of a step selects its arcs. Built without parsing text,
+/// since tests generate tens of thousands.
+pub(crate) fn random_graph(seed: u64, acyclic: bool) -> Playbook {
+    let mut rng = seeded_rng(seed, "graph");
+    let steps = 2 + rng.number_below(MAX_STEPS - 1);
+    let density = 15 + u32::try_from(rng.number_below(50)).unwrap();
+    let mut playbook = STEP_TEMPLATE.clone();
     playbook.executor.spec.policy.limits.max_step_runs = Some(4);
     let model = playbook.workflow[0].clone();
     playbook.workflow = (0..steps)
         .map(|at| {
             let mut arcs = Vec::new();
             for target in 0..steps {
-                if (acyclic && target <= at) || !chance.percent(density) {
+                if (acyclic && target <= at) || !rng.draw_percent(density) {
                     continue;
                 }
-                let (name, condition) = &TARGETS[target];
-                let is_conditional = chance.percent(70);
+                let (name, condition) = &STEP_CONDITIONS[target];
+                let is_conditional = rng.draw_percent(70);
                 arcs.push(RouteArc {
                     step: Spanned::new(Arc::clone(name), Span::default()),
                     when: is_conditional
                         .then(|| Spanned::new(Condition::Test(condition.clone()), Span::default())),
-                    set: Set::default(),
+                    set: SetClause::default(),
                 });
             }
-            let mode = if chance.percent(60) {
+            let mode = if rng.draw_percent(60) {
                 RouterMode::Inclusive
             } else {
                 RouterMode::Exclusive
             };
             Step {
-                name: Spanned::new(Arc::clone(&TARGETS[at].0), Span::default()),
+                name: Spanned::new(Arc::clone(&STEP_CONDITIONS[at].0), Span::default()),
                 next: Some(Router::new(mode, NoMatch::Complete, arcs)),
                 ..model.clone()
             }
@@ -90,27 +93,27 @@ pub(crate) fn graph(seed: u64, acyclic: bool) -> Playbook {
     playbook
 }
 
-/// A tool that names some steps.
-pub(crate) fn naming_tool(seed: u64) -> impl Fn(&Call<'_>) -> Play + 'static {
+/// A tool whose output is a list of step names.
+pub(crate) fn step_naming_tool(seed: u64) -> impl Fn(&SimulatedCall<'_>) -> ToolBehavior + 'static {
     move |call| {
-        let mut chance = draw(seed, &format!("{}/{}", call.step, call.run));
-        let named = (0..MAX_STEPS).filter(|_| chance.percent(50));
-        Play::Ok(Json::list(named.map(|at| Json::from(format!("s{at}")))))
+        let mut rng = seeded_rng(seed, &format!("{}/{}", call.step, call.run));
+        let named = (0..MAX_STEPS).filter(|_| rng.draw_percent(50));
+        ToolBehavior::Ok(Json::list(named.map(|at| Json::from(format!("s{at}")))))
     }
 }
 
-/// A playbook with loops, cursors, guards, writes, pipelines, policies, slots, caches, failures and a
-/// final step, whose steps write to variables of their own only: its outcome does not depend on who is
-/// faster.
-pub(crate) fn rich(seed: u64) -> String {
-    let mut chance = draw(seed, "rich");
-    let steps = 1 + chance.below(7);
-    let mut text = format!("{ROOT}workload: {{ base: 3, list: [4, 5, 6] }}\n");
-    let has_final_step = chance.percent(25);
+/// A playbook with loops, cursors, guards, writes, pipelines, policies, slots, caches, failures and
+/// a final step. Each step writes only its own variables, so the outcome does not depend on
+/// scheduling.
+pub(crate) fn random_playbook(seed: u64) -> String {
+    let mut rng = seeded_rng(seed, "rich");
+    let steps = 1 + rng.number_below(7);
+    let mut text = format!("{PLAYBOOK_HEADER}workload: {{ base: 3, list: [4, 5, 6] }}\n");
+    let has_final_step = rng.draw_percent(25);
     if has_final_step {
         text.push_str("executor: { spec: { final_step: last } }\n");
     }
-    if chance.percent(15) {
+    if rng.draw_percent(15) {
         text.push_str("concurrency: { key: \"run-{{ workload.base }}\", limit: 2 }\n");
     }
     text.push_str("workflow:\n");
@@ -118,55 +121,54 @@ pub(crate) fn rich(seed: u64) -> String {
         text.push_str(
             "  - { step: last, tool: { kind: shell, command: \"{{ steps.s0.status }}\" }, set: { ctx.last: true } }\n",
         );
-        // The entry is the first step, unless one is called so.
+        // Without `entry_step`, the first step would be the entry.
         text = text.replace("final_step: last", "final_step: last, entry_step: s0");
     }
     for at in 0..steps {
         let _ = writeln!(text, "  - step: s{at}");
-        if chance.percent(20) {
-            let key = chance.below(2);
-            let limit = 1 + chance.below(2);
+        if rng.draw_percent(20) {
+            let key = rng.number_below(2);
+            let limit = 1 + rng.number_below(2);
             let _ = writeln!(
                 text,
                 "    concurrency: {{ key: \"k{key}-{{{{ base }}}}\", limit: {limit} }}\n    priority: {key}"
             );
         }
-        if at > 0 && chance.percent(15) {
-            let bound = chance.below(6);
+        if at > 0 && rng.draw_percent(15) {
+            let bound = rng.number_below(6);
             let _ = writeln!(text, "    when: \"{{{{ workload.base > {bound} }}}}\"");
         }
-        let is_cursor = step_spec(&mut text, &mut chance, at);
-        if at > 0 && !is_cursor && chance.percent(30) {
-            parking_tool(&mut text, &mut chance, at);
+        let is_cursor = write_step_spec(&mut text, &mut rng, at);
+        if at > 0 && !is_cursor && rng.draw_percent(30) {
+            write_suspending_tool(&mut text, &mut rng, at);
         } else {
-            step_tool(&mut text, &mut chance, at);
+            write_tool(&mut text, &mut rng, at);
         }
-        if chance.percent(40) {
+        if rng.draw_percent(40) {
             let _ = writeln!(
                 text,
                 "    set: {{ ctx.c{at}: \"{{{{ output }}}}\", ctx.deep.d{at}: {at} }}"
             );
         }
-        step_arcs(&mut text, &mut chance, at, steps);
+        write_arcs(&mut text, &mut rng, at, steps);
     }
     text
 }
 
-/// What a step loops over, how it takes failures, and whether it takes results over. Tells whether it
-/// loops over a cursor.
-fn step_spec(text: &mut String, chance: &mut SplitMix, at: usize) -> bool {
+/// Writes the loop, failure mode and cache of a step. Returns true if the step loops over a cursor.
+fn write_step_spec(text: &mut String, rng: &mut SplitMix, at: usize) -> bool {
     let mut spec = Vec::new();
-    let is_cursor = chance.percent(12);
+    let is_cursor = rng.draw_percent(12);
     if is_cursor {
-        step_cursor(text, chance);
-    } else if chance.percent(35) {
-        step_loop(text, chance);
+        write_cursor(text, rng);
+    } else if rng.draw_percent(35) {
+        write_loop(text, rng);
     }
-    if chance.percent(30) {
+    if rng.draw_percent(30) {
         spec.push("policy: { failure: { mode: best_effort } }".to_owned());
     }
-    if !is_cursor && chance.percent(15) {
-        // Steps that are made alike would share a result, and who is first to make it is chance.
+    if !is_cursor && rng.draw_percent(15) {
+        // Identical steps would share a cached result, and the step that stores it first is random.
         spec.push(format!("cache: {{ key: \"{at}-{{{{ base }}}}\" }}"));
     }
     if !spec.is_empty() {
@@ -175,9 +177,13 @@ fn step_spec(text: &mut String, chance: &mut SplitMix, at: usize) -> bool {
     is_cursor
 }
 
-fn step_cursor(text: &mut String, chance: &mut SplitMix) {
-    let (rows, max_rows, chains) = (chance.below(8), 1 + chance.below(3), 1 + chance.below(3));
-    let process = if chance.percent(25) {
+fn write_cursor(text: &mut String, rng: &mut SplitMix) {
+    let (rows, max_rows, chains) = (
+        rng.number_below(8),
+        1 + rng.number_below(3),
+        1 + rng.number_below(3),
+    );
+    let process = if rng.draw_percent(25) {
         ", process: frame"
     } else {
         ""
@@ -188,7 +194,7 @@ fn step_cursor(text: &mut String, chance: &mut SplitMix) {
     );
 }
 
-fn step_loop(text: &mut String, chance: &mut SplitMix) {
+fn write_loop(text: &mut String, rng: &mut SplitMix) {
     let source = [
         "3",
         "[7, 8]",
@@ -197,23 +203,23 @@ fn step_loop(text: &mut String, chance: &mut SplitMix) {
         "0",
         "\"{{ base }}\"",
     ];
-    let source = chance.pick(&source).copied().unwrap_or("1");
-    let mode = if chance.percent(60) {
+    let source = rng.pick_item(&source).copied().unwrap_or("1");
+    let mode = if rng.draw_percent(60) {
         "parallel"
     } else {
         "sequential"
     };
-    let width = 1 + chance.below(3);
+    let width = 1 + rng.number_below(3);
     let _ = writeln!(
         text,
         "    loop: {{ in: {source}, iterator: x, spec: {{ mode: {mode}, max_in_flight: {width} }} }}"
     );
 }
 
-/// Tasks that wait, alone or in the middle of a pipeline. Not in the first step: others tell its data
-/// to their tools, and when something happened differs from run to run.
-fn parking_tool(text: &mut String, chance: &mut SplitMix, at: usize) {
-    let policy = if chance.percent(40) {
+/// Writes a suspending task, alone or in a pipeline. Not for the first step: other steps pass its
+/// data to their tools, and timestamps in it differ between runs.
+fn write_suspending_tool(text: &mut String, rng: &mut SplitMix, at: usize) {
+    let policy = if rng.draw_percent(40) {
         ", spec: { policy: { rules: [{ when: \"{{ output.status == 'error' }}\", then: { do: retry, attempts: 2, delay: 0.1 } }] } }"
     } else {
         ""
@@ -227,10 +233,10 @@ fn parking_tool(text: &mut String, chance: &mut SplitMix, at: usize) {
         "kind: playbook, path: other, payload: { n: 1 }, return_step: end, on_timeout: cancel",
         "kind: container, image: i, callback: true",
     ];
-    // Every wait has a signal of its own, so that it does not matter who asks first.
-    let task = chance.pick(&tasks).copied().unwrap_or_default();
+    // Every wait has a distinct signal, so that the order of the waits does not matter.
+    let task = rng.pick_item(&tasks).copied().unwrap_or_default();
     let task = task.replace("AT", &at.to_string());
-    if chance.percent(50) {
+    if rng.draw_percent(50) {
         let _ = writeln!(text, "    tool: {{ {task}{policy} }}");
     } else {
         let _ = writeln!(
@@ -240,13 +246,13 @@ fn parking_tool(text: &mut String, chance: &mut SplitMix, at: usize) {
     }
 }
 
-fn step_tool(text: &mut String, chance: &mut SplitMix, at: usize) {
-    let policy = if chance.percent(25) {
+fn write_tool(text: &mut String, rng: &mut SplitMix, at: usize) {
+    let policy = if rng.draw_percent(25) {
         ", spec: { policy: { rules: [{ when: \"{{ output.status == 'error' }}\", then: { do: retry, attempts: 2, delay: 0.1 } }] } }"
     } else {
         ""
     };
-    if chance.percent(25) {
+    if rng.draw_percent(25) {
         let _ = writeln!(
             text,
             "    tool: [{{ name: one, kind: noop, result: {at}, set: {{ step.kept: \"{{{{ output }}}}\" }} }}, {{ name: two, kind: shell, command: \"{{{{ one }}}} {{{{ base }}}}\"{policy} }}]"
@@ -259,8 +265,8 @@ fn step_tool(text: &mut String, chance: &mut SplitMix, at: usize) {
     }
 }
 
-fn step_arcs(text: &mut String, chance: &mut SplitMix, at: usize, steps: usize) {
-    let mode = if chance.percent(60) {
+fn write_arcs(text: &mut String, rng: &mut SplitMix, at: usize, steps: usize) {
+    let mode = if rng.draw_percent(60) {
         "inclusive"
     } else {
         "exclusive"
@@ -274,9 +280,9 @@ fn step_arcs(text: &mut String, chance: &mut SplitMix, at: usize, steps: usize) 
     ];
     let mut arcs = Vec::new();
     for target in at + 1..steps {
-        if chance.percent(45) {
-            let condition = chance.pick(&conditions).copied().unwrap_or_default();
-            let set = if chance.percent(20) {
+        if rng.draw_percent(45) {
+            let condition = rng.pick_item(&conditions).copied().unwrap_or_default();
+            let set = if rng.draw_percent(20) {
                 format!(", set: {{ ctx.a{at}_{target}: {target} }}")
             } else {
                 String::new()
@@ -293,24 +299,24 @@ fn step_arcs(text: &mut String, chance: &mut SplitMix, at: usize, steps: usize) 
     }
 }
 
-/// A tool that fails now and then, and always at the same places.
-pub(crate) fn moody_tool(seed: u64) -> impl Fn(&Call<'_>) -> Play + 'static {
+/// A tool that fails at random but reproducible calls.
+pub(crate) fn flaky_tool(seed: u64) -> impl Fn(&SimulatedCall<'_>) -> ToolBehavior + 'static {
     move |call| {
-        let about = format!(
+        let topic = format!(
             "{}/{}/{:?}/{}",
             call.step, call.label, call.index, call.attempt
         );
-        let mut chance = draw(seed, &about);
+        let mut rng = seeded_rng(seed, &topic);
         if call.label == "claim" {
-            return Play::AsWritten;
+            return ToolBehavior::Configured;
         }
-        if call.label != "one" && chance.percent(12) {
-            return Play::fail(TaskErrorKind::ServerError, "no mood");
+        if call.label != "one" && rng.draw_percent(12) {
+            return ToolBehavior::failure(TaskErrorKind::ServerError, "no mood");
         }
         if call.label == "one" {
-            return Play::AsWritten;
+            return ToolBehavior::Configured;
         }
-        Play::Ok(Json::object([
+        ToolBehavior::Ok(Json::object([
             (
                 "ran",
                 call.config.get("command").cloned().unwrap_or_default(),
@@ -320,15 +326,17 @@ pub(crate) fn moody_tool(seed: u64) -> impl Fn(&Call<'_>) -> Play + 'static {
     }
 }
 
-/// A world that says no or nothing now and then, and always at the same places.
-pub(crate) fn moody_world(seed: u64) -> impl Fn(&Ask<'_>) -> Word + 'static {
-    move |ask| {
-        let about = format!("{}/{:?}/{}", ask.step, ask.index, ask.attempt);
-        let mut chance = draw(seed, &about);
-        match chance.below(10) {
-            0 => Word::No,
-            1 => Word::Silence,
-            _ => Word::Yes,
+/// External responses, some of which are negative or missing. The seed determines which.
+pub(crate) fn flaky_world(
+    seed: u64,
+) -> impl Fn(&ResponseRequest<'_>) -> ExternalResponse + 'static {
+    move |request| {
+        let topic = format!("{}/{:?}/{}", request.step, request.index, request.attempt);
+        let mut rng = seeded_rng(seed, &topic);
+        match rng.number_below(10) {
+            0 => ExternalResponse::Reject,
+            1 => ExternalResponse::NoResponse,
+            _ => ExternalResponse::Accept,
         }
     }
 }

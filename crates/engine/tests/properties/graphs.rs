@@ -4,29 +4,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use noetl_engine::event::SkipReason;
 use noetl_engine::{EventKind, StepStage};
-use noetl_playbook::graph::{Graph, StepIndex};
-use noetl_testkit::sim::{Chaos, Odds, Sim};
+use noetl_playbook::graph::{StepGraph, StepIndex};
+use noetl_testkit::sim::{ChaosScheduler, FaultRates, Simulation};
 use noetl_types::{ExecutionStatus, StepName};
 
-use crate::generate::{draw, graph, naming_tool};
+use crate::generate::{random_graph, seeded_rng, step_naming_tool};
 
-/// Graphs of the usual run of the tests.
-const GRAPHS: u64 = 7_000;
+/// Number of graphs per test in the default suite.
+const GRAPH_COUNT: u64 = 7_000;
 
-/// Runs a graph to its end, reports coming in any order.
-fn run(seed: u64, acyclic: bool) -> Sim {
-    let mut sim = Sim::of_playbook(graph(seed, acyclic))
-        .with_tools(naming_tool(seed))
-        .lightly();
+/// Runs a graph to its end with reports in random order.
+fn run_graph(seed: u64, acyclic: bool) -> Simulation {
+    let mut sim = Simulation::from_playbook(random_graph(seed, acyclic))
+        .with_tools(step_naming_tool(seed))
+        .with_light_checks();
     sim.start().unwrap();
-    let mut world = Chaos::new(draw(seed, "world").next(), Odds::CALM);
-    world.drive_watched(&mut sim, &mut nothing_is_forgotten);
+    let mut scheduler =
+        ChaosScheduler::new(seeded_rng(seed, "world").next_u64(), FaultRates::NO_FAULTS);
+    scheduler.run_watched(&mut sim, &mut check_step_liveness);
     sim
 }
 
-/// After every decision each step that the entry reaches has run, waits, is skipped, or can still be
-/// reached from a live one; and nothing that was skipped can.
-fn nothing_is_forgotten(sim: &Sim) {
+/// Checks after every decision that each step reachable from the entry has run, waits, is skipped,
+/// or is still reachable from a live step, and that no skipped step is.
+fn check_step_liveness(sim: &Simulation) {
     let (state, graph) = (sim.state(), sim.plan().graph());
     if state.is_ended() || state.is_failing() {
         return;
@@ -37,42 +38,44 @@ fn nothing_is_forgotten(sim: &Sim) {
             StepStage::Waiting | StepStage::Running
         )
     });
-    let alive = graph.reachable(live);
-    let from_entry = graph.reachable(graph.entry());
+    let alive = graph.reachable_from(live);
+    let from_entry = graph.reachable_from(graph.entry());
     for step in graph.steps() {
         let is_alive = alive[step.index()];
         match state.step_stage(step) {
-            StepStage::Idle => assert_eq!(from_entry[step.index()], is_alive, "{}", sim.table()),
-            StepStage::Dead => assert!(!is_alive, "{}", sim.table()),
+            StepStage::Idle => {
+                assert_eq!(from_entry[step.index()], is_alive, "{}", sim.format_log());
+            }
+            StepStage::Dead => assert!(!is_alive, "{}", sim.format_log()),
             StepStage::Waiting | StepStage::Running | StepStage::Passed => {}
         }
     }
 }
 
-/// What happened to the steps, in order.
+/// Log positions of step events.
 #[derive(Default)]
-struct Story {
-    /// Where each run of each step began and ended in the log.
+struct StepTimeline {
+    /// Positions at which each pass of each step was entered.
     entered: BTreeMap<StepName, Vec<usize>>,
     exited: BTreeMap<StepName, Vec<(usize, Vec<StepName>)>>,
     skipped: BTreeMap<StepName, Vec<usize>>,
-    ends: usize,
+    end_count: usize,
 }
 
-fn story(sim: &Sim) -> Story {
-    let mut story = Story::default();
-    for (at, event) in sim.log().iter().enumerate() {
+fn collect_timeline(sim: &Simulation) -> StepTimeline {
+    let mut timeline = StepTimeline::default();
+    for (position, event) in sim.log().iter().enumerate() {
         match &event.kind {
             EventKind::StepEntered(entered) => {
-                story
+                timeline
                     .entered
                     .entry(entered.step.clone())
                     .or_default()
-                    .push(at);
+                    .push(position);
             }
             EventKind::StepExited(exited) => {
-                let exit = (at, exited.next.clone());
-                story
+                let exit = (position, exited.next.clone());
+                timeline
                     .exited
                     .entry(exited.step.clone())
                     .or_default()
@@ -80,36 +83,36 @@ fn story(sim: &Sim) -> Story {
             }
             EventKind::StepSkipped(skipped) => {
                 assert_eq!(skipped.reason, SkipReason::NotRouted);
-                story
+                timeline
                     .skipped
                     .entry(skipped.step.clone())
                     .or_default()
-                    .push(at);
+                    .push(position);
             }
             EventKind::PlaybookCompleted { .. }
             | EventKind::PlaybookFailed(_)
-            | EventKind::PlaybookCancelled(_) => story.ends += 1,
+            | EventKind::PlaybookCancelled(_) => timeline.end_count += 1,
             _ => {}
         }
     }
-    story
+    timeline
 }
 
 #[test]
-fn on_an_acyclic_graph_a_step_runs_once_and_after_all_that_leads_to_it() {
-    for seed in 0..GRAPHS {
-        let sim = run(seed, true);
-        let story = story(&sim);
+fn acyclic_steps_run_once_after_all_taken_arcs() {
+    for seed in 0..GRAPH_COUNT {
+        let sim = run_graph(seed, true);
+        let timeline = collect_timeline(&sim);
         let graph = sim.plan().graph();
         assert_eq!(
-            (sim.status(), story.ends),
+            (sim.status(), timeline.end_count),
             (ExecutionStatus::Completed, 1),
             "{}",
-            sim.table()
+            sim.format_log()
         );
-        // A step runs exactly when a taken arc leads to it, once, and after all of those.
+        // A step runs exactly once if a taken arc leads to it, after all such arcs.
         let mut led_to: BTreeMap<StepName, usize> = BTreeMap::new();
-        for (at, next) in story.exited.values().flatten() {
+        for (at, next) in timeline.exited.values().flatten() {
             for target in next {
                 let last = led_to.entry(target.clone()).or_default();
                 *last = (*last).max(*at);
@@ -117,74 +120,74 @@ fn on_an_acyclic_graph_a_step_runs_once_and_after_all_that_leads_to_it() {
         }
         for step in graph.steps() {
             let name: StepName = graph.name(step).parse().unwrap();
-            let entered = story.entered.get(&name).cloned().unwrap_or_default();
+            let entered = timeline.entered.get(&name).cloned().unwrap_or_default();
             let is_entry = graph.entry() == Some(step);
             let is_led_to = is_entry || led_to.contains_key(&name);
             assert_eq!(
                 entered.len(),
                 usize::from(is_led_to),
                 "{name}\n{}",
-                sim.table()
+                sim.format_log()
             );
             if let (Some(entered), Some(last)) = (entered.first(), led_to.get(&name)) {
-                assert!(entered > last, "{name} did not wait\n{}", sim.table());
+                assert!(entered > last, "{name} did not wait\n{}", sim.format_log());
             }
-            let is_reachable = graph.reachable(graph.entry())[step.index()];
-            let skips = story.skipped.get(&name).map_or(0, Vec::len);
+            let is_reachable = graph.reachable_from(graph.entry())[step.index()];
+            let skips = timeline.skipped.get(&name).map_or(0, Vec::len);
             assert_eq!(
                 skips,
                 usize::from(is_reachable && !is_led_to),
                 "{name}\n{}",
-                sim.table()
+                sim.format_log()
             );
         }
     }
 }
 
 #[test]
-fn on_any_graph_a_run_ends() {
+fn execution_of_any_graph_ends() {
     let mut ends = BTreeSet::new();
-    for seed in 0..2 * GRAPHS {
-        let sim = run(seed, false);
-        let story = story(&sim);
+    for seed in 0..2 * GRAPH_COUNT {
+        let sim = run_graph(seed, false);
+        let timeline = collect_timeline(&sim);
         let graph = sim.plan().graph();
-        assert_eq!(story.ends, 1, "{}", sim.table());
+        assert_eq!(timeline.end_count, 1, "{}", sim.format_log());
         ends.insert(sim.status());
         for step in graph.steps() {
             let name: StepName = graph.name(step).parse().unwrap();
-            let runs = story.entered.get(&name).map_or(0, Vec::len);
-            if !graph.on_cycle(step) {
-                assert!(runs <= 1, "{name} is on no cycle\n{}", sim.table());
+            let runs = timeline.entered.get(&name).map_or(0, Vec::len);
+            if !graph.is_on_cycle(step) {
+                assert!(runs <= 1, "{name} is on no cycle\n{}", sim.format_log());
             }
-            let skips = story.skipped.get(&name).map_or(0, Vec::len);
+            let skips = timeline.skipped.get(&name).map_or(0, Vec::len);
             assert!(
                 skips == 0 || (runs == 0 && skips == 1),
                 "{name}\n{}",
-                sim.table()
+                sim.format_log()
             );
         }
     }
-    // Some of them go round too often, some find their way out.
+    // Some cycles exceed the limit, others end.
     assert_eq!(
         ends,
         BTreeSet::from([ExecutionStatus::Completed, ExecutionStatus::Failed])
     );
 }
 
-/// Far more of the same; for a quiet hour.
+/// Runs the same checks on far more graphs.
 #[test]
 #[ignore = "takes minutes"]
-fn heavy_on_very_many_graphs_a_run_ends() {
+fn heavy_execution_of_any_graph_ends() {
     for seed in 0..300_000 {
-        let sim = run(seed, seed % 2 == 0);
-        assert_eq!(story(&sim).ends, 1, "{}", sim.table());
+        let sim = run_graph(seed, seed % 2 == 0);
+        assert_eq!(collect_timeline(&sim).end_count, 1, "{}", sim.format_log());
     }
 }
 
-/// Steps that wait for each other on a cycle: the one that has waited longest goes on.
+/// If steps on a cycle wait for each other, the one that has waited longest proceeds.
 #[test]
-fn joins_that_block_each_other() {
-    let sim = Sim::of(
+fn mutually_blocked_joins_proceed() {
+    let sim = Simulation::from_body(
         r#"
 workflow:
   - step: start
@@ -196,7 +199,7 @@ workflow:
 "#,
     )
     .run();
-    insta::assert_snapshot!(sim.table());
-    let graph: &Graph = sim.plan().graph();
-    assert!(graph.on_cycle_with(StepIndex(1), StepIndex(2)));
+    insta::assert_snapshot!(sim.format_log());
+    let graph: &StepGraph = sim.plan().graph();
+    assert!(graph.share_cycle(StepIndex(1), StepIndex(2)));
 }

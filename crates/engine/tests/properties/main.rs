@@ -1,4 +1,4 @@
-//! What holds of every run, whatever the playbook, the workers and the order of things.
+//! Properties of every run, for any playbook, worker behaviour and order of events.
 
 #![expect(
     clippy::unwrap_used,

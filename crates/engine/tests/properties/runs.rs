@@ -1,63 +1,69 @@
-//! What holds of every run of rich playbooks in a rough world.
+//! Properties of runs of random playbooks under random faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use noetl_engine::{Data, Event, EventKind, Output, State, decode, encode};
-use noetl_testkit::sim::{Chaos, Odds, Sim, SplitMix};
+use noetl_engine::{
+    Event, EventData, EventKind, ExecutionState, StepOutput, decode_record, encode_event,
+};
+use noetl_testkit::sim::{ChaosScheduler, FaultRates, Simulation, SplitMix};
 use noetl_types::record::EventRecord;
 use noetl_types::{EventName, EventType, ExecutionStatus, Json, StepName};
 use proptest::prelude::*;
 
-use crate::generate::{moody_tool, moody_world, playbook, rich};
+use crate::generate::{flaky_tool, flaky_world, parse_playbook, random_playbook};
 
-fn sim(seed: u64) -> Sim {
-    Sim::of_playbook(playbook(&rich(seed)))
-        .with_tools(moody_tool(seed))
-        .in_world(moody_world(seed))
+fn random_sim(seed: u64) -> Simulation {
+    Simulation::from_playbook(parse_playbook(&random_playbook(seed)))
+        .with_tools(flaky_tool(seed))
+        .with_responses(flaky_world(seed))
 }
 
-/// A run in a world of its own.
-fn run(seed: u64, world: u64, odds: Odds) -> Sim {
-    let mut sim = sim(seed);
+/// Runs a random playbook with random scheduling and faults.
+fn run_random(seed: u64, world: u64, rates: FaultRates) -> Simulation {
+    let mut sim = random_sim(seed);
     sim.start().unwrap();
     if !sim.state().is_ended() {
-        Chaos::new(world, odds).drive(&mut sim);
+        ChaosScheduler::new(world, rates).run_to_end(&mut sim);
     }
     sim
 }
 
-/// A value without what depends on when things happened and which ids were free.
-fn timeless(value: &Json) -> Json {
-    const OF_THE_MOMENT: [&str; 5] = ["slept_ms", "fired_at", "received_at", "at", "execution_id"];
+/// Removes the fields that depend on time or on generated ids.
+fn without_time_fields(value: &Json) -> Json {
+    const TIME_DEPENDENT_KEYS: [&str; 5] =
+        ["slept_ms", "fired_at", "received_at", "at", "execution_id"];
     match value {
         Json::Map(map) => {
-            let lasting = map
+            let stable = map
                 .iter()
-                .filter(|(key, _)| !OF_THE_MOMENT.contains(&&***key));
-            Json::object(lasting.map(|(key, value)| (key.clone(), timeless(value))))
+                .filter(|(key, _)| !TIME_DEPENDENT_KEYS.contains(&&***key));
+            Json::object(stable.map(|(key, value)| (key.clone(), without_time_fields(value))))
         }
-        Json::List(items) => Json::list(items.iter().map(timeless)),
+        Json::List(items) => Json::list(items.iter().map(without_time_fields)),
         other => other.clone(),
     }
 }
 
-/// The data of every step that went well, as far as it is the same whenever it runs.
-fn outputs(sim: &Sim) -> BTreeMap<StepName, Output> {
+/// Outputs of the successful steps, without time-dependent fields.
+fn step_outputs(sim: &Simulation) -> BTreeMap<StepName, StepOutput> {
     let steps = sim.plan().graph().steps();
     steps
         .filter_map(|step| {
-            let mut output = sim.state().step(step)?.output.clone()?;
-            if let Data::Inline(data) = &output.data {
-                output.data = Data::Inline(timeless(data));
+            let mut output = sim.state().step_state(step)?.output.clone()?;
+            if let EventData::Inline(data) = &output.data {
+                output.data = EventData::Inline(without_time_fields(data));
             }
-            output.labels = output.labels.as_ref().map(timeless);
+            output.labels = output.labels.as_ref().map(without_time_fields);
             Some((sim.plan().step(step).name.clone(), output))
         })
         .collect()
 }
 
-fn fold<'e>(sim: &Sim, events: impl IntoIterator<Item = &'e Event>) -> State {
-    let mut state = State::new(sim.plan());
+fn fold_events<'e>(
+    sim: &Simulation,
+    events: impl IntoIterator<Item = &'e Event>,
+) -> ExecutionState {
+    let mut state = ExecutionState::new(sim.plan());
     for event in events {
         state.apply(sim.plan(), event).unwrap();
     }
@@ -67,26 +73,25 @@ fn fold<'e>(sim: &Sim, events: impl IntoIterator<Item = &'e Event>) -> State {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Who is faster, who is lost, who repeats himself, and when somebody pauses: the run comes to
-    /// the same end.
+    /// Slow, lost and repeated reports and pauses do not change the outcome of a run.
     #[test]
-    fn any_order_of_reports_comes_to_the_same(seed in any::<u64>(), world in any::<u64>()) {
-        let plain = sim(seed).run();
-        let rough = run(seed, world, Odds::ROUGH);
-        prop_assert_eq!(plain.status(), rough.status());
+    fn outcome_is_independent_of_report_order(seed in any::<u64>(), world in any::<u64>()) {
+        let plain = random_sim(seed).run();
+        let faulty = run_random(seed, world, FaultRates::HARMLESS_FAULTS);
+        prop_assert_eq!(plain.status(), faulty.status());
         if plain.status() == ExecutionStatus::Completed {
-            prop_assert_eq!(outputs(&plain), outputs(&rough));
-            prop_assert_eq!(timeless(plain.state().ctx()), timeless(rough.state().ctx()));
+            prop_assert_eq!(step_outputs(&plain), step_outputs(&faulty));
+            prop_assert_eq!(without_time_fields(plain.state().ctx()), without_time_fields(faulty.state().ctx()));
         }
     }
 
-    /// The log has one end, only audit events behind it, and one result for each command.
+    /// The log has one terminal event, only audit events after it, and one result per command.
     #[test]
-    fn one_end_and_one_result_each(seed in any::<u64>(), world in any::<u64>()) {
-        let odds = Odds { cancel: 2, ..Odds::ROUGH };
-        let sim = run(seed, world, odds);
+    fn log_has_one_end_and_one_result_per_command(seed in any::<u64>(), world in any::<u64>()) {
+        let rates = FaultRates { cancel: 2, ..FaultRates::HARMLESS_FAULTS };
+        let sim = run_random(seed, world, rates);
         let names = || sim.log().iter().map(|event| event.kind.name());
-        let is_end = |name: &EventName| name.known().is_some_and(EventType::is_terminal);
+        let is_end = |name: &EventName| name.known_type().is_some_and(EventType::is_terminal);
         prop_assert_eq!(names().filter(is_end).count(), 1);
         let after = names().skip_while(|name| !is_end(name)).skip(1);
         prop_assert!(after.into_iter().all(|name| name.is_audit()));
@@ -103,60 +108,59 @@ proptest! {
                 EventKind::CommandCancelled(cancelled) => (&mut closed, cancelled.at.command),
                 _ => continue,
             };
-            prop_assert!(set.insert(command), "{} twice\n{}", command, sim.table());
+            prop_assert!(set.insert(command), "{} twice\n{}", command, sim.format_log());
         }
     }
 
-    /// What was decided once is decided again from the fold of the log, to the byte.
+    /// Repeating the decisions from the folded log produces identical bytes.
     #[test]
     fn decisions_are_reproducible(seed in any::<u64>(), world in any::<u64>()) {
-        run(seed, world, Odds::ROUGH).decide_again();
+        run_random(seed, world, FaultRates::HARMLESS_FAULTS).repeat_decisions();
     }
 
-    /// A snapshot anywhere, and the fold of the rest, is the fold of the whole.
+    /// A snapshot at any position plus the remaining events equals the fold of all events.
     #[test]
-    fn snapshots_cut_a_log_anywhere(seed in any::<u64>(), world in any::<u64>()) {
-        let sim = run(seed, world, Odds::ROUGH);
-        let mut chance = SplitMix::new(world);
-        let cut = chance.below(sim.log().len() + 1);
+    fn state_resumes_from_any_snapshot(seed in any::<u64>(), world in any::<u64>()) {
+        let sim = run_random(seed, world, FaultRates::HARMLESS_FAULTS);
+        let mut rng = SplitMix::new(world);
+        let cut = rng.number_below(sim.log().len() + 1);
         let (before, after) = sim.log().split_at(cut);
-        let state = fold(&sim, before);
+        let state = fold_events(&sim, before);
         let snapshot = state.to_snapshot().unwrap();
-        let mut restored = State::from_snapshot(sim.plan(), &snapshot).unwrap();
+        let mut restored = ExecutionState::from_snapshot(sim.plan(), &snapshot).unwrap();
         prop_assert_eq!(&restored, &state);
         prop_assert_eq!(restored.to_snapshot().unwrap(), snapshot);
         for event in after {
             restored.apply(sim.plan(), event).unwrap();
         }
         prop_assert_eq!(&restored, sim.state());
-        prop_assert_eq!(restored, fold(&sim, sim.log()));
+        prop_assert_eq!(restored, fold_events(&sim, sim.log()));
     }
 
-    /// A record is all there is to an event.
+    /// A record contains the complete event.
     #[test]
-    fn records_fold_to_the_same(seed in any::<u64>(), world in any::<u64>()) {
-        let sim = run(seed, world, Odds::ROUGH);
-        let mut state = State::new(sim.plan());
-        for record in sim.records() {
+    fn records_fold_to_same_state(seed in any::<u64>(), world in any::<u64>()) {
+        let sim = run_random(seed, world, FaultRates::HARMLESS_FAULTS);
+        let mut state = ExecutionState::new(sim.plan());
+        for record in sim.to_records() {
             let text = serde_json::to_vec(&record).unwrap();
             let record: EventRecord = serde_json::from_slice(&text).unwrap();
-            let event = decode(&record).unwrap();
-            prop_assert_eq!(&encode(&event, sim.header()), &record.event);
+            let event = decode_record(&record).unwrap();
+            prop_assert_eq!(&encode_event(&event, sim.header()), &record.event);
             state.apply(sim.plan(), &event).unwrap();
         }
         prop_assert_eq!(&state, sim.state());
     }
 
-    /// Whatever becomes of a log, folding it ends in a state or in an error, and an error changes
-    /// nothing.
+    /// Folding a damaged log ends in a state or in an error, and an error changes nothing.
     #[test]
-    fn a_damaged_log_is_refused_not_followed(seed in any::<u64>(), world in any::<u64>()) {
-        let sim = run(seed, world, Odds::ROUGH);
-        let mut chance = SplitMix::new(world);
+    fn damaged_log_is_rejected(seed in any::<u64>(), world in any::<u64>()) {
+        let sim = run_random(seed, world, FaultRates::HARMLESS_FAULTS);
+        let mut rng = SplitMix::new(world);
         let mut log = sim.log().to_vec();
-        for _ in 0..=chance.below(4) {
-            let (at, other) = (chance.below(log.len()), chance.below(log.len()));
-            match chance.below(3) {
+        for _ in 0..=rng.number_below(4) {
+            let (at, other) = (rng.number_below(log.len()), rng.number_below(log.len()));
+            match rng.number_below(3) {
                 0 => drop(log.remove(at)),
                 1 => log.swap(at, other),
                 _ => log.insert(at, log[other].clone()),
@@ -165,9 +169,9 @@ proptest! {
                 return Ok(());
             }
         }
-        let mut state = State::new(sim.plan());
+        let mut state = ExecutionState::new(sim.plan());
         for mut event in log {
-            // Its place is not what is asked about.
+            // This test is not about the seq.
             event.seq = state.version().next_seq();
             let before = state.clone();
             if state.apply(sim.plan(), &event).is_err() {

@@ -1,17 +1,17 @@
-//! Recorded logs: what they fold to never changes without a new version of the fold.
+//! Recorded logs. Their folded state never changes without a new fold version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use noetl_engine::replay::{InOrder, LogReader, REPLAY_FOLD_VERSION, ReplayError, ReplayState};
+use noetl_engine::replay::{LogReader, OrderedFold, REPLAY_FOLD_VERSION, ReplayError, ReplayState};
 use noetl_types::Json;
-use noetl_types::json::{JsonRef, NoJson};
+use noetl_types::json::{InvalidJson, JsonRef};
 use noetl_types::record::EventRecord;
-use noetl_types::replay::Gist;
+use noetl_types::replay::ReplayRow;
 
-use crate::empty;
+use crate::empty_state;
 
-fn logs() -> Vec<PathBuf> {
+fn corpus_logs() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/corpus/logs");
     let entries = fs::read_dir(folder).unwrap();
     let mut paths: Vec<_> = entries
@@ -22,7 +22,7 @@ fn logs() -> Vec<PathBuf> {
     paths
 }
 
-fn records(path: &Path) -> Vec<EventRecord> {
+fn read_records(path: &Path) -> Vec<EventRecord> {
     let text = fs::read_to_string(path).unwrap();
     let mut reader = LogReader::default();
     text.lines()
@@ -30,8 +30,8 @@ fn records(path: &Path) -> Vec<EventRecord> {
         .collect()
 }
 
-fn replay(records: Vec<EventRecord>) -> ReplayState {
-    let mut state = InOrder::new(empty(&records));
+fn replay_in_order(records: Vec<EventRecord>) -> ReplayState {
+    let mut state = OrderedFold::new(empty_state(&records));
     for record in records {
         state.push(record).unwrap();
     }
@@ -39,64 +39,64 @@ fn replay(records: Vec<EventRecord>) -> ReplayState {
 }
 
 #[test]
-fn every_log_folds_to_what_it_always_folded_to() {
+fn corpus_checksums_are_stable() {
     let mut table = format!("fold version {REPLAY_FOLD_VERSION}\n");
-    let logs = logs();
+    let logs = corpus_logs();
     assert!(logs.len() >= 40, "{} logs", logs.len());
     for path in logs {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let state = replay(records(&path));
-        let sums = state.checksums();
+        let state = replay_in_order(read_records(&path));
+        let checksums = state.checksums();
         table.push_str(&format!(
             "{name:<36} {:>3} {:<9} {}\n",
             state.version(),
             state.status(),
-            sums.whole
+            checksums.whole
         ));
     }
     insta::assert_snapshot!(table);
 }
 
-/// A replay that reads rows where they lie sees in a text what it sees in a value.
+/// A replay from raw JSON text equals a replay from parsed values.
 #[test]
-fn every_log_folds_to_the_same_from_texts() {
-    for path in logs() {
-        let whole = replay(records(&path));
-        let mut records = records(&path);
+fn raw_json_rows_fold_to_same_state() {
+    for path in corpus_logs() {
+        let whole = replay_in_order(read_records(&path));
+        let mut records = read_records(&path);
         records.sort_by_key(|record| record.seq);
         records.dedup_by_key(|record| record.seq);
-        let mut state = empty(&records);
+        let mut state = empty_state(&records);
         for record in &records {
             let event = &record.event;
             let text = |value: &Option<Json>| value.as_ref().map(Json::to_string);
             let (context, result) = (text(&event.context), text(&event.result));
             let (meta, payload_ref) = (text(&event.meta), text(&event.payload_ref));
-            let gist = Gist {
+            let row = ReplayRow {
                 context: context.as_deref().map(JsonRef::Text),
                 result: result.as_deref().map(JsonRef::Text),
                 meta: meta.as_deref().map(JsonRef::Text),
                 payload_ref: payload_ref.as_deref().map(JsonRef::Text),
-                ..Gist::from(record)
+                ..ReplayRow::from(record)
             };
-            state.apply_gist(&gist).unwrap();
+            state.apply_row(&row).unwrap();
         }
         assert_eq!(state, whole, "{}", path.display());
     }
 }
 
-/// What is not what was written is no event that says little.
+/// Damaged JSON is an error, not an event with missing fields.
 #[test]
-fn a_damaged_event_is_named() {
-    let path = &logs()[0];
-    let records = records(path);
+fn damaged_event_is_reported() {
+    let path = &corpus_logs()[0];
+    let records = read_records(path);
     for damaged in ["{\"loop_id\":", "{\"a\" 1}", "nothing"] {
-        let gist = Gist {
+        let row = ReplayRow {
             meta: Some(JsonRef::Text(damaged)),
-            ..Gist::from(&records[0])
+            ..ReplayRow::from(&records[0])
         };
-        let error = empty(&records).apply_gist(&gist).unwrap_err();
+        let error = empty_state(&records).apply_row(&row).unwrap_err();
         let (event_id, seq) = (records[0].event.event_id, records[0].seq);
-        let cause = NoJson;
+        let cause = InvalidJson;
         assert_eq!(
             error,
             ReplayError::Damaged {
@@ -108,15 +108,16 @@ fn a_damaged_event_is_named() {
     }
 }
 
-/// The whole state of the logs of other systems, to be read by people.
+/// Full replayed state of the logs of earlier releases, as reviewable snapshots.
 #[test]
-fn logs_of_other_systems() {
-    for path in logs() {
+fn classic_logs_fold_to_expected_state() {
+    for path in corpus_logs() {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         if !name.starts_with("classic") {
             continue;
         }
-        let text = serde_json::to_string_pretty(replay(records(&path)).replayed()).unwrap();
+        let text =
+            serde_json::to_string_pretty(replay_in_order(read_records(&path)).replayed()).unwrap();
         insta::assert_snapshot!(name, text);
     }
 }

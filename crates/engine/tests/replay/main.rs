@@ -1,4 +1,4 @@
-//! Replay: whatever the order, the split or the way in, the same log gives the same bytes.
+//! Replay: the same log gives the same bytes in any order, split and encoding of the input.
 
 #![expect(
     clippy::panic,
@@ -16,29 +16,29 @@ mod properties;
 mod scripts;
 
 use noetl_engine::replay::ReplayState;
-use noetl_testkit::sim::{Chaos, Odds, Sim};
+use noetl_testkit::sim::{ChaosScheduler, FaultRates, Simulation};
 use noetl_types::record::EventRecord;
 
-use generate::{moody_tool, moody_world, playbook, rich};
+use generate::{flaky_tool, flaky_world, parse_playbook, random_playbook};
 
-/// A run by chance in a world of its own.
-fn run(seed: u64, world: u64) -> Sim {
-    let mut sim = Sim::of_playbook(playbook(&rich(seed)))
-        .with_tools(moody_tool(seed))
-        .in_world(moody_world(seed));
+/// Runs a generated playbook with random scheduling and faults.
+fn run_generated(seed: u64, world: u64) -> Simulation {
+    let mut sim = Simulation::from_playbook(parse_playbook(&random_playbook(seed)))
+        .with_tools(flaky_tool(seed))
+        .with_responses(flaky_world(seed));
     sim.start().unwrap();
     if !sim.state().is_ended() {
-        let odds = Odds {
+        let rates = FaultRates {
             cancel: 2,
-            ..Odds::ROUGH
+            ..FaultRates::HARMLESS_FAULTS
         };
-        Chaos::new(world, odds).drive(&mut sim);
+        ChaosScheduler::new(world, rates).run_to_end(&mut sim);
     }
     sim
 }
 
-/// The fold of no events of the execution that events belong to.
-fn empty(records: &[EventRecord]) -> ReplayState {
+/// Empty state of the execution that the records belong to.
+fn empty_state(records: &[EventRecord]) -> ReplayState {
     let event = &records[0].event;
     ReplayState::new(
         event.tenant_id.clone(),
@@ -47,8 +47,8 @@ fn empty(records: &[EventRecord]) -> ReplayState {
     )
 }
 
-fn replay(records: &[EventRecord]) -> ReplayState {
-    let mut state = empty(records);
+fn replay_records(records: &[EventRecord]) -> ReplayState {
+    let mut state = empty_state(records);
     for record in records {
         state.apply(record).unwrap();
     }

@@ -1,6 +1,6 @@
-//! What holds of the fold of any log.
+//! Properties of the replay fold.
 
-use noetl_engine::replay::{InOrder, LogReader, ReplayState, fold};
+use noetl_engine::replay::{LogReader, OrderedFold, ReplayState, fold_records};
 use noetl_testkit::sim::SplitMix;
 use noetl_types::Json;
 use noetl_types::json::{parse, to_canonical};
@@ -8,19 +8,19 @@ use noetl_types::record::EventRecord;
 use noetl_types::sha256;
 use proptest::prelude::*;
 
-use crate::{empty, replay, run};
+use crate::{empty_state, replay_records, run_generated};
 
-fn shuffled(mut records: Vec<EventRecord>, seed: u64) -> Vec<EventRecord> {
-    let mut chance = SplitMix::new(seed);
+fn shuffle_records(mut records: Vec<EventRecord>, seed: u64) -> Vec<EventRecord> {
+    let mut rng = SplitMix::new(seed);
     for at in (1..records.len()).rev() {
-        records.swap(at, chance.below(at + 1));
+        records.swap(at, rng.number_below(at + 1));
     }
     records
 }
 
-/// An event as `GET /api/executions/{id}/events` shows it.
-fn as_api(record: &EventRecord) -> String {
-    const SHOWN: [&str; 16] = [
+/// An event as returned by `GET /api/executions/{id}/events`.
+fn to_api_json(record: &EventRecord) -> String {
+    const API_FIELDS: [&str; 16] = [
         "event_id",
         "seq",
         "execution_id",
@@ -39,12 +39,12 @@ fn as_api(record: &EventRecord) -> String {
         "meta",
     ];
     let body = parse(&to_canonical(record)).unwrap();
-    let shown = body
+    let fields = body
         .as_map()
         .unwrap()
         .iter()
-        .filter(|(key, _)| SHOWN.contains(&&***key));
-    let shown = shown.map(|(key, value)| {
+        .filter(|(key, _)| API_FIELDS.contains(&&***key));
+    let fields = fields.map(|(key, value)| {
         let is_id = key.ends_with("_id") && value.as_i64().is_some();
         let value = if is_id {
             Json::from(value.to_string())
@@ -53,15 +53,15 @@ fn as_api(record: &EventRecord) -> String {
         };
         (key.clone(), value)
     });
-    Json::object(shown).to_string()
+    Json::object(fields).to_string()
 }
 
-fn read(records: &[EventRecord], write: impl Fn(&EventRecord) -> String) -> ReplayState {
+fn replay_text(records: &[EventRecord], to_text: impl Fn(&EventRecord) -> String) -> ReplayState {
     let mut reader = LogReader::default();
-    let mut state = InOrder::new(empty(records));
+    let mut state = OrderedFold::new(empty_state(records));
     for record in records {
         state
-            .push(reader.read(&write(record)).unwrap().unwrap())
+            .push(reader.read(&to_text(record)).unwrap().unwrap())
             .unwrap();
     }
     state.finish().unwrap()
@@ -71,25 +71,25 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn any_order_of_input(seed in any::<u64>(), world in any::<u64>(), order in any::<u64>()) {
-        let records = run(seed, world).records();
-        let whole = replay(&records);
-        let mixed = shuffled(records.clone(), order);
-        prop_assert_eq!(&fold(empty(&records), mixed.clone()).unwrap(), &whole);
-        let mut one_by_one = InOrder::new(empty(&records));
-        for record in mixed {
+    fn fold_is_independent_of_input_order(seed in any::<u64>(), world in any::<u64>(), order in any::<u64>()) {
+        let records = run_generated(seed, world).to_records();
+        let whole = replay_records(&records);
+        let shuffled = shuffle_records(records.clone(), order);
+        prop_assert_eq!(&fold_records(empty_state(&records), shuffled.clone()).unwrap(), &whole);
+        let mut one_by_one = OrderedFold::new(empty_state(&records));
+        for record in shuffled {
             one_by_one.push(record).unwrap();
         }
         prop_assert_eq!(one_by_one.finish().unwrap(), whole);
     }
 
-    /// A snapshot anywhere, and the fold of the rest, is the fold of the whole.
+    /// A snapshot at any position plus the remaining events equals the fold of all events.
     #[test]
-    fn any_split(seed in any::<u64>(), world in any::<u64>(), cut in any::<usize>()) {
-        let records = run(seed, world).records();
-        let whole = replay(&records);
+    fn fold_resumes_from_any_snapshot(seed in any::<u64>(), world in any::<u64>(), cut in any::<usize>()) {
+        let records = run_generated(seed, world).to_records();
+        let whole = replay_records(&records);
         let (head, tail) = records.split_at(cut % (records.len() + 1));
-        let mut state = empty(&records);
+        let mut state = empty_state(&records);
         for record in head {
             state.apply(record).unwrap();
         }
@@ -102,21 +102,20 @@ proptest! {
         prop_assert_eq!(state, whole);
     }
 
-    /// A log as streams carry it and one as the API shows it say the same.
     #[test]
-    fn any_way_in(seed in any::<u64>(), world in any::<u64>()) {
-        let records = run(seed, world).records();
-        let whole = replay(&records);
-        let streamed = read(&records, |record| String::from_utf8(to_canonical(record)).unwrap());
+    fn stream_and_api_formats_fold_equally(seed in any::<u64>(), world in any::<u64>()) {
+        let records = run_generated(seed, world).to_records();
+        let whole = replay_records(&records);
+        let streamed = replay_text(&records, |record| String::from_utf8(to_canonical(record)).unwrap());
         prop_assert_eq!(streamed.replayed(), whole.replayed());
-        let shown = read(&records, as_api);
-        prop_assert_eq!(shown.replayed(), whole.replayed());
+        let from_api = replay_text(&records, to_api_json);
+        prop_assert_eq!(from_api.replayed(), whole.replayed());
     }
 
-    /// What goes over the wire sums to what it says.
+    /// The checksum equals the SHA-256 of the canonical JSON on the wire.
     #[test]
-    fn the_checksum_is_that_of_the_wire(seed in any::<u64>(), world in any::<u64>()) {
-        let whole = replay(&run(seed, world).records());
+    fn checksum_matches_wire_json(seed in any::<u64>(), world in any::<u64>()) {
+        let whole = replay_records(&run_generated(seed, world).to_records());
         let wire = serde_json::to_vec(whole.replayed()).unwrap();
         let canonical = to_canonical(&parse(&wire).unwrap());
         prop_assert_eq!(whole.checksums().whole, sha256(canonical));

@@ -1,13 +1,14 @@
-//! Expressions of generated playbooks: numbers and conditions over what a place can see.
+//! Expressions of generated playbooks: numbers and conditions over the names that a location can
+//! see.
 //!
-//! All arithmetic goes through `int`, so that nothing fails by accident: an expression fails to
-//! render only where [`Generator::broken`] is asked for.
+//! All arithmetic goes through `int`, so that an expression fails to render only if
+//! [`Generator::broken_expression`] is used.
 
-use super::{Body, Generator, Node};
+use super::{DocumentNode, Generator, StepBody};
 
-/// Where an expression stands.
+/// Location of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Site {
+pub(super) enum ExpressionSite {
     /// A guard, admission rule or `loop.in`.
     Guard,
     /// Configuration of a task.
@@ -21,20 +22,24 @@ pub(super) enum Site {
 }
 
 impl Generator<'_> {
-    /// An expression that yields a number.
-    pub(super) fn number(&mut self, step: usize, site: Site) -> String {
-        match self.rng.below(6) {
+    /// Generates an expression that yields a number.
+    pub(super) fn number_expression(&mut self, step: usize, site: ExpressionSite) -> String {
+        match self.rng.number_below(6) {
             0 if self.config.writes => {
-                let variable = self.variable();
-                let read = self.word(&["", "ctx."]);
-                format!("({read}{variable} | default(0) | int)")
+                let variable = self.variable_name();
+                let root = self.pick_text(&["", "ctx."]);
+                format!("({root}{variable} | default(0) | int)")
             }
             1 => self
-                .word(&["workload.w0", "w1", "(workload.items | length)", "ctx.w0"])
+                .pick_text(&["workload.w0", "w1", "(workload.items | length)", "ctx.w0"])
                 .to_owned(),
             2 | 3 => self.step_number(step).unwrap_or_else(|| "w0".to_owned()),
-            4 if matches!(site, Site::Set | Site::Arc | Site::Rule) => {
-                let path = self.word(&[
+            4 if matches!(
+                site,
+                ExpressionSite::Set | ExpressionSite::Arc | ExpressionSite::Rule
+            ) =>
+            {
+                let path = self.pick_text(&[
                     "output.n",
                     "output.data.n",
                     "outcome.result.n",
@@ -42,11 +47,11 @@ impl Generator<'_> {
                 ]);
                 format!("({path} | default(0) | int)")
             }
-            _ => self.rng.below(5).to_string(),
+            _ => self.rng.number_below(5).to_string(),
         }
     }
 
-    /// A number out of the data of another step.
+    /// Generates a number expression over the data of another step.
     fn step_number(&mut self, step: usize) -> Option<String> {
         let readable: Vec<usize> = if self.config.races {
             (0..self.plans.len())
@@ -55,117 +60,123 @@ impl Generator<'_> {
         } else {
             self.plans[step].ancestors.clone()
         };
-        let other = *self.rng.pick(&readable)?;
+        let other = *self.rng.pick_item(&readable)?;
         let plan = self.plans[other].clone();
         let path = match plan.body {
-            Body::Single => {
-                let words = ["n", "data.n", "result.n", "stats.success", "results[0]"];
-                let parked = ["slept_ms", "payload.n", "data.approved"];
-                let parked = if self.parks() { &parked[..] } else { &[] };
-                self.word(&[&words[..], parked].concat())
+            StepBody::Single => {
+                let paths = ["n", "data.n", "result.n", "stats.success", "results[0]"];
+                let suspended = ["slept_ms", "payload.n", "data.approved"];
+                let suspended = if self.allows_suspension() {
+                    &suspended[..]
+                } else {
+                    &[]
+                };
+                self.pick_text(&[&paths[..], suspended].concat())
             }
-            Body::Pipeline => self.word(&["n", "t0.n", "results.t0.n", "data", "t1.slept_ms"]),
+            StepBody::Pipeline => {
+                self.pick_text(&["n", "t0.n", "results.t0.n", "data", "t1.slept_ms"])
+            }
         };
-        let root = self.word(&["", "ctx."]);
+        let root = self.pick_text(&["", "ctx."]);
         Some(format!("({root}{}.{path} | default(0) | int)", plan.name))
     }
 
-    /// A variable of the execution.
-    pub(super) fn variable(&mut self) -> String {
-        format!("v{}", self.rng.below(3))
+    /// Generates the name of a variable of the execution.
+    pub(super) fn variable_name(&mut self) -> String {
+        format!("v{}", self.rng.number_below(3))
     }
 
-    /// A condition, in one of the forms in which it may be written.
-    pub(super) fn condition(&mut self, step: usize, site: Site) -> Node {
-        if self.rng.percent(4) {
-            return Node::from(self.rng.percent(70));
+    /// Generates a condition, in one of its written forms.
+    pub(super) fn condition_node(&mut self, step: usize, site: ExpressionSite) -> DocumentNode {
+        if self.rng.draw_percent(4) {
+            return DocumentNode::from(self.rng.draw_percent(70));
         }
-        let mut test = self.test(step, site);
-        if self.rng.percent(20) {
-            let word = self.word(&["and", "or"]);
-            let other = self.test(step, site);
-            test = format!("{test} {word} {other}");
+        let mut test = self.test_expression(step, site);
+        if self.rng.draw_percent(20) {
+            let operator = self.pick_text(&["and", "or"]);
+            let other = self.test_expression(step, site);
+            test = format!("{test} {operator} {other}");
         }
-        Node::text(if self.rng.percent(50) {
+        DocumentNode::from_text(if self.rng.draw_percent(50) {
             format!("{{{{ {test} }}}}")
         } else {
             test
         })
     }
 
-    fn test(&mut self, step: usize, site: Site) -> String {
-        if self.config.template_errors && self.rng.below(300) == 0 && site != Site::Rule {
-            return Self::broken().to_owned();
+    fn test_expression(&mut self, step: usize, site: ExpressionSite) -> String {
+        if self.config.template_errors
+            && self.rng.number_below(300) == 0
+            && site != ExpressionSite::Rule
+        {
+            return Self::broken_expression().to_owned();
         }
-        // Half of all conditions are likely to hold, or few runs would come far.
-        if site != Site::Rule && self.rng.percent(50) {
-            let left = self.number(step, site);
+        // Half of all conditions are likely to be true. Otherwise few runs would get far.
+        if site != ExpressionSite::Rule && self.rng.draw_percent(50) {
+            let left = self.number_expression(step, site);
             return format!(
                 "{left} {} {}",
-                self.word(&[">=", "!="]),
-                self.word(&["0", "-1"])
+                self.pick_text(&[">=", "!="]),
+                self.pick_text(&["0", "-1"])
             );
         }
-        let kind = self.rng.below(10);
+        let draw = self.rng.number_below(10);
+        if let Some(tests) = self.site_tests(site, draw) {
+            return self.pick_text(tests).to_owned();
+        }
+        let left = self.number_expression(step, site);
+        let right = self.rng.number_below(4);
+        format!(
+            "{left} {} {right}",
+            self.pick_text(&["<", "<=", ">", ">=", "==", "!="])
+        )
+    }
+
+    /// Returns the tests of names that only this site can see, if the number drawn selects them.
+    fn site_tests(&self, site: ExpressionSite, draw: usize) -> Option<&'static [&'static str]> {
         match site {
-            Site::Arc if kind < 3 => {
-                let names = [
-                    "call.done",
-                    "loop.done",
-                    "step.skipped",
-                    "call.error",
-                    "call.error",
-                ];
-                format!("event.name == '{}'", self.word(&names))
-            }
-            Site::Arc if kind == 9 && self.parks() => {
-                let tests = [
-                    "output.approved",
-                    "output.name == 'go'",
-                    "output.payload.n > 1",
-                ];
-                self.word(&tests).to_owned()
-            }
-            Site::Arc if kind < 5 && self.config.failures => {
-                let test = [
-                    "error",
-                    "not error",
-                    "error.kind == 'timeout'",
-                    "error.retryable",
-                    "output.status == 'error'",
-                ];
-                self.word(&test).to_owned()
-            }
-            Site::Rule if kind < 6 => {
-                let status = [
-                    "output.status == 'error'",
-                    "output.error.retryable",
-                    "output.status == 'ok'",
-                ];
-                let more = ["output.error.kind == 'timeout'", "error", "_attempt < 2"];
-                self.word(&[status, more].concat()).to_owned()
-            }
-            Site::Guard if kind < 2 && self.config.open_choices => {
-                let tests = [
-                    "event.name == 'call.done'",
-                    "event.name != 'step.skipped'",
-                    "(result.n | default(1)) > 1",
-                ];
-                self.word(&tests).to_owned()
-            }
-            Site::Guard | Site::Task | Site::Rule | Site::Set | Site::Arc => {
-                let left = self.number(step, site);
-                let right = self.rng.below(4);
-                format!(
-                    "{left} {} {right}",
-                    self.word(&["<", "<=", ">", ">=", "==", "!="])
-                )
-            }
+            ExpressionSite::Arc if draw < 3 => Some(&[
+                "event.name == 'call.done'",
+                "event.name == 'loop.done'",
+                "event.name == 'step.skipped'",
+                "event.name == 'call.error'",
+                "event.name == 'call.error'",
+            ]),
+            ExpressionSite::Arc if draw == 9 && self.allows_suspension() => Some(&[
+                "output.approved",
+                "output.name == 'go'",
+                "output.payload.n > 1",
+            ]),
+            ExpressionSite::Arc if draw < 5 && self.config.failures => Some(&[
+                "error",
+                "not error",
+                "error.kind == 'timeout'",
+                "error.retryable",
+                "output.status == 'error'",
+            ]),
+            ExpressionSite::Rule if draw < 6 => Some(&[
+                "output.status == 'error'",
+                "output.error.retryable",
+                "output.status == 'ok'",
+                "output.error.kind == 'timeout'",
+                "error",
+                "_attempt < 2",
+            ]),
+            ExpressionSite::Guard if draw < 2 && self.config.open_choices => Some(&[
+                "event.name == 'call.done'",
+                "event.name != 'step.skipped'",
+                "(result.n | default(1)) > 1",
+            ]),
+            ExpressionSite::Guard
+            | ExpressionSite::Task
+            | ExpressionSite::Rule
+            | ExpressionSite::Set
+            | ExpressionSite::Arc => None,
         }
     }
 
-    /// An expression that cannot be rendered.
-    pub(super) fn broken() -> &'static str {
+    /// Returns an expression that cannot be rendered.
+    pub(super) fn broken_expression() -> &'static str {
         "1 // 0 == 1"
     }
 }

@@ -1,32 +1,35 @@
-//! Random playbooks that are valid, end, and say themselves what their tools answer.
+//! Random playbooks that are valid, end, and contain the outcomes of their tools.
 //!
 //! The same seed and configuration always give the same text. Every text passes the checker without
-//! errors. Steps lead forward along the order in which they are planned; an arc that leads back
-//! counts itself in a variable of the execution and stops at a bound, so every run ends. Tasks of
-//! kind `shell` are written for [`Script`](crate::Script), and what comes from outside for
-//! [`World`](crate::World). Whatever waits has a bound on its time.
+//! errors. Arcs lead forward in the order in which steps are planned. An arc that leads back counts
+//! itself in a variable of the execution and stops at a bound, so every run ends. Tasks of kind
+//! `shell` are written for [`ScriptedOutcomes`](crate::ScriptedOutcomes), and external inputs for
+//! [`ExternalInputs`](crate::ExternalInputs). Everything that waits has a timeout.
 
 mod expressions;
 mod graph;
-mod parking;
 mod steps;
+mod suspension;
 mod tasks;
 mod tree;
 
-pub use tree::Draft;
-pub(crate) use tree::Node;
+pub(crate) use tree::DocumentNode;
+pub use tree::PlaybookDraft;
 
-use crate::rng::Rng;
+use crate::rng::SeededRng;
 
-/// Which constructs a generated playbook may have.
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+/// Constructs that a generated playbook may contain.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent switch"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GenConfig {
-    /// The most steps.
+    /// Maximum number of steps.
     pub max_steps: usize,
     /// Arcs that lead back.
     pub cycles: bool,
-    /// Routers that take every true arc.
+    /// Routers that take every arc whose condition is true.
     pub inclusive: bool,
     /// Guards.
     pub guards: bool,
@@ -42,15 +45,15 @@ pub struct GenConfig {
     pub pipelines: bool,
     /// Task policies.
     pub policies: bool,
-    /// Tasks that fail, and arcs that catch it.
+    /// Tasks that fail, and arcs that catch the failure.
     pub failures: bool,
     /// Templates that cannot be rendered.
     pub template_errors: bool,
-    /// Variables of the execution, of the run and of the pipeline.
+    /// Variables of the execution, of the step pass and of the pipeline.
     pub writes: bool,
-    /// Reads of steps that need not be over when the reader starts.
+    /// Reads of steps that may still be running when the reader starts.
     pub races: bool,
-    /// A step that runs when the run ends.
+    /// A final step.
     pub final_step: bool,
     /// Dead ends that are failures.
     pub no_match_errors: bool,
@@ -64,32 +67,33 @@ pub struct GenConfig {
     pub children: bool,
     /// Loops over claimed rows.
     pub cursors: bool,
-    /// Steps that take over earlier results.
+    /// Steps that reuse cached results.
     pub caches: bool,
     /// Steps that wait for a slot.
     pub slots: bool,
-    /// Data of which parts are selected, or which is put together over several runs.
+    /// Outputs with selected or accumulated parts.
     pub outputs: bool,
-    /// Bounds on the time of steps and of the whole run.
+    /// Timeouts of steps and of the execution.
     pub timeouts: bool,
-    /// Constructs whose meaning the language leaves open: what led to a join, the own name of a step in
-    /// its arcs, policies that fail an attempt that went well, the states of steps, bounds on runs.
+    /// Constructs whose meaning the language leaves open: the trigger of a join, the name of a step
+    /// in its own arcs, policies that fail a successful attempt, the states of steps, limits on
+    /// passes.
     pub open_choices: bool,
 }
 
 impl Default for GenConfig {
-    /// Everything that has one meaning.
+    /// Every construct with exactly one meaning.
     fn default() -> Self {
         Self {
             open_choices: false,
-            ..Self::everything()
+            ..Self::all_constructs()
         }
     }
 }
 
 impl GenConfig {
-    /// Every construct.
-    pub const fn everything() -> Self {
+    /// Returns a configuration with every construct.
+    pub const fn all_constructs() -> Self {
         Self {
             max_steps: 8,
             cycles: true,
@@ -120,9 +124,9 @@ impl GenConfig {
         }
     }
 
-    /// The same without anything that waits, is claimed, or comes from outside.
+    /// Disables everything that waits, is claimed, or depends on external inputs.
     #[must_use]
-    pub const fn without_world(self) -> Self {
+    pub const fn without_external_inputs(self) -> Self {
         Self {
             sleeps: false,
             waits: false,
@@ -136,9 +140,9 @@ impl GenConfig {
         }
     }
 
-    /// Playbooks that come to the same whatever the order in which their commands are carried out,
-    /// but for the order of the skips and the step that exits last.
-    pub const fn confluent() -> Self {
+    /// Returns a configuration for playbooks whose result does not depend on the order in which
+    /// commands are executed, except for the order of skips and the step that exits last.
+    pub const fn order_independent() -> Self {
         Self {
             cycles: false,
             failures: false,
@@ -146,20 +150,20 @@ impl GenConfig {
             writes: false,
             races: false,
             no_match_errors: false,
-            // Which wait takes a signal depends on which of them waits first.
+            // The wait that takes a signal depends on which of them waits first.
             waits: false,
             caches: false,
             timeouts: false,
             open_choices: false,
-            ..Self::everything()
+            ..Self::all_constructs()
         }
     }
 }
 
-/// The playbook of a seed.
-pub fn generate(seed: u64, config: &GenConfig) -> Draft {
-    let mut rng = Rng::new(seed);
-    let count = rng.between(1, config.max_steps.max(1));
+/// Generates the playbook of a seed.
+pub fn generate_playbook(seed: u64, config: &GenConfig) -> PlaybookDraft {
+    let mut rng = SeededRng::new(seed);
+    let count = rng.number_between(1, config.max_steps.max(1));
     let mut generator = Generator {
         rng,
         config,
@@ -167,30 +171,30 @@ pub fn generate(seed: u64, config: &GenConfig) -> Draft {
         may_fail: false,
         rows: Vec::new(),
     };
-    generator.plan(count);
-    Draft(generator.document())
+    generator.plan_steps(count);
+    PlaybookDraft(generator.document_node())
 }
 
-/// A generator at work.
+/// State of a generator.
 struct Generator<'c> {
-    rng: Rng,
+    rng: SeededRng,
     config: &'c GenConfig,
-    /// What is decided of each step before any of them is written, the entry first.
-    plans: Vec<Plan>,
-    /// Whether a task of the step at hand was given a way to fail.
+    /// Plans of all steps, the entry step first. Made before any step is written.
+    plans: Vec<StepPlan>,
+    /// True if a task of the current step may fail.
     may_fail: bool,
-    /// What claims find, by step.
-    rows: Vec<(String, Node)>,
+    /// Rows that claims find, by step.
+    rows: Vec<(String, DocumentNode)>,
 }
 
-/// What is decided of a step first.
+/// Plan of a step.
 #[derive(Debug, Clone)]
-struct Plan {
+struct StepPlan {
     name: String,
     arcs: Vec<ArcPlan>,
-    /// Steps that lead to it, so that their data is settled when it enters.
+    /// Steps that lead to it, so that their data is final when it is entered.
     ancestors: Vec<usize>,
-    body: Body,
+    body: StepBody,
 }
 
 /// An arc before it has a condition.
@@ -198,82 +202,95 @@ struct Plan {
 enum ArcPlan {
     /// To a later step.
     Forward(usize),
-    /// To the same or an earlier step, counted under a number of its own.
+    /// To the same or an earlier step, with its own counter.
     Back { to: usize, counter: usize },
-    /// To the `end` that nobody declares.
+    /// To the undeclared `end`.
     End,
 }
 
-/// What a step runs.
+/// Tool of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Body {
+enum StepBody {
     Single,
     Pipeline,
 }
 
 impl Generator<'_> {
-    fn document(&mut self) -> Node {
+    fn document_node(&mut self) -> DocumentNode {
         let mut order: Vec<usize> = (0..self.plans.len()).collect();
-        let shuffled = self.rng.percent(40);
+        let shuffled = self.rng.draw_percent(40);
         if shuffled {
-            for at in (1..order.len()).rev() {
-                order.swap(at, self.rng.below(at + 1));
+            for index in (1..order.len()).rev() {
+                order.swap(index, self.rng.number_below(index + 1));
             }
         }
-        let mut steps: Vec<Node> = order.iter().map(|step| self.step(*step)).collect();
-        let mut spec = Node::map([("policy", self.limits())]);
+        let mut steps: Vec<DocumentNode> = order.iter().map(|step| self.step_node(*step)).collect();
+        let mut spec = DocumentNode::from_entries([("policy", self.limits_node())]);
         let named_start = self.plans.iter().any(|plan| plan.name == "start");
         if shuffled && !named_start {
-            spec.push("entry_step", Node::text(self.plans[0].name.clone()));
+            spec.push(
+                "entry_step",
+                DocumentNode::from_text(self.plans[0].name.clone()),
+            );
         }
-        if self.config.final_step && self.rng.percent(12) {
-            spec.push("final_step", Node::text("cleanup"));
-            steps.push(self.final_step());
+        if self.config.final_step && self.rng.draw_percent(12) {
+            spec.push("final_step", DocumentNode::from_text("cleanup"));
+            steps.push(self.final_step_node());
         }
-        if self.config.no_match_errors && self.rng.percent(4) {
-            spec.push("no_next_is_error", Node::from(true));
+        if self.config.no_match_errors && self.rng.draw_percent(4) {
+            spec.push("no_next_is_error", DocumentNode::from(true));
         }
-        if self.config.timeouts && self.rng.percent(10) {
-            let timeout = self.duration(8);
+        if self.config.timeouts && self.rng.draw_percent(10) {
+            let timeout = self.duration_node(8);
             spec.push("timeout", timeout);
         }
-        let mut document = Node::map([
-            ("apiVersion", Node::text("noetl.io/v2")),
-            ("kind", Node::text("Playbook")),
-            ("metadata", Node::map([("name", Node::text("generated"))])),
-            ("executor", Node::map([("spec", spec)])),
-            ("workload", self.workload()),
-            ("workflow", Node::List(steps)),
+        let mut document = DocumentNode::from_entries([
+            ("apiVersion", DocumentNode::from_text("noetl.io/v2")),
+            ("kind", DocumentNode::from_text("Playbook")),
+            (
+                "metadata",
+                DocumentNode::from_entries([("name", DocumentNode::from_text("generated"))]),
+            ),
+            ("executor", DocumentNode::from_entries([("spec", spec)])),
+            ("workload", self.workload_node()),
+            ("workflow", DocumentNode::List(steps)),
         ]);
-        if self.config.slots && self.rng.percent(6) {
-            let key = Node::map([("key", Node::text("run{{ w1 }}"))]);
+        if self.config.slots && self.rng.draw_percent(6) {
+            let key = DocumentNode::from_entries([("key", DocumentNode::from_text("run{{ w1 }}"))]);
             document.push("concurrency", key);
         }
         document
     }
 
-    /// A bound on runs: one that is never reached, unless bounds are to be tried.
-    fn limits(&mut self) -> Node {
-        let tight = self.config.open_choices && self.rng.percent(10);
-        let most = if tight { self.rng.between(1, 3) } else { 400 };
-        Node::map([("limits", Node::map([("max_step_runs", Node::from(most))]))])
+    /// Limits the passes of a step. The limit is never reached, unless limits are to be tested.
+    fn limits_node(&mut self) -> DocumentNode {
+        let tight = self.config.open_choices && self.rng.draw_percent(10);
+        let max_runs = if tight {
+            self.rng.number_between(1, 3)
+        } else {
+            400
+        };
+        DocumentNode::from_entries([(
+            "limits",
+            DocumentNode::from_entries([("max_step_runs", DocumentNode::from(max_runs))]),
+        )])
     }
 
-    fn workload(&mut self) -> Node {
-        let items = (0..self.rng.below(4))
-            .map(|_| noetl_types::Json::from(self.rng.below(5)))
+    fn workload_node(&mut self) -> DocumentNode {
+        let items = (0..self.rng.number_below(4))
+            .map(|_| noetl_types::Json::from(self.rng.number_below(5)))
             .collect::<Vec<_>>();
-        Node::map([
-            ("w0", Node::from(self.rng.below(5))),
-            ("w1", Node::from(self.rng.below(2))),
-            ("items", Node::from(items)),
-            ("words", Node::text("red, green,\n blue")),
-            ("world", self.world()),
+        DocumentNode::from_entries([
+            ("w0", DocumentNode::from(self.rng.number_below(5))),
+            ("w1", DocumentNode::from(self.rng.number_below(2))),
+            ("items", DocumentNode::from(items)),
+            ("words", DocumentNode::from_text("red, green,\n blue")),
+            ("world", self.external_inputs_node()),
         ])
     }
 
-    /// One of several pieces of text.
-    fn word<'w>(&mut self, words: &[&'w str]) -> &'w str {
-        self.rng.pick(words).copied().unwrap_or_default()
+    /// Picks one of several texts.
+    fn pick_text<'t>(&mut self, texts: &[&'t str]) -> &'t str {
+        self.rng.pick_item(texts).copied().unwrap_or_default()
     }
 }

@@ -1,12 +1,12 @@
-//! Tasks of generated playbooks: what they do, what they write, and their policies.
+//! Tasks of generated playbooks: their kinds, writes and policies.
 
 use noetl_types::Json;
 
-use super::expressions::Site;
-use super::{Body, Generator, Node};
+use super::expressions::ExpressionSite;
+use super::{DocumentNode, Generator, StepBody};
 
-/// Kinds that a scripted task may fail with.
-const KINDS: [&str; 5] = [
+/// Error kinds of scripted tasks.
+const SCRIPTED_ERROR_KINDS: [&str; 5] = [
     "timeout",
     "transform",
     "server_error",
@@ -14,45 +14,46 @@ const KINDS: [&str; 5] = [
     "connection",
 ];
 
-/// Where a task stands.
+/// Location of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum TaskLocation {
     /// Outside of loops.
     Once,
     /// In a loop over items.
     Loop,
-    /// In a loop over rows, where nothing may park.
+    /// In a cursor loop, where no task may suspend.
     Frame,
 }
 
 impl Generator<'_> {
-    /// The tool of a step.
-    pub(super) fn tool(&mut self, step: usize, place: Place) -> Node {
-        if self.plans[step].body == Body::Single {
+    /// Writes the tool of a step.
+    pub(super) fn tool_node(&mut self, step: usize, location: TaskLocation) -> DocumentNode {
+        if self.plans[step].body == StepBody::Single {
             let label = self.plans[step].name.clone();
-            return self.task(step, place, &[], &label);
+            return self.task_node(step, location, &[], &label);
         }
-        let parks = self.parks() && place != Place::Frame;
-        let count = self.rng.between(1, if parks { 4 } else { 3 });
-        // A task without a label of its own is named after its place.
+        let may_suspend = self.allows_suspension() && location != TaskLocation::Frame;
+        let count = self.rng.number_between(1, if may_suspend { 4 } else { 3 });
+        // A task without a label is named after its index.
         let labels: Vec<String> = (0..count)
-            .map(|at| {
-                if at > 0 && self.rng.percent(20) {
-                    format!("task_{at}")
+            .map(|index| {
+                if index > 0 && self.rng.draw_percent(20) {
+                    format!("task_{index}")
                 } else {
-                    format!("t{at}")
+                    format!("t{index}")
                 }
             })
             .collect();
-        let tasks = labels.iter().enumerate().map(|(at, label)| {
-            let task = self.task(step, place, &labels[..at], label);
+        let tasks = labels.iter().enumerate().map(|(index, label)| {
+            let task = self.task_node(step, location, &labels[..index], label);
             if label.starts_with("task_") {
                 task
-            } else if self.rng.percent(30) {
-                Node::map([(label.as_str(), task)])
+            } else if self.rng.draw_percent(30) {
+                DocumentNode::from_entries([(label.as_str(), task)])
             } else {
-                let mut named = Node::map([("name", Node::text(label.as_str()))]);
-                if let Node::Map(entries) = task {
+                let mut named =
+                    DocumentNode::from_entries([("name", DocumentNode::from_text(label.as_str()))]);
+                if let DocumentNode::Map(entries) = task {
                     for (key, value) in entries {
                         named.push(&key, value);
                     }
@@ -60,117 +61,147 @@ impl Generator<'_> {
                 named
             }
         });
-        Node::List(tasks.collect())
+        DocumentNode::List(tasks.collect())
     }
 
-    fn task(&mut self, step: usize, place: Place, before: &[String], label: &str) -> Node {
-        let parks = self.parks() && place != Place::Frame && self.rng.percent(35);
-        let mut task = if parks {
-            self.parking(step, place == Place::Loop)
-        } else if self.rng.percent(55) {
-            let mut task = Node::map([("kind", Node::text("noop"))]);
-            if self.rng.percent(8) {
-                task.push("message", Node::text("hello {{ w0 }}"));
+    fn task_node(
+        &mut self,
+        step: usize,
+        location: TaskLocation,
+        earlier_labels: &[String],
+        label: &str,
+    ) -> DocumentNode {
+        let suspends = self.allows_suspension()
+            && location != TaskLocation::Frame
+            && self.rng.draw_percent(35);
+        let mut task = if suspends {
+            self.suspending_task(step, location == TaskLocation::Loop)
+        } else if self.rng.draw_percent(55) {
+            let mut task = DocumentNode::from_entries([("kind", DocumentNode::from_text("noop"))]);
+            if self.rng.draw_percent(8) {
+                task.push("message", DocumentNode::from_text("hello {{ w0 }}"));
             } else {
-                task.push("result", self.data(step, place, before));
+                task.push(
+                    "result",
+                    self.noop_result_node(step, location, earlier_labels),
+                );
             }
             task
         } else {
-            let command = self.command(step, place);
-            Node::map([
-                ("kind", Node::text("shell")),
-                ("command", Node::text(command)),
+            let command = self.scripted_command(step, location);
+            DocumentNode::from_entries([
+                ("kind", DocumentNode::from_text("shell")),
+                ("command", DocumentNode::from_text(command)),
             ])
         };
-        if task.get("input").is_none() && self.rng.percent(15) {
-            let number = self.number(step, Site::Task);
+        if task.get("input").is_none() && self.rng.draw_percent(15) {
+            let number = self.number_expression(step, ExpressionSite::Task);
             task.push(
                 "input",
-                Node::map([("k", Node::text(format!("{{{{ {number} }}}}")))]),
+                DocumentNode::from_entries([(
+                    "k",
+                    DocumentNode::from_text(format!("{{{{ {number} }}}}")),
+                )]),
             );
         }
-        if self.config.writes && self.rng.percent(25) {
-            let set = self.set(step, Site::Task);
+        if self.config.writes && self.rng.draw_percent(25) {
+            let set = self.set_node(step, ExpressionSite::Task);
             task.push("set", set);
         }
-        if self.config.policies && self.rng.percent(35) {
-            let rests = parks && self.rng.percent(60);
-            let policy = self.policy(step, before, label, rests);
-            task.push("spec", Node::map([("policy", policy)]));
+        if self.config.policies && self.rng.draw_percent(35) {
+            let has_delay = suspends && self.rng.draw_percent(60);
+            let policy = self.policy_node(step, earlier_labels, label, has_delay);
+            task.push("spec", DocumentNode::from_entries([("policy", policy)]));
         }
-        if self.config.outputs && place != Place::Frame && self.rng.percent(10) {
-            let output = self.output();
+        if self.config.outputs && location != TaskLocation::Frame && self.rng.draw_percent(10) {
+            let output = self.output_node();
             task.push("output", output);
         }
         task
     }
 
-    /// What becomes of data.
-    pub(super) fn output(&mut self) -> Node {
-        let mut output = Node::map([] as [(&str, Node); 0]);
-        if self.rng.percent(40) {
-            let path = self.word(&["$.n", "$.list[0]", "$.results[0].n", "$.none"]);
-            let alias = self.word(&["picked", "n"]);
-            let part = [("path", Node::text(path)), ("as", Node::text(alias))];
-            output.push("select", Node::List(vec![Node::map(part)]));
+    /// Writes an `output`.
+    pub(super) fn output_node(&mut self) -> DocumentNode {
+        let mut output = DocumentNode::from_entries([] as [(&str, DocumentNode); 0]);
+        if self.rng.draw_percent(40) {
+            let path = self.pick_text(&["$.n", "$.list[0]", "$.results[0].n", "$.none"]);
+            let alias = self.pick_text(&["picked", "n"]);
+            let part = [
+                ("path", DocumentNode::from_text(path)),
+                ("as", DocumentNode::from_text(alias)),
+            ];
+            output.push(
+                "select",
+                DocumentNode::List(vec![DocumentNode::from_entries(part)]),
+            );
         }
-        if self.rng.percent(70) {
-            let strategy = self.word(&["append", "replace", "merge", "concat"]);
-            let mut spec = Node::map([
-                ("enabled", Node::from(true)),
-                ("strategy", Node::text(strategy)),
+        if self.rng.draw_percent(70) {
+            let strategy = self.pick_text(&["append", "replace", "merge", "concat"]);
+            let mut spec = DocumentNode::from_entries([
+                ("enabled", DocumentNode::from(true)),
+                ("strategy", DocumentNode::from_text(strategy)),
             ]);
-            if self.rng.percent(30) {
-                let path = self.word(&["$.n", "$.list"]);
-                spec.push("merge_path", Node::text(path));
+            if self.rng.draw_percent(30) {
+                let path = self.pick_text(&["$.n", "$.list"]);
+                spec.push("merge_path", DocumentNode::from_text(path));
             }
-            if self.rng.percent(40) {
-                spec.push("manifest_as", Node::text("whole"));
+            if self.rng.draw_percent(40) {
+                spec.push("manifest_as", DocumentNode::from_text("whole"));
             }
-            if self.config.failures && self.rng.percent(15) {
+            if self.config.failures && self.rng.draw_percent(15) {
                 self.may_fail = true;
-                spec.push("max_items", Node::from(2));
+                spec.push("max_items", DocumentNode::from(2));
             }
             output.push("accumulate", spec);
         }
         output
     }
 
-    /// What a noop gives.
-    fn data(&mut self, step: usize, place: Place, before: &[String]) -> Node {
-        let number = self.task_number(step, place, before);
-        let number = Node::text(format!("{{{{ {number} }}}}"));
-        match self.rng.below(8) {
+    /// Writes the result of a noop.
+    fn noop_result_node(
+        &mut self,
+        step: usize,
+        location: TaskLocation,
+        earlier_labels: &[String],
+    ) -> DocumentNode {
+        let number = self.task_number_expression(step, location, earlier_labels);
+        let number = DocumentNode::from_text(format!("{{{{ {number} }}}}"));
+        match self.rng.number_below(8) {
             0 => number,
-            1 => Node::List(vec![number, Node::from(self.rng.below(3))]),
+            1 => DocumentNode::List(vec![number, DocumentNode::from(self.rng.number_below(3))]),
             _ => {
-                let mut data = Node::map([("n", number)]);
-                if self.rng.percent(40) {
-                    data.push("flag", Node::from(self.rng.percent(50)));
+                let mut data = DocumentNode::from_entries([("n", number)]);
+                if self.rng.draw_percent(40) {
+                    data.push("flag", DocumentNode::from(self.rng.draw_percent(50)));
                 }
                 data
             }
         }
     }
 
-    /// A number out of what only a task can see, if there is any.
-    fn task_number(&mut self, step: usize, place: Place, before: &[String]) -> String {
-        if place == Place::Frame && self.rng.percent(60) {
-            let words = [
+    /// Generates a number expression over names that only a task can see.
+    fn task_number_expression(
+        &mut self,
+        step: usize,
+        location: TaskLocation,
+        earlier_labels: &[String],
+    ) -> String {
+        if location == TaskLocation::Frame && self.rng.draw_percent(60) {
+            let expressions = [
                 "(x.n | default(0))",
                 "(iter.x.n | default(0))",
                 "(x | length)",
             ];
-            return self.word(&words).to_owned();
+            return self.pick_text(&expressions).to_owned();
         }
-        if place == Place::Loop && self.rng.percent(60) {
-            let words = ["x", "_index", "iter.x", "iter._total", "loop_index"];
-            return self.word(&words).to_owned();
+        if location == TaskLocation::Loop && self.rng.draw_percent(60) {
+            let expressions = ["x", "_index", "iter.x", "iter._total", "loop_index"];
+            return self.pick_text(&expressions).to_owned();
         }
-        if self.rng.percent(40)
-            && let Some(label) = self.rng.pick(before).cloned()
+        if self.rng.draw_percent(40)
+            && let Some(label) = self.rng.pick_item(earlier_labels).cloned()
         {
-            let words = [
+            let expressions = [
                 "_prev.n",
                 "results.LABEL.n",
                 "LABEL.n",
@@ -178,66 +209,71 @@ impl Generator<'_> {
                 "_prev.slept_ms",
                 "LABEL.payload.n",
             ];
-            let path = self.word(&words).replace("LABEL", &label);
+            let path = self.pick_text(&expressions).replace("LABEL", &label);
             return format!("({path} | default(0) | int) + 1");
         }
-        if self.rng.percent(10) {
-            let words = ["(input.k | default(0))", "(k | default(7))", "_attempt"];
-            return self.word(&words).to_owned();
+        if self.rng.draw_percent(10) {
+            let expressions = ["(input.k | default(0))", "(k | default(7))", "_attempt"];
+            return self.pick_text(&expressions).to_owned();
         }
-        self.number(step, Site::Task)
+        self.number_expression(step, ExpressionSite::Task)
     }
 
-    /// What a scripted task does.
-    fn command(&mut self, step: usize, place: Place) -> String {
-        let number = self.rng.below(5);
-        let kind = self.word(&KINDS);
-        if self.config.template_errors && self.rng.percent(2) {
-            return format!("ok {{{{ {} }}}}", Self::broken());
+    /// Writes the command of a scripted task.
+    fn scripted_command(&mut self, step: usize, location: TaskLocation) -> String {
+        let number = self.rng.number_below(5);
+        let kind = self.pick_text(&SCRIPTED_ERROR_KINDS);
+        if self.config.template_errors && self.rng.draw_percent(2) {
+            return format!("ok {{{{ {} }}}}", Self::broken_expression());
         }
-        if !self.config.failures || self.rng.percent(70) {
+        if !self.config.failures || self.rng.draw_percent(70) {
             return format!("ok {{\"n\": {number}}}");
         }
         self.may_fail = true;
-        if place == Place::Frame {
+        if location == TaskLocation::Frame {
             return format!("{{{{ 'error {kind}' if x.n == {number} else 'ok 1' }}}}");
         }
-        if place == Place::Loop {
+        if location == TaskLocation::Loop {
             return format!("{{{{ 'error {kind}' if _index == {number} else 'ok ' ~ _index }}}}");
         }
-        match self.rng.below(4) {
+        match self.rng.number_below(4) {
             0 => format!("error {kind}"),
             1 => format!("error {kind} {{\"n\": {number}}}"),
             2 => {
-                let until = self.rng.between(2, 4);
-                format!("flaky {until} {kind} {{\"n\": {number}}}")
+                let first_success = self.rng.number_between(2, 4);
+                format!("flaky {first_success} {kind} {{\"n\": {number}}}")
             }
             _ => {
-                let left = self.number(step, Site::Task);
+                let left = self.number_expression(step, ExpressionSite::Task);
                 format!("{{{{ 'ok {number}' if {left} > 1 else 'error {kind}' }}}}")
             }
         }
     }
 
-    /// The writes of a task, a rule, a step or an arc.
-    pub(super) fn set(&mut self, step: usize, site: Site) -> Node {
-        let mut set = Node::map([] as [(&str, Node); 0]);
-        let read = if site == Site::Task { Site::Set } else { site };
-        for _ in 0..self.rng.between(1, 2) {
-            let variable = self.variable();
-            let key = match self.rng.below(12) {
+    /// Writes a `set` of a task, a rule, a step or an arc.
+    pub(super) fn set_node(&mut self, step: usize, site: ExpressionSite) -> DocumentNode {
+        let mut set = DocumentNode::from_entries([] as [(&str, DocumentNode); 0]);
+        let read_site = if site == ExpressionSite::Task {
+            ExpressionSite::Set
+        } else {
+            site
+        };
+        for _ in 0..self.rng.number_between(1, 2) {
+            let variable = self.variable_name();
+            let key = match self.rng.number_below(12) {
                 0 => "iter.i".to_owned(),
                 1 => "step.p".to_owned(),
                 2 => format!("ctx.m.{variable}"),
-                // Without a scope it is a variable of the pipeline in a task, of the execution in a step.
+                // A name without a scope is a variable of the pipeline in a task, and of the
+                // execution in a step.
                 3 => variable,
                 _ => format!("ctx.{variable}"),
             };
-            let number = self.number(step, read);
-            let value = match self.rng.below(4) {
-                0 => Node::from(self.rng.below(4)),
-                1 => Node::text(format!("{{{{ {number} + 1 }}}}")),
-                _ => Node::text(format!("{{{{ {number} }}}}")),
+            let number = self.number_expression(step, read_site);
+            let value = match self.rng.number_below(4) {
+                0 => DocumentNode::from(self.rng.number_below(4)),
+                1 => DocumentNode::from_text(format!("{{{{ {number} + 1 }}}}")),
+                _ => DocumentNode::from_text(format!("{{{{ {number} }}}}")),
             };
             if set.get(&key).is_none() {
                 set.push(&key, value);
@@ -246,100 +282,124 @@ impl Generator<'_> {
         set
     }
 
-    /// A policy whose jumps and retries end.
-    fn policy(&mut self, step: usize, before: &[String], label: &str, rests: bool) -> Node {
-        let mut rules: Vec<Node> = (0..self.rng.between(1, 2))
-            .map(|_| self.rule(step, before, label, rests))
+    /// Writes a policy with bounded jumps and retries.
+    fn policy_node(
+        &mut self,
+        step: usize,
+        earlier_labels: &[String],
+        label: &str,
+        has_delay: bool,
+    ) -> DocumentNode {
+        let mut rules: Vec<DocumentNode> = (0..self.rng.number_between(1, 2))
+            .map(|_| self.rule_node(step, earlier_labels, label, has_delay))
             .collect();
-        if self.rng.percent(25) {
-            let act = self.word(&["continue", "break", "continue"]);
-            rules.push(match self.rng.below(3) {
-                0 => Node::map([("else", Node::map([("do", Node::text(act))]))]),
-                1 => Node::map([
-                    ("else", Node::Value(Json::Null)),
-                    ("then", Node::map([("do", Node::text(act))])),
-                ]),
-                _ => Node::map([(
+        if self.rng.draw_percent(25) {
+            let action = self.pick_text(&["continue", "break", "continue"]);
+            rules.push(match self.rng.number_below(3) {
+                0 => DocumentNode::from_entries([(
                     "else",
-                    Node::map([("then", Node::map([("do", Node::text(act))]))]),
+                    DocumentNode::from_entries([("do", DocumentNode::from_text(action))]),
+                )]),
+                1 => DocumentNode::from_entries([
+                    ("else", DocumentNode::Value(Json::Null)),
+                    (
+                        "then",
+                        DocumentNode::from_entries([("do", DocumentNode::from_text(action))]),
+                    ),
+                ]),
+                _ => DocumentNode::from_entries([(
+                    "else",
+                    DocumentNode::from_entries([(
+                        "then",
+                        DocumentNode::from_entries([("do", DocumentNode::from_text(action))]),
+                    )]),
                 )]),
             });
         }
-        let mut policy = Node::map([("rules", Node::List(rules))]);
-        if self.rng.percent(30) {
-            policy.push("on_unmatched", Node::text("continue"));
+        let mut policy = DocumentNode::from_entries([("rules", DocumentNode::List(rules))]);
+        if self.rng.draw_percent(30) {
+            policy.push("on_unmatched", DocumentNode::from_text("continue"));
         }
         policy
     }
 
-    fn rule(&mut self, step: usize, before: &[String], label: &str, rests: bool) -> Node {
+    fn rule_node(
+        &mut self,
+        step: usize,
+        earlier_labels: &[String],
+        label: &str,
+        has_delay: bool,
+    ) -> DocumentNode {
         let failed = [
             "output.status == 'error'",
             "output.error.retryable",
             "error.kind == 'timeout'",
         ];
-        let failed = Node::text(format!("{{{{ {} }}}}", self.word(&failed)));
-        let (when, mut then) = match self.rng.below(7) {
+        let failed = DocumentNode::from_text(format!("{{{{ {} }}}}", self.pick_text(&failed)));
+        let (when, mut then) = match self.rng.number_below(7) {
             0..=2 => {
-                let attempts = self.rng.between(1, 4);
-                let mut then = Node::map([
-                    ("do", Node::text("retry")),
-                    ("attempts", Node::from(attempts)),
+                let attempts = self.rng.number_between(1, 4);
+                let mut then = DocumentNode::from_entries([
+                    ("do", DocumentNode::from_text("retry")),
+                    ("attempts", DocumentNode::from(attempts)),
                 ]);
-                self.rest(&mut then, rests);
+                self.push_retry_delay(&mut then, has_delay);
                 (failed, then)
             }
-            3 => return self.jump(before, label),
+            3 => return self.jump_rule_node(earlier_labels, label),
             4 => (
-                self.condition(step, Site::Rule),
-                Node::map([("do", Node::text("break"))]),
+                self.condition_node(step, ExpressionSite::Rule),
+                DocumentNode::from_entries([("do", DocumentNode::from_text("break"))]),
             ),
             5 => {
                 let when = if self.config.open_choices {
-                    self.condition(step, Site::Rule)
+                    self.condition_node(step, ExpressionSite::Rule)
                 } else {
                     failed
                 };
-                (when, Node::map([("do", Node::text("fail"))]))
+                (
+                    when,
+                    DocumentNode::from_entries([("do", DocumentNode::from_text("fail"))]),
+                )
             }
             _ => (
-                self.condition(step, Site::Rule),
-                Node::map([("do", Node::text("continue"))]),
+                self.condition_node(step, ExpressionSite::Rule),
+                DocumentNode::from_entries([("do", DocumentNode::from_text("continue"))]),
             ),
         };
-        if self.config.writes && self.rng.percent(30) {
-            let set = self.set(step, Site::Rule);
+        if self.config.writes && self.rng.draw_percent(30) {
+            let set = self.set_node(step, ExpressionSite::Rule);
             then.push("set", set);
         }
-        Node::map([("when", when), ("then", then)])
+        DocumentNode::from_entries([("when", when), ("then", then)])
     }
 
-    /// A jump that counts itself.
-    fn jump(&mut self, before: &[String], label: &str) -> Node {
+    /// Writes a jump that counts itself.
+    fn jump_rule_node(&mut self, earlier_labels: &[String], label: &str) -> DocumentNode {
         let to = self
             .rng
-            .pick(before)
+            .pick_item(earlier_labels)
             .cloned()
             .unwrap_or_else(|| label.to_owned());
-        let to = if !before.is_empty() && self.rng.percent(30) {
+        let to = if !earlier_labels.is_empty() && self.rng.draw_percent(30) {
             "previous".to_owned()
         } else {
             to
         };
         let counter = format!("iter.j_{label}");
-        let bound = self.rng.between(1, 2);
-        let next = Node::text(format!("{{{{ ({counter} | default(0)) + 1 }}}}"));
-        Node::map([
+        let bound = self.rng.number_between(1, 2);
+        let next = DocumentNode::from_text(format!("{{{{ ({counter} | default(0)) + 1 }}}}"));
+        DocumentNode::from_entries([
             (
                 "when",
-                Node::text(format!("{{{{ ({counter} | default(0)) < {bound} }}}}")),
+                DocumentNode::from_text(format!("{{{{ ({counter} | default(0)) < {bound} }}}}")),
             ),
             (
                 "then",
-                Node::map([
-                    ("do", Node::text("jump")),
-                    ("to", Node::text(to)),
-                    ("set", Node::map([(counter, next)])),
+                DocumentNode::from_entries([
+                    ("do", DocumentNode::from_text("jump")),
+                    ("to", DocumentNode::from_text(to)),
+                    ("set", DocumentNode::from_entries([(counter, next)])),
                 ]),
             ),
         ])

@@ -1,4 +1,4 @@
-//! A document as a tree that can be pruned, and its text.
+//! Document tree of a generated playbook, which can be pruned and printed as YAML.
 
 use std::fmt::Write as _;
 
@@ -6,25 +6,25 @@ use noetl_playbook::model::Playbook;
 use noetl_playbook::{CheckOptions, Document, Severity, check};
 use noetl_types::Json;
 
-/// A part of a document; maps keep the order in which they are written.
+/// Part of a document. Maps keep the order in which they are written.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Node {
-    /// A value that is written as it is, in flow style.
+pub(crate) enum DocumentNode {
+    /// A value in flow style.
     Value(Json),
     /// A list in block style.
-    List(Vec<Node>),
+    List(Vec<DocumentNode>),
     /// A map in block style.
-    Map(Vec<(String, Node)>),
+    Map(Vec<(String, DocumentNode)>),
 }
 
-impl Node {
-    /// A text.
-    pub(crate) fn text(text: impl Into<String>) -> Self {
+impl DocumentNode {
+    pub(crate) fn from_text(text: impl Into<String>) -> Self {
         Self::Value(Json::from(text.into()))
     }
 
-    /// A map of these entries.
-    pub(crate) fn map<K: Into<String>>(entries: impl IntoIterator<Item = (K, Self)>) -> Self {
+    pub(crate) fn from_entries<K: Into<String>>(
+        entries: impl IntoIterator<Item = (K, Self)>,
+    ) -> Self {
         Self::Map(
             entries
                 .into_iter()
@@ -33,7 +33,6 @@ impl Node {
         )
     }
 
-    /// What a map has under a key.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Map(entries) => entries
@@ -44,14 +43,12 @@ impl Node {
         }
     }
 
-    /// Adds an entry to a map.
     pub(crate) fn push(&mut self, key: &str, value: Self) {
         if let Self::Map(entries) = self {
             entries.push((key.to_owned(), value));
         }
     }
 
-    /// The text, if this is one.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match self {
             Self::Value(value) => value.as_str(),
@@ -60,28 +57,28 @@ impl Node {
     }
 }
 
-impl<T: Into<Json>> From<T> for Node {
+impl<T: Into<Json>> From<T> for DocumentNode {
     fn from(value: T) -> Self {
         Self::Value(value.into())
     }
 }
 
-/// A playbook that was generated, before it is text.
+/// A generated playbook as a document tree.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Draft(pub(crate) Node);
+pub struct PlaybookDraft(pub(crate) DocumentNode);
 
-impl Draft {
-    /// The document as YAML.
-    pub fn text(&self) -> String {
+impl PlaybookDraft {
+    /// Prints the document as YAML.
+    pub fn to_yaml(&self) -> String {
         let mut text = String::new();
         write_node(&mut text, &self.0, 0);
         text
     }
 
-    /// The playbook, if the checker has nothing against the text.
-    pub fn playbook(&self) -> Option<Playbook> {
-        let checked = check(&self.text(), &CheckOptions::default());
-        if checked.count(Severity::Error) > 0 {
+    /// Parses the playbook. Returns `None` if the checker reports an error.
+    pub fn to_playbook(&self) -> Option<Playbook> {
+        let checked = check(&self.to_yaml(), &CheckOptions::default());
+        if checked.count_severity(Severity::Error) > 0 {
             return None;
         }
         match checked.document? {
@@ -91,36 +88,36 @@ impl Draft {
     }
 }
 
-fn write_node(out: &mut String, node: &Node, indent: usize) {
+fn write_node(out: &mut String, node: &DocumentNode, indent: usize) {
     match node {
-        Node::Value(value) => {
-            let _ = writeln!(out, "{}", scalar(value));
+        DocumentNode::Value(value) => {
+            let _ = writeln!(out, "{}", format_scalar(value));
         }
-        Node::List(items) if items.is_empty() => out.push_str("[]\n"),
-        Node::Map(entries) if entries.is_empty() => out.push_str("{}\n"),
-        Node::List(items) => {
-            for (at, item) in items.iter().enumerate() {
-                // The first line of a nested block stands on the line of its dash.
-                if at > 0 {
-                    pad(out, indent);
+        DocumentNode::List(items) if items.is_empty() => out.push_str("[]\n"),
+        DocumentNode::Map(entries) if entries.is_empty() => out.push_str("{}\n"),
+        DocumentNode::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                // The first line of a nested block is on the line of its dash.
+                if index > 0 {
+                    push_indent(out, indent);
                 }
                 out.push_str("- ");
                 write_node(out, item, indent + 2);
             }
         }
-        Node::Map(entries) => {
-            for (at, (key, value)) in entries.iter().enumerate() {
-                if at > 0 {
-                    pad(out, indent);
+        DocumentNode::Map(entries) => {
+            for (index, (key, value)) in entries.iter().enumerate() {
+                if index > 0 {
+                    push_indent(out, indent);
                 }
-                let _ = write!(out, "{}:", scalar(&Json::from(key.as_str())));
+                let _ = write!(out, "{}:", format_scalar(&Json::from(key.as_str())));
                 match value {
-                    Node::Value(_) => out.push(' '),
-                    Node::List(items) if items.is_empty() => out.push(' '),
-                    Node::Map(entries) if entries.is_empty() => out.push(' '),
-                    Node::List(_) | Node::Map(_) => {
+                    DocumentNode::Value(_) => out.push(' '),
+                    DocumentNode::List(items) if items.is_empty() => out.push(' '),
+                    DocumentNode::Map(entries) if entries.is_empty() => out.push(' '),
+                    DocumentNode::List(_) | DocumentNode::Map(_) => {
                         out.push('\n');
-                        pad(out, indent + 2);
+                        push_indent(out, indent + 2);
                     }
                 }
                 write_node(out, value, indent + 2);
@@ -129,12 +126,12 @@ fn write_node(out: &mut String, node: &Node, indent: usize) {
     }
 }
 
-fn pad(out: &mut String, indent: usize) {
+fn push_indent(out: &mut String, indent: usize) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-/// JSON is YAML; a text that cannot be mistaken for anything else goes without quotes.
-fn scalar(value: &Json) -> String {
+/// Prints a scalar. JSON is valid YAML, and plain texts need no quotes.
+fn format_scalar(value: &Json) -> String {
     match value.as_str() {
         Some(text) if is_plain(text) => text.to_owned(),
         Some(_) | None => value.to_string(),
@@ -142,13 +139,12 @@ fn scalar(value: &Json) -> String {
 }
 
 fn is_plain(text: &str) -> bool {
-    const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    const AMBIGUOUS_SCALARS: [&str; 9] =
+        ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let mut chars = text.chars();
-    chars
-        .next()
-        .is_some_and(|first| first.is_ascii_alphabetic())
-        && chars.all(|rest| rest.is_ascii_alphanumeric() || matches!(rest, '_' | '.' | '/'))
-        && !WORDS.contains(&text.to_ascii_lowercase().as_str())
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic())
+        && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/'))
+        && !AMBIGUOUS_SCALARS.contains(&text.to_ascii_lowercase().as_str())
 }
 
 #[cfg(test)]
@@ -156,21 +152,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_nested_and_texts_quoted_where_needed() {
-        let inner = Node::map([("step", Node::text("a")), ("when", Node::text("{{ x }}"))]);
-        let tree = Node::map([
-            ("kind", Node::text("Playbook")),
+    fn nests_blocks_and_quotes_ambiguous_text() {
+        let inner = DocumentNode::from_entries([
+            ("step", DocumentNode::from_text("a")),
+            ("when", DocumentNode::from_text("{{ x }}")),
+        ]);
+        let tree = DocumentNode::from_entries([
+            ("kind", DocumentNode::from_text("Playbook")),
             (
                 "list",
-                Node::List(vec![
+                DocumentNode::List(vec![
                     inner,
-                    Node::List(vec![Node::from(1), Node::from(true)]),
+                    DocumentNode::List(vec![DocumentNode::from(1), DocumentNode::from(true)]),
                 ]),
             ),
-            ("none", Node::List(Vec::new())),
+            ("none", DocumentNode::List(Vec::new())),
             (
                 "flow",
-                Node::Value(Json::object([("n", Json::from("yes"))])),
+                DocumentNode::Value(Json::object([("n", Json::from("yes"))])),
             ),
         ]);
         let text = "\
@@ -183,6 +182,6 @@ list:
 none: []
 flow: {\"n\":\"yes\"}
 ";
-        assert_eq!(Draft(tree).text(), text);
+        assert_eq!(PlaybookDraft(tree).to_yaml(), text);
     }
 }

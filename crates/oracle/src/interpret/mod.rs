@@ -1,79 +1,77 @@
-//! The interpreter: a playbook, its input and the outcomes of its tools in, a result out.
+//! Interprets a playbook with its input and its tool outcomes, and returns the result.
 //!
-//! Work takes no time here. Time passes only while a run waits for something that is not work: for a
-//! timer, for a signal or a person, for a child, or for a slot. Leases and lost workers belong to tests
-//! of their own, and so do containers that call back, see [`Unsupported`].
+//! Work takes no time here. Time passes only while a run waits for something other than work: a
+//! timer, a signal, an approval, a child, or a slot. Leases and lost workers have separate tests,
+//! and so do containers that call back, see [`Unsupported`].
 
 mod cursor;
-mod entering;
-mod looping;
-mod machine;
-mod outside;
-mod parking;
+mod due_events;
+mod interpreter;
+mod loops;
 mod routing;
 mod slots;
+mod step_entry;
+mod suspension;
 mod waits;
 
 use std::sync::Arc;
 
 use noetl_playbook::model::{Playbook, Step, ToolKind};
-use noetl_playbook::template::{MapScope, RenderError, StartScope};
+use noetl_playbook::template::{MapEnvironment, RenderError, StartEnvironment};
 use noetl_types::{Json, JsonMap, Millis, Timestamp};
 
-use crate::outcome::Outcomes;
-use crate::result::RunResult;
-use machine::Machine;
+use crate::outcome::ToolOutcomes;
+use crate::run_result::RunResult;
+use interpreter::Interpreter;
 
-/// In which order open commands are carried out.
+/// Order in which open commands are executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Schedule {
-    /// By one worker with one slot, in order of issue.
+pub enum CommandOrder {
+    /// In order of issue, by one worker that executes one command at a time.
     #[default]
-    InOrder,
-    /// In an order drawn from a seed.
+    IssueOrder,
+    /// In a random order from this seed.
     Seeded(u64),
 }
 
-/// A construct that the interpreter leaves to other tests.
+/// A construct that the interpreter does not support.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("step '{step}' uses {what}, which the oracle does not interpret")]
 pub struct Unsupported {
-    /// The step.
     pub step: Arc<str>,
-    /// The construct.
     pub what: &'static str,
 }
 
-/// Runs a playbook with a recorded input, as the language says.
-pub fn interpret(
+/// Runs a playbook with a recorded input.
+pub fn interpret_playbook(
     playbook: &Playbook,
     workload: Json,
-    outcomes: &dyn Outcomes,
-    schedule: Schedule,
+    outcomes: &dyn ToolOutcomes,
+    order: CommandOrder,
 ) -> Result<RunResult, Unsupported> {
-    supported(playbook)?;
-    Ok(Machine::new(playbook, workload, outcomes, schedule, Vec::new()).run())
+    check_supported(playbook)?;
+    Ok(Interpreter::new(playbook, workload, outcomes, order, Vec::new()).run())
 }
 
-/// Runs a playbook again, just after an earlier run of it has left its results in the cache.
-pub fn interpret_after(
+/// Runs a playbook again, with the cached results of an earlier run.
+pub fn interpret_with_cache(
     earlier: &RunResult,
     playbook: &Playbook,
     workload: Json,
-    outcomes: &dyn Outcomes,
-    schedule: Schedule,
+    outcomes: &dyn ToolOutcomes,
+    order: CommandOrder,
 ) -> Result<RunResult, Unsupported> {
-    supported(playbook)?;
-    let mut left = earlier.left.clone();
-    for cached in &mut left {
-        cached.until = None;
+    check_supported(playbook)?;
+    let mut cache = earlier.cached_results.clone();
+    for cached in &mut cache {
+        cached.expires_at = None;
     }
-    Ok(Machine::new(playbook, workload, outcomes, schedule, left).run())
+    Ok(Interpreter::new(playbook, workload, outcomes, order, cache).run())
 }
 
-fn supported(playbook: &Playbook) -> Result<(), Unsupported> {
+fn check_supported(playbook: &Playbook) -> Result<(), Unsupported> {
     for step in &playbook.workflow {
-        if let Some(what) = unsupported(step) {
+        if let Some(what) = unsupported_construct(step) {
             return Err(Unsupported {
                 step: Arc::clone(&step.name.value),
                 what,
@@ -83,7 +81,7 @@ fn supported(playbook: &Playbook) -> Result<(), Unsupported> {
     Ok(())
 }
 
-fn unsupported(step: &Step) -> Option<&'static str> {
+fn unsupported_construct(step: &Step) -> Option<&'static str> {
     let calls_back = |kind| kind == ToolKind::Container;
     if step
         .tool
@@ -96,30 +94,30 @@ fn unsupported(step: &Step) -> Option<&'static str> {
     None
 }
 
-/// The moment at which every run begins.
-pub const BEGINS: &str = "2026-01-01T00:00:00Z";
+/// Start time of every run.
+pub const RUN_START_TIME: &str = "2026-01-01T00:00:00Z";
 
-fn begins() -> Timestamp {
-    Timestamp::parse(BEGINS).unwrap_or(Timestamp::UNIX_EPOCH)
+fn run_start_time() -> Timestamp {
+    Timestamp::parse(RUN_START_TIME).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// A moment, as data tells it.
-fn moment(at: u64) -> Json {
-    let at = begins().saturating_add(Millis::from_ms(at));
+/// Formats a time of the run as in data.
+fn format_run_time(at: u64) -> Json {
+    let at = run_start_time().saturating_add(Millis::from_ms(at));
     Json::from(at.to_string())
 }
 
-/// How long after its start a run comes to a moment; no time at all for one before.
-fn time_of(at: Timestamp) -> u64 {
-    at.since(begins()).as_ms()
+/// Converts a timestamp to milliseconds since the start of the run. Earlier timestamps become 0.
+fn millis_since_start(at: Timestamp) -> u64 {
+    at.duration_since(run_start_time()).as_ms()
 }
 
-/// The recorded input of a run: the rendered defaults with the payload merged over them.
+/// Returns the recorded input of a run: the rendered defaults with the payload merged over them.
 pub fn start_workload(playbook: &Playbook, payload: &Json) -> Result<Json, RenderError> {
-    let names = MapScope::new()
-        .with("payload", payload.clone())
-        .with("input", payload.clone());
-    let scope = StartScope::new(names.with("env", Json::empty_map()), [0; 32]);
+    let names = MapEnvironment::new()
+        .with_name("payload", payload.clone())
+        .with_name("input", payload.clone());
+    let environment = StartEnvironment::new(names.with_name("env", Json::empty_map()), [0; 32]);
     // The defaults do not see each other.
     let defaults = playbook
         .workload
@@ -127,28 +125,28 @@ pub fn start_workload(playbook: &Playbook, payload: &Json) -> Result<Json, Rende
         .map(|field| {
             Ok((
                 Arc::clone(&field.name.value),
-                field.value.render(&scope)?.value,
+                field.value.render(&environment)?.value,
             ))
         })
         .collect::<Result<JsonMap, RenderError>>()?;
-    let nothing = Json::empty_map();
-    Ok(merged(
+    let empty = Json::empty_map();
+    Ok(merge_json(
         Json::from(defaults),
-        if payload.is_null() { &nothing } else { payload },
+        if payload.is_null() { &empty } else { payload },
     ))
 }
 
-/// Maps are merged deeply, lists and scalars replaced.
-fn merged(under: Json, over: &Json) -> Json {
-    match (under, over) {
-        (Json::Map(under), Json::Map(over)) => {
-            let mut map = JsonMap::clone(&under);
-            for (key, value) in over.iter() {
-                let below = map.remove(key).unwrap_or_default();
-                map.insert(Arc::clone(key), merged(below, value));
+/// Merges maps recursively. Lists and scalars are replaced.
+fn merge_json(base: Json, overlay: &Json) -> Json {
+    match (base, overlay) {
+        (Json::Map(base), Json::Map(overlay)) => {
+            let mut map = JsonMap::clone(&base);
+            for (key, value) in overlay.iter() {
+                let existing = map.remove(key).unwrap_or_default();
+                map.insert(Arc::clone(key), merge_json(existing, value));
             }
             Json::from(map)
         }
-        (_, over) => over.clone(),
+        (_, overlay) => overlay.clone(),
     }
 }

@@ -1,4 +1,4 @@
-//! What happens when a run of a step is over: its `set`, its arcs, and the steps that die of it.
+//! Routing at the end of a step pass: its `set`, its arcs, and the steps that become dead.
 
 use std::collections::BTreeSet;
 
@@ -6,176 +6,185 @@ use noetl_playbook::model::{Condition, NoMatch, RouteArc, Router, RouterMode};
 use noetl_playbook::template::{OutputPlace, RenderError};
 use noetl_types::{EventType, Json};
 
-use super::machine::{Arrival, Machine, Running, event, write_vars};
-use crate::names::{Names, Rank, StepValue};
+use super::interpreter::{ArcArrival, Interpreter, StepPass, event_object, write_vars};
+use crate::names::{NamePrecedence, StepValue, TemplateNames};
 use crate::outcome::{ErrorKind, TaskError};
-use crate::pipeline::{Failed, holds};
-use crate::reach::{beyond, find};
-use crate::result::{Cached, SkipReason, StepStatus};
-use crate::writes::{SetPlace, Write, put, rendered};
+use crate::pipeline::{CommandFailure, evaluate_condition};
+use crate::reachability::{find_step, reachable_from};
+use crate::run_result::{CachedResult, SkipReason, StepStatus};
+use crate::writes::{SetLocation, VariableWrite, render_set, write_at_path};
 
-/// How a run of a step was over.
+/// Outcome of a step pass.
 #[derive(Debug, Clone)]
-pub(super) enum Ended {
-    /// It succeeded.
+pub(super) enum PassOutcome {
     Done {
         /// `call.done` or `loop.done`.
         event: &'static str,
-        /// Its data.
         value: StepValue,
     },
-    /// It failed.
-    Failed(Failed),
-    /// Its guard or admission turned it away.
+    Failed(CommandFailure),
+    /// Its guard or its admission rules skipped it.
     Skipped,
 }
 
-impl<'p> Machine<'p> {
-    /// A run that went well: its `set`, then its arcs.
-    pub(super) fn succeed(&mut self, step: usize, event: &'static str, value: StepValue) {
-        let mut run = self.running.remove(&step).unwrap_or_default();
+impl<'p> Interpreter<'p> {
+    /// Completes a successful pass: applies its `set`, then its arcs.
+    pub(super) fn complete_step(&mut self, step: usize, event: &'static str, value: StepValue) {
+        let mut pass = self.running.remove(&step).unwrap_or_default();
         // Choice: from here on the step's own name means the new data.
-        let earlier = self.steps[step].value.replace(value.clone());
-        let ended = Ended::Done {
+        let previous_value = self.steps[step].value.replace(value.clone());
+        let outcome = PassOutcome::Done {
             event,
             value: value.clone(),
         };
-        let outcome = self
-            .step_set(step, &mut run, &ended)
-            .map_err(|error| Failed::template(&error))
-            .and_then(|()| self.or_undo(|machine| machine.leave(step, &run, &ended)));
-        match outcome {
-            Ok(()) => self.leave_to_others(step, run.cache_key, event, value),
-            Err(fault) => {
-                self.steps[step].value = earlier;
-                self.fail_uncaught(step, &fault);
+        let routed = self
+            .apply_step_set(step, &mut pass, &outcome)
+            .map_err(|error| CommandFailure::from_render_error(&error))
+            .and_then(|()| {
+                self.apply_or_roll_back(|interpreter| interpreter.exit_step(step, &pass, &outcome))
+            });
+        match routed {
+            Ok(()) => self.cache_result(step, pass.cache_key, event, value),
+            Err(failure) => {
+                self.steps[step].value = previous_value;
+                self.fail_uncaught(step, &failure);
             }
         }
     }
 
-    /// Keeps a good result for steps with the same key.
-    fn leave_to_others(
+    /// Caches a successful result for steps with the same key.
+    fn cache_result(
         &mut self,
         step: usize,
         key: Option<String>,
         event: &'static str,
         value: StepValue,
     ) {
-        let cache = self.step(step).spec.cache.as_ref();
+        let cache = self.step_model(step).spec.cache.as_ref();
         let (Some(key), Some(cache)) = (key, cache) else {
             return;
         };
-        let until = cache.ttl.map(|ttl| self.now + ttl.as_ms());
-        self.cache.push(Cached {
+        let expires_at = cache.ttl.map(|ttl| self.now + ttl.as_ms());
+        self.cache.push(CachedResult {
             step,
             key,
             event,
             value,
-            until,
+            expires_at,
         });
     }
 
-    /// A run that failed: its `set` is not applied, and only arcs that look at failures may catch it.
-    pub(super) fn fail(&mut self, step: usize, fault: Failed) {
-        let run = self.running.remove(&step).unwrap_or_default();
-        let ended = Ended::Failed(fault);
-        if let Err(fault) = self.or_undo(|machine| machine.leave(step, &run, &ended)) {
-            self.fail_uncaught(step, &fault);
+    /// Ends a failed pass. Its `set` is not applied, and only arcs whose condition mentions
+    /// failures may catch it.
+    pub(super) fn fail_step(&mut self, step: usize, failure: CommandFailure) {
+        let pass = self.running.remove(&step).unwrap_or_default();
+        let outcome = PassOutcome::Failed(failure);
+        if let Err(failure) =
+            self.apply_or_roll_back(|interpreter| interpreter.exit_step(step, &pass, &outcome))
+        {
+            self.fail_uncaught(step, &failure);
         }
     }
 
-    /// The step fails and the run with it: nothing is entered or issued any more.
-    pub(super) fn fail_uncaught(&mut self, step: usize, fault: &Failed) {
+    /// Fails the step and the execution: nothing is entered or issued any more.
+    pub(super) fn fail_uncaught(&mut self, step: usize, failure: &CommandFailure) {
         self.running.remove(&step);
-        self.failures.push((step, fault.kind));
-        self.exit_failed(step, fault);
-        self.cancel_parked();
+        self.failures.push((step, failure.kind));
+        self.record_failure(step, failure);
+        self.cancel_suspended();
     }
 
-    /// A loop that may not go on because the run has failed elsewhere.
+    /// Cancels a loop that cannot continue because the run has failed elsewhere.
     ///
-    /// Choice: it is cancelled, since it neither failed nor came to its end.
-    pub(super) fn cut_short(&mut self, step: usize) {
+    /// Choice: its status is `Cancelled`, since it neither failed nor completed.
+    pub(super) fn cancel_pass(&mut self, step: usize) {
         self.running.remove(&step);
         self.steps[step].status = StepStatus::Cancelled;
-        self.log(EventType::StepExit, step);
+        self.log_step(EventType::StepExit, step);
     }
 
-    /// A decision is made as a whole or not at all.
+    /// Applies a decision completely or not at all.
     ///
-    /// Choice: so the `set` of an arc that cannot be rendered also takes back those of arcs before it.
-    pub(super) fn or_undo(
+    /// Choice: if the `set` of an arc cannot be rendered, those of earlier arcs are rolled back
+    /// too.
+    pub(super) fn apply_or_roll_back(
         &mut self,
-        decide: impl FnOnce(&mut Self) -> Result<(), Failed>,
-    ) -> Result<(), Failed> {
-        let before = self.clone();
-        decide(self).inspect_err(|_| *self = before)
+        decide: impl FnOnce(&mut Self) -> Result<(), CommandFailure>,
+    ) -> Result<(), CommandFailure> {
+        let backup = self.clone();
+        decide(self).inspect_err(|_| *self = backup)
     }
 
-    /// Evaluates the arcs and follows those that are taken. An error fails the step, uncaught.
+    /// Evaluates the arcs and follows the taken ones. An error fails the step, uncaught.
     ///
-    /// Choice: a step that is still open when the run fails elsewhere is routed like any other: its
-    /// arcs may catch its failure and make their writes, only their targets are never entered.
-    pub(super) fn leave(
+    /// Choice: a step that is still open when the run fails elsewhere is routed like any other. Its
+    /// arcs may catch its failure and apply their writes, but their targets are never entered.
+    pub(super) fn exit_step(
         &mut self,
         step: usize,
-        run: &Running,
-        ended: &Ended,
-    ) -> Result<(), Failed> {
+        pass: &StepPass,
+        outcome: &PassOutcome,
+    ) -> Result<(), CommandFailure> {
         let chosen = self
-            .choose(step, run, ended)
-            .map_err(|error| Failed::template(&error))?;
-        match ended {
-            Ended::Done { value, .. } => {
-                self.match_required(step, &chosen)?;
-                self.exit_done(step, value);
-                if self.targets(&chosen).is_empty() {
-                    // Choice: an arc to an `end` that nobody declared leads to no step, so it does
-                    // not count as taken.
-                    self.dead_end = value.data.clone();
+            .choose_arcs(step, pass, outcome)
+            .map_err(|error| CommandFailure::from_render_error(&error))?;
+        match outcome {
+            PassOutcome::Done { value, .. } => {
+                self.require_match(step, &chosen)?;
+                self.record_success(step, value);
+                if self.arc_targets(&chosen).is_empty() {
+                    // Choice: an arc to an undeclared `end` leads to no step, so it does not count
+                    // as taken.
+                    self.dead_end_data = value.data.clone();
                 }
             }
-            Ended::Failed(fault) if chosen.is_empty() => return Err(fault.clone()),
-            Ended::Failed(fault) => self.exit_failed(step, fault),
-            Ended::Skipped => self.match_required(step, &chosen)?,
+            PassOutcome::Failed(failure) if chosen.is_empty() => return Err(failure.clone()),
+            PassOutcome::Failed(failure) => self.record_failure(step, failure),
+            PassOutcome::Skipped => self.require_match(step, &chosen)?,
         }
         // Skips are computed as if the chosen arcs had arrived.
-        self.skip_dead(&self.targets(&chosen));
-        let mut run = run.clone();
+        self.skip_dead_steps(&self.arc_targets(&chosen));
+        let mut pass = pass.clone();
         for arc in chosen {
-            let scope = self.arc_names(step, &run, ended).scope();
-            let writes = rendered(&arc.set, &scope, SetPlace::Step)
-                .map_err(|error| Failed::template(&error))?;
-            self.apply(step, &mut run, &writes);
-            if let Some(target) = find(self.playbook, &arc.step.value) {
-                self.arrive(target, self.arrival(step, ended));
+            let environment = self
+                .arc_template_names(step, &pass, outcome)
+                .to_environment();
+            let writes = render_set(&arc.set, &environment, SetLocation::Step)
+                .map_err(|error| CommandFailure::from_render_error(&error))?;
+            self.apply_step_writes(step, &mut pass, &writes);
+            if let Some(target) = find_step(self.playbook, &arc.step.value) {
+                self.add_arrival(target, self.arrival_from(step, outcome));
             }
         }
         Ok(())
     }
 
-    /// The arcs that are taken. All conditions of one router see the same state.
-    fn choose(
+    /// Returns the taken arcs. All conditions of one router see the same state.
+    fn choose_arcs(
         &self,
         step: usize,
-        run: &Running,
-        ended: &Ended,
+        pass: &StepPass,
+        outcome: &PassOutcome,
     ) -> Result<Vec<&'p RouteArc>, RenderError> {
-        let Some(router) = self.router(step) else {
+        let Some(router) = self.step_router(step) else {
             return Ok(Vec::new());
         };
-        let scope = self.arc_names(step, run, ended).scope();
+        let environment = self
+            .arc_template_names(step, pass, outcome)
+            .to_environment();
         let mut chosen = Vec::new();
         for arc in &router.arcs {
-            let taken = match (&arc.when, ended) {
+            let taken = match (&arc.when, outcome) {
                 // Arcs without a condition never fire on a failure.
-                (None, Ended::Failed(_)) => false,
-                // Choice: a step that is passed over lets its unconditional arcs fire.
-                (None, Ended::Done { .. } | Ended::Skipped) => true,
-                (Some(when), Ended::Failed(_)) => {
-                    looks_at_failure(&when.value) && holds(&when.value, &scope)?
+                (None, PassOutcome::Failed(_)) => false,
+                // Choice: the unconditional arcs of a skipped step fire.
+                (None, PassOutcome::Done { .. } | PassOutcome::Skipped) => true,
+                (Some(when), PassOutcome::Failed(_)) => {
+                    mentions_failure(&when.value) && evaluate_condition(&when.value, &environment)?
                 }
-                (Some(when), Ended::Done { .. } | Ended::Skipped) => holds(&when.value, &scope)?,
+                (Some(when), PassOutcome::Done { .. } | PassOutcome::Skipped) => {
+                    evaluate_condition(&when.value, &environment)?
+                }
             };
             if taken {
                 chosen.push(arc);
@@ -187,23 +196,23 @@ impl<'p> Machine<'p> {
         Ok(chosen)
     }
 
-    /// The arcs of a step. Choice: those of the final step are never looked at.
-    fn router(&self, step: usize) -> Option<&'p Router> {
-        let is_final = |name: &str| *self.step(step).name.value == *name;
+    /// Returns the router of a step. Choice: the arcs of the final step are never evaluated.
+    fn step_router(&self, step: usize) -> Option<&'p Router> {
+        let is_final = |name: &str| *self.step_model(step).name.value == *name;
         let final_step = self.playbook.executor.spec.final_step.as_ref();
         let ends_run = final_step.is_some_and(|name| is_final(&name.value));
-        self.step(step).next.as_ref().filter(|_| !ends_run)
+        self.step_model(step).next.as_ref().filter(|_| !ends_run)
     }
 
-    /// A dead end with arcs that did not match is a failure where the playbook says so.
-    fn match_required(&self, step: usize, chosen: &[&RouteArc]) -> Result<(), Failed> {
-        let Some(router) = self.router(step) else {
+    /// Fails a step whose arcs all failed to match, if the playbook requires a match.
+    fn require_match(&self, step: usize, chosen: &[&RouteArc]) -> Result<(), CommandFailure> {
+        let Some(router) = self.step_router(step) else {
             return Ok(());
         };
-        let wanted =
+        let required =
             router.on_no_match() == NoMatch::Error || self.playbook.executor.spec.no_next_is_error;
-        if wanted && chosen.is_empty() && !router.arcs.is_empty() {
-            return Err(Failed::of(&TaskError::new(
+        if required && chosen.is_empty() && !router.arcs.is_empty() {
+            return Err(CommandFailure::from_task_error(&TaskError::new(
                 ErrorKind::Routing,
                 "no arc matched",
             )));
@@ -211,118 +220,136 @@ impl<'p> Machine<'p> {
         Ok(())
     }
 
-    /// The steps that arcs lead to.
-    fn targets(&self, arcs: &[&RouteArc]) -> Vec<usize> {
+    /// Returns the steps that arcs lead to.
+    fn arc_targets(&self, arcs: &[&RouteArc]) -> Vec<usize> {
         arcs.iter()
-            .filter_map(|arc| find(self.playbook, &arc.step.value))
+            .filter_map(|arc| find_step(self.playbook, &arc.step.value))
             .collect()
     }
 
-    /// Every step that has just died is skipped, in document order.
-    fn skip_dead(&mut self, arriving: &[usize]) {
-        if self.stopped() || self.ending {
+    /// Skips every step that has just become dead, in document order.
+    fn skip_dead_steps(&mut self, arriving: &[usize]) {
+        if self.is_stopped() || self.is_ending {
             return;
         }
-        let mut active = self.active();
+        let mut active = self.active_steps();
         active.extend(arriving);
-        let reachable = beyond(self.playbook, active.iter().copied());
-        for step in self.reached_by_entry() {
+        let reachable = reachable_from(self.playbook, active.iter().copied());
+        for step in self.reachable_from_entry() {
             let state = &self.steps[step];
             let has_passed = state.passes > 0;
-            // Death is final, and told once.
+            // A dead step stays dead, and is skipped once.
             let is_dead = state.status == StepStatus::Skipped;
             if !has_passed && !is_dead && !active.contains(&step) && !reachable.contains(&step) {
-                self.skip(step, SkipReason::NotRouted);
+                self.record_skip(step, SkipReason::NotRouted);
             }
         }
     }
 
-    /// Steps that the entry never reaches get no event.
-    fn reached_by_entry(&self) -> BTreeSet<usize> {
+    /// Returns the steps reachable from the entry step. Other steps get no event.
+    fn reachable_from_entry(&self) -> BTreeSet<usize> {
         let entry = self
             .playbook
-            .entry()
-            .and_then(|step| find(self.playbook, &step.name.value));
-        let mut reached = beyond(self.playbook, entry);
-        reached.extend(entry);
-        reached
+            .entry_step()
+            .and_then(|step| find_step(self.playbook, &step.name.value));
+        let mut reachable = reachable_from(self.playbook, entry);
+        reachable.extend(entry);
+        reachable
     }
 
-    /// Applies the step's own `set`.
-    fn step_set(
+    fn apply_step_set(
         &mut self,
         step: usize,
-        run: &mut Running,
-        ended: &Ended,
+        pass: &mut StepPass,
+        outcome: &PassOutcome,
     ) -> Result<(), RenderError> {
-        let scope = self.arc_names(step, run, ended).scope();
-        let writes = rendered(&self.step(step).set, &scope, SetPlace::Step)?;
-        self.apply(step, run, &writes);
+        let environment = self
+            .arc_template_names(step, pass, outcome)
+            .to_environment();
+        let writes = render_set(&self.step_model(step).set, &environment, SetLocation::Step)?;
+        self.apply_step_writes(step, pass, &writes);
         Ok(())
     }
 
-    fn apply(&mut self, step: usize, run: &mut Running, writes: &[Write]) {
+    fn apply_step_writes(&mut self, step: usize, pass: &mut StepPass, writes: &[VariableWrite]) {
         self.write_ctx(step, writes);
-        write_vars(&mut run.vars, writes);
+        write_vars(&mut pass.vars, writes);
         for write in writes {
-            if let Write::Iter(path, value) = write {
-                put(&mut run.iter, path, value.clone());
+            if let VariableWrite::Iter(path, value) = write {
+                write_at_path(&mut pass.iter, path, value.clone());
             }
         }
     }
 
-    fn exit_done(&mut self, step: usize, value: &StepValue) {
+    fn record_success(&mut self, step: usize, value: &StepValue) {
         let state = &mut self.steps[step];
         state.status = StepStatus::Completed;
         state.last_data = value.data.clone();
-        self.log(EventType::StepExit, step);
+        self.log_step(EventType::StepExit, step);
     }
 
-    fn exit_failed(&mut self, step: usize, fault: &Failed) {
+    fn record_failure(&mut self, step: usize, failure: &CommandFailure) {
         let state = &mut self.steps[step];
         state.status = StepStatus::Failed;
-        state.error_kind = Some(fault.kind);
-        state.last_data = fault.data.clone();
-        state.last_error = fault.error.clone();
-        self.log(EventType::StepExit, step);
+        state.error_kind = Some(failure.kind);
+        state.last_data = failure.data.clone();
+        state.last_error = failure.error.clone();
+        self.log_step(EventType::StepExit, step);
     }
 
-    fn arrival(&self, step: usize, ended: &Ended) -> Arrival {
-        let data = match ended {
-            Ended::Done { value, .. } => value.data.clone(),
-            Ended::Failed(fault) => fault.data.clone(),
-            Ended::Skipped => Json::Null,
+    fn arrival_from(&self, step: usize, outcome: &PassOutcome) -> ArcArrival {
+        let data = match outcome {
+            PassOutcome::Done { value, .. } => value.data.clone(),
+            PassOutcome::Failed(failure) => failure.data.clone(),
+            PassOutcome::Skipped => Json::Null,
         };
-        Arrival {
-            event: event_of(&self.step(step).name.value, ended),
+        ArcArrival {
+            event: outcome_event(&self.step_model(step).name.value, outcome),
             data,
         }
     }
 
-    /// What the step's `set` and its arcs see.
-    fn arc_names(&self, step: usize, run: &Running, ended: &Ended) -> Names {
-        let name = &self.step(step).name.value;
-        let mut names = self.view(run).names(name);
-        names.put(Rank::Place, "event", event_of(name, ended));
-        names.put(Rank::Place, "iter", Json::from(run.iter.clone()));
-        match ended {
-            Ended::Done { value, .. } => {
+    /// Returns the names that the step's `set` and its arcs see.
+    fn arc_template_names(
+        &self,
+        step: usize,
+        pass: &StepPass,
+        outcome: &PassOutcome,
+    ) -> TemplateNames {
+        let name = &self.step_model(step).name.value;
+        let mut names = self.execution_view(pass).template_names(name);
+        names.add_name(
+            NamePrecedence::Builtin,
+            "event",
+            outcome_event(name, outcome),
+        );
+        names.add_name(
+            NamePrecedence::Builtin,
+            "iter",
+            Json::from(pass.iter.clone()),
+        );
+        match outcome {
+            PassOutcome::Done { value, .. } => {
                 let envelope = Json::object([("status", Json::from("ok")), ("error", Json::Null)]);
-                names.put_output(OutputPlace::Set, envelope, &value.data);
+                names.add_output(OutputPlace::Set, envelope, &value.data);
                 if let Some(labels) = &value.labels {
-                    names.put(Rank::Place, "results", Json::from(labels.clone()));
+                    names.add_name(
+                        NamePrecedence::Builtin,
+                        "results",
+                        Json::from(labels.clone()),
+                    );
                 }
             }
-            Ended::Failed(fault) => {
+            PassOutcome::Failed(failure) => {
                 let envelope = Json::object([
                     ("status", Json::from("error")),
-                    ("error", fault.error.clone()),
+                    ("error", failure.error.clone()),
                 ]);
-                names.put_output(OutputPlace::Set, envelope, &fault.data);
+                names.add_output(OutputPlace::Set, envelope, &failure.data);
             }
-            Ended::Skipped => {
+            PassOutcome::Skipped => {
                 for name in ["output", "outcome", "error"] {
-                    names.put(Rank::Place, name, Json::Null);
+                    names.add_name(NamePrecedence::Builtin, name, Json::Null);
                 }
             }
         }
@@ -330,23 +357,23 @@ impl<'p> Machine<'p> {
     }
 }
 
-/// The event that a step gives to what follows it.
-fn event_of(step: &str, ended: &Ended) -> Json {
-    match ended {
-        Ended::Done { event: name, value } => event(name, step, value.data.clone()),
-        Ended::Failed(fault) => event("call.error", step, fault.error.clone()),
-        Ended::Skipped => event("step.skipped", step, Json::Null),
+/// Returns the event of a step as its successors see it.
+fn outcome_event(step: &str, outcome: &PassOutcome) -> Json {
+    match outcome {
+        PassOutcome::Done { event: name, value } => event_object(name, step, value.data.clone()),
+        PassOutcome::Failed(failure) => event_object("call.error", step, failure.error.clone()),
+        PassOutcome::Skipped => event_object("step.skipped", step, Json::Null),
     }
 }
 
-/// Whether a condition names what tells a failure from a success.
+/// True if a condition mentions a name that distinguishes a failure from a success.
 ///
-/// Choice: `outcome` is another name of `output`, so it counts.
-fn looks_at_failure(condition: &Condition) -> bool {
+/// Choice: `outcome` is an alias of `output`, so it counts.
+fn mentions_failure(condition: &Condition) -> bool {
     match condition {
         Condition::Fixed(_) => false,
         Condition::Test(template) => ["event", "error", "output", "outcome"]
             .iter()
-            .any(|name| template.mentions(name)),
+            .any(|name| template.reads_name(name)),
     }
 }

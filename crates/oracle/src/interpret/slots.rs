@@ -1,24 +1,24 @@
-//! Keyed concurrency: a step, or the whole run, waits until one of the slots of its key is free.
+//! Keyed concurrency: a step, or the whole run, waits until a slot of its key is free.
 
 use std::sync::Arc;
 
-use noetl_playbook::model::Setting;
-use noetl_playbook::template::{RenderError, Scope};
+use noetl_playbook::model::ValueOrTemplate;
+use noetl_playbook::template::{RenderError, TemplateEnvironment};
 use noetl_types::Json;
 
-use super::machine::{Machine, Running};
-use super::waits::text;
-use crate::names::Rank;
+use super::interpreter::{Interpreter, StepPass};
+use super::waits::json_to_text;
+use crate::names::NamePrecedence;
 
-/// A slot that is waited for.
+/// Request for a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Want {
+pub(super) struct SlotRequest {
     pub(super) key: String,
     limit: usize,
     priority: i64,
 }
 
-impl Want {
+impl SlotRequest {
     fn new(key: String, limit: u32, priority: i64) -> Self {
         Self {
             key,
@@ -28,83 +28,100 @@ impl Want {
     }
 }
 
-impl Machine<'_> {
-    /// The slot that a step must have before it enters.
-    pub(super) fn slot_of(&self, step: usize, run: &Running) -> Result<Option<Want>, RenderError> {
-        let Some(concurrency) = &self.step(step).concurrency else {
+impl Interpreter<'_> {
+    /// Returns the slot that a step needs before it is entered.
+    pub(super) fn step_slot_request(
+        &self,
+        step: usize,
+        pass: &StepPass,
+    ) -> Result<Option<SlotRequest>, RenderError> {
+        let Some(concurrency) = &self.step_model(step).concurrency else {
             return Ok(None);
         };
-        let mut names = self.view(run).names(&self.step(step).name.value);
-        names.put(Rank::Place, "event", run.came_with.event.clone());
-        let scope = names.scope();
-        let key = rendered(&concurrency.key.value, &scope)?;
-        // The priority of a step goes before that of the playbook.
-        let own = self.step(step).priority.as_ref();
-        let priority = match own
+        let mut names = self
+            .execution_view(pass)
+            .template_names(&self.step_model(step).name.value);
+        names.add_name(NamePrecedence::Builtin, "event", pass.trigger.event.clone());
+        let environment = names.to_environment();
+        let key = render_key(&concurrency.key.value, &environment)?;
+        // The priority of the step overrides that of the playbook.
+        let step_priority = self.step_model(step).priority.as_ref();
+        let priority = match step_priority
             .or(self.playbook.priority.as_ref())
-            .map(|set| &set.value)
+            .map(|priority| &priority.value)
         {
             None => 0,
-            Some(Setting::Fixed(priority)) => *priority,
-            Some(Setting::Template(template)) => {
-                template.render(&scope)?.value.as_i64().unwrap_or_default()
-            }
+            Some(ValueOrTemplate::Fixed(priority)) => *priority,
+            Some(ValueOrTemplate::Template(template)) => template
+                .render(&environment)?
+                .value
+                .as_i64()
+                .unwrap_or_default(),
         };
-        Ok(Some(Want::new(key, concurrency.limit.value, priority)))
+        Ok(Some(SlotRequest::new(
+            key,
+            concurrency.limit.value,
+            priority,
+        )))
     }
 
-    /// The slot that the run must have before its first step enters.
-    pub(super) fn root_slot(&self) -> Result<Option<Want>, RenderError> {
+    /// Returns the slot that the run needs before its first step is entered.
+    pub(super) fn execution_slot_request(&self) -> Result<Option<SlotRequest>, RenderError> {
         let Some(concurrency) = &self.playbook.concurrency else {
             return Ok(None);
         };
-        let scope = self.view(&Running::default()).names("").scope();
-        let key = rendered(&concurrency.key, &scope)?;
-        Ok(Some(Want::new(key, concurrency.limit.value, 0)))
+        let environment = self
+            .execution_view(&StepPass::default())
+            .template_names("")
+            .to_environment();
+        let key = render_key(&concurrency.key, &environment)?;
+        Ok(Some(SlotRequest::new(key, concurrency.limit.value, 0)))
     }
 
-    /// Whether a slot that is wanted is free.
-    pub(super) fn is_free(&self, want: &Want) -> bool {
-        let others = self.world.held_until(&want.key);
+    /// True if the requested slot is free.
+    pub(super) fn is_slot_free(&self, request: &SlotRequest) -> bool {
+        let others = self.external_inputs.slot_release_times(&request.key);
         let others = others.iter().filter(|until| **until > self.now).count();
-        let own = self.running.values();
-        let own = own.filter(|run| run.slot.as_ref() == Some(&want.key));
-        others + own.count() < want.limit
+        let own_passes = self.running.values();
+        let own_passes = own_passes.filter(|pass| pass.slot_key.as_ref() == Some(&request.key));
+        others + own_passes.count() < request.limit
     }
 
-    /// The step that gets a slot next: by priority, then by how long it has waited.
+    /// Returns the step that gets the next slot: by priority, then by waiting time.
     ///
-    /// Choice: of those that came at the same moment, the one that is written first.
-    pub(super) fn next_granted(&self) -> Option<usize> {
-        let wants = self.waiting.iter().filter_map(|waiting| {
-            let want = waiting.wants.as_ref()?;
-            Some((want, waiting.since, waiting.step))
+    /// Choice: of steps that arrived at the same time, the first in the document.
+    pub(super) fn next_step_to_grant(&self) -> Option<usize> {
+        let requests = self.waiting.iter().filter_map(|waiting| {
+            let request = waiting.slot_request.as_ref()?;
+            Some((request, waiting.since, waiting.step))
         });
-        let free = wants.filter(|(want, _, _)| self.is_free(want));
-        free.min_by_key(|(want, since, step)| (-want.priority, *since, *step))
+        let free = requests.filter(|(request, _, _)| self.is_slot_free(request));
+        free.min_by_key(|(request, since, step)| (-request.priority, *since, *step))
             .map(|(_, _, step)| step)
     }
 
-    /// When somebody else next gives back a slot that is wanted here.
-    pub(super) fn next_free_slot(&self) -> Option<u64> {
-        let wants = self
+    /// Returns the time at which another run next releases a requested slot.
+    pub(super) fn next_slot_release(&self) -> Option<u64> {
+        let requests = self
             .waiting
             .iter()
-            .filter_map(|waiting| waiting.wants.as_ref());
-        wants
-            .chain(&self.gate)
-            .flat_map(|want| self.world.held_until(&want.key))
+            .filter_map(|waiting| waiting.slot_request.as_ref());
+        requests
+            .chain(&self.awaited_execution_slot)
+            .flat_map(|request| self.external_inputs.slot_release_times(&request.key))
             .filter(|until| *until > self.now)
             .min()
     }
 }
 
-/// A key, rendered.
-pub(super) fn rendered(key: &Setting<Arc<str>>, scope: &dyn Scope) -> Result<String, RenderError> {
+/// Renders a concurrency or cache key.
+pub(super) fn render_key(
+    key: &ValueOrTemplate<Arc<str>>,
+    environment: &dyn TemplateEnvironment,
+) -> Result<String, RenderError> {
     Ok(match key {
-        Setting::Fixed(key) => key.to_string(),
-        Setting::Template(template) => {
-            text(&template.render(scope)?.value).unwrap_or_else(|| Json::Null.to_string())
-        }
+        ValueOrTemplate::Fixed(key) => key.to_string(),
+        ValueOrTemplate::Template(template) => json_to_text(&template.render(environment)?.value)
+            .unwrap_or_else(|| Json::Null.to_string()),
     })
 }

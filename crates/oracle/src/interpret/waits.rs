@@ -1,259 +1,271 @@
-//! What signals, decisions and children come to.
+//! Suspended tasks: signal waits, approvals and awaited children.
 
 use noetl_types::{Json, JsonMap, Millis};
 
-use super::moment;
-use crate::outcome::{Answer, ErrorKind, TaskError};
-use crate::script::{ChildEnd, ChildStatus, Decided, decisions};
+use super::format_run_time;
+use crate::outcome::{ErrorKind, TaskError, ToolAnswer};
+use crate::script::{ChildEnd, ChildStatus, ScriptedDecision, parse_decisions};
 
-/// A signal that has come.
+/// A signal that was received.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Heard {
-    pub(super) at: u64,
+pub(super) struct ReceivedSignal {
+    pub(super) received_at: u64,
     pub(super) name: String,
     pub(super) key: Option<String>,
     pub(super) payload: Json,
 }
 
-/// The signals that a wait wants.
+/// Signals that a wait accepts.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
-    all: bool,
+pub(super) struct SignalWait {
+    requires_all: bool,
     lookback: u64,
-    signals: Vec<One>,
+    signals: Vec<AwaitedSignal>,
 }
 
-/// One of them, and what came for it.
+/// One awaited signal, with the received one.
 #[derive(Debug, Clone)]
-struct One {
+struct AwaitedSignal {
     name: String,
     key: Option<String>,
-    called: String,
-    came: Option<Json>,
+    alias: String,
+    received: Option<Json>,
 }
 
-impl Wanted {
-    /// The signals that a configuration names, if it names any.
-    pub(super) fn of(config: &JsonMap) -> Option<Self> {
-        let key = config.get("key").and_then(text);
-        let one = |named: &Json| {
-            let name = match named {
+impl SignalWait {
+    /// Reads the awaited signals from a configuration. Returns `None` if it has none.
+    pub(super) fn from_config(config: &JsonMap) -> Option<Self> {
+        let key = config.get("key").and_then(json_to_text);
+        let parse_entry = |item: &Json| {
+            let name = match item {
                 Json::Str(name) => name.to_string(),
-                other => other.get("name").and_then(text).unwrap_or_default(),
+                other => other.get("name").and_then(json_to_text).unwrap_or_default(),
             };
-            One {
-                key: named.get("key").and_then(text).or_else(|| key.clone()),
-                called: named
+            AwaitedSignal {
+                key: item
+                    .get("key")
+                    .and_then(json_to_text)
+                    .or_else(|| key.clone()),
+                alias: item
                     .get("as")
-                    .and_then(text)
+                    .and_then(json_to_text)
                     .unwrap_or_else(|| name.clone()),
                 name,
-                came: None,
+                received: None,
             }
         };
-        let many = config.get("signals").and_then(Json::as_list);
+        let items = config.get("signals").and_then(Json::as_list);
         let lookback = config.get("lookback").map(Millis::from_json);
-        let signals: Vec<One> = match (config.get("signal"), many) {
-            (Some(single), _) => vec![one(single)],
-            (None, many) => many.unwrap_or_default().iter().map(one).collect(),
+        let signals: Vec<AwaitedSignal> = match (config.get("signal"), items) {
+            (Some(single), _) => vec![parse_entry(single)],
+            (None, items) => items.unwrap_or_default().iter().map(parse_entry).collect(),
         };
         (!signals.is_empty()).then(|| Self {
-            all: config.get("mode").and_then(Json::as_str) == Some("all"),
+            requires_all: config.get("mode").and_then(Json::as_str) == Some("all"),
             lookback: lookback.and_then(Result::ok).map_or(0, Millis::as_ms),
             signals,
         })
     }
 
-    /// From when on it accepts signals that came before it.
-    pub(super) fn looks_back_to(&self, now: u64) -> Option<u64> {
+    /// Returns the earliest time from which signals received before the wait are accepted.
+    pub(super) fn lookback_start(&self, now: u64) -> Option<u64> {
         (self.lookback > 0).then(|| now.saturating_sub(self.lookback))
     }
 
-    /// Takes a signal for the first it fits that has none yet. A key that is not given fits any.
-    pub(super) fn take(&mut self, heard: &Heard) -> bool {
-        let fits = |one: &&mut One| {
-            one.came.is_none()
-                && one.name == heard.name
-                && (one.key.is_none() || one.key == heard.key)
+    /// Accepts a signal for the first matching entry that has none yet. An entry without a key
+    /// matches any key.
+    pub(super) fn accept_signal(&mut self, signal: &ReceivedSignal) -> bool {
+        let matches = |entry: &&mut AwaitedSignal| {
+            entry.received.is_none()
+                && entry.name == signal.name
+                && (entry.key.is_none() || entry.key == signal.key)
         };
-        let Some(one) = self.signals.iter_mut().find(fits) else {
+        let Some(entry) = self.signals.iter_mut().find(matches) else {
             return false;
         };
-        one.came = Some(Json::object([
-            ("name", Json::from(heard.name.as_str())),
+        entry.received = Some(Json::object([
+            ("name", Json::from(signal.name.as_str())),
             (
                 "key",
-                heard.key.as_deref().map(Json::from).unwrap_or_default(),
+                signal.key.as_deref().map(Json::from).unwrap_or_default(),
             ),
-            ("payload", heard.payload.clone()),
-            ("received_at", moment(heard.at)),
+            ("payload", signal.payload.clone()),
+            ("received_at", format_run_time(signal.received_at)),
         ]));
         true
     }
 
-    pub(super) fn is_met(&self) -> bool {
-        let mut came = self.signals.iter().map(|one| one.came.is_some());
-        if self.all {
-            came.all(|came| came)
+    pub(super) fn is_satisfied(&self) -> bool {
+        let mut received = self.signals.iter().map(|entry| entry.received.is_some());
+        if self.requires_all {
+            received.all(|received| received)
         } else {
-            came.any(|came| came)
+            received.any(|received| received)
         }
     }
 
-    /// What came: of any, the one; of all, each under its name.
-    pub(super) fn data(&self) -> Json {
-        let came = self
+    /// Returns the received data: in mode `any` the one signal, in mode `all` each under its name.
+    pub(super) fn received_data(&self) -> Json {
+        let received = self
             .signals
             .iter()
-            .filter_map(|one| Some((one.called.as_str(), one.came.clone()?)));
-        if self.all {
-            Json::object(came)
+            .filter_map(|entry| Some((entry.alias.as_str(), entry.received.clone()?)));
+        if self.requires_all {
+            Json::object(received)
         } else {
-            came.map(|(_, told)| told).next().unwrap_or_default()
+            received
+                .map(|(_, signal)| signal)
+                .next()
+                .unwrap_or_default()
         }
     }
 }
 
-/// An approval that is asked for.
+/// An approval that is pending.
 #[derive(Debug, Clone)]
-pub(super) struct Approving {
+pub(super) struct PendingApproval {
     quorum: usize,
     approvers: Option<Vec<String>>,
-    on_timeout: OnTimeout,
-    /// What people will say.
-    to_come: Vec<Decided>,
-    /// Who has approved.
+    on_timeout: ApprovalTimeoutAction,
+    /// Scripted decisions that are still to come.
+    upcoming_decisions: Vec<ScriptedDecision>,
+    /// Actors who have approved.
     approved: Vec<String>,
 }
 
-/// What an approval that nobody decides comes to.
+/// Outcome of an approval that times out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OnTimeout {
+enum ApprovalTimeoutAction {
     Fail,
     Reject,
     Approve,
 }
 
-impl Approving {
-    pub(super) fn of(config: &JsonMap) -> Self {
-        let word = |name: &str| config.get(name).and_then(Json::as_str);
+impl PendingApproval {
+    pub(super) fn from_config(config: &JsonMap) -> Self {
+        let text = |name: &str| config.get(name).and_then(Json::as_str);
         let quorum = config.get("quorum").and_then(Json::as_u64).unwrap_or(1);
         let approvers = config.get("approvers").and_then(Json::as_list);
         Self {
             quorum: usize::try_from(quorum).unwrap_or(usize::MAX),
-            approvers: approvers.map(|names| names.iter().filter_map(text).collect()),
-            on_timeout: match word("on_timeout") {
-                Some("reject") => OnTimeout::Reject,
-                Some("approve") => OnTimeout::Approve,
-                Some(_) | None => OnTimeout::Fail,
+            approvers: approvers.map(|names| names.iter().filter_map(json_to_text).collect()),
+            on_timeout: match text("on_timeout") {
+                Some("reject") => ApprovalTimeoutAction::Reject,
+                Some("approve") => ApprovalTimeoutAction::Approve,
+                Some(_) | None => ApprovalTimeoutAction::Fail,
             },
-            to_come: decisions(word("message").unwrap_or_default()),
+            upcoming_decisions: parse_decisions(text("message").unwrap_or_default()),
             approved: Vec::new(),
         }
     }
 
-    /// How long after the question the next of them speaks.
-    pub(super) fn next(&self) -> Option<u64> {
-        self.to_come.first().map(|decided| decided.after)
+    /// Returns the delay of the next decision after the request.
+    pub(super) fn next_decision_delay(&self) -> Option<u64> {
+        self.upcoming_decisions
+            .first()
+            .map(|decision| decision.after)
     }
 
-    /// Hears the next of them: whether he counts, and what it comes to once it is decided.
-    pub(super) fn hear_next(&mut self, now: u64) -> Option<(bool, Option<Json>)> {
-        if self.to_come.is_empty() {
+    /// Applies the next decision. Returns whether it counts, and the result if it is final.
+    pub(super) fn apply_next_decision(&mut self, now: u64) -> Option<(bool, Option<Json>)> {
+        if self.upcoming_decisions.is_empty() {
             return None;
         }
-        let Decided {
+        let ScriptedDecision {
             actor, approves, ..
-        } = self.to_come.remove(0);
-        let may = self
+        } = self.upcoming_decisions.remove(0);
+        let is_allowed = self
             .approvers
             .as_ref()
             .is_none_or(|names| names.is_empty() || names.contains(&actor));
         // One decision per actor.
-        if !may || self.approved.contains(&actor) {
+        if !is_allowed || self.approved.contains(&actor) {
             return Some((false, None));
         }
         if !approves {
-            return Some((true, Some(verdict(false, Some(&actor), now))));
+            return Some((true, Some(approval_data(false, Some(&actor), now))));
         }
         self.approved.push(actor.clone());
         let is_enough = self.approved.len() >= self.quorum;
-        Some((true, is_enough.then(|| verdict(true, Some(&actor), now))))
+        Some((
+            true,
+            is_enough.then(|| approval_data(true, Some(&actor), now)),
+        ))
     }
 
-    /// What it comes to when its time is over; nothing where that is a failure.
+    /// Returns the result of a timeout, or `None` if that is a failure.
     pub(super) fn on_timeout(&self, now: u64) -> Option<Json> {
         match self.on_timeout {
-            OnTimeout::Fail => None,
-            OnTimeout::Reject => Some(verdict(false, None, now)),
-            OnTimeout::Approve => Some(verdict(true, None, now)),
+            ApprovalTimeoutAction::Fail => None,
+            ApprovalTimeoutAction::Reject => Some(approval_data(false, None, now)),
+            ApprovalTimeoutAction::Approve => Some(approval_data(true, None, now)),
         }
     }
 }
 
-fn verdict(approved: bool, by: Option<&str>, now: u64) -> Json {
+fn approval_data(approved: bool, by: Option<&str>, now: u64) -> Json {
     Json::object([
         ("approved", Json::Bool(approved)),
         ("by", by.map(Json::from).unwrap_or_default()),
-        ("at", moment(now)),
+        ("at", format_run_time(now)),
         ("comment", Json::Null),
         ("values", Json::Null),
     ])
 }
 
-/// A child that is waited for.
+/// A child execution that is awaited.
 #[derive(Debug, Clone)]
-pub(super) struct Child {
+pub(super) struct AwaitedChild {
     end: Option<ChildEnd>,
-    /// The step whose data is wanted.
-    named: Option<String>,
+    /// Step whose data is returned.
+    return_step: Option<String>,
 }
 
-impl Child {
-    pub(super) fn of(config: &JsonMap, end: Option<ChildEnd>) -> Self {
-        let named = config
+impl AwaitedChild {
+    pub(super) fn from_config(config: &JsonMap, end: Option<ChildEnd>) -> Self {
+        let step = config
             .get("return_step")
             .or_else(|| config.get("result_step"));
         Self {
             end,
-            named: named.and_then(text),
+            return_step: step.and_then(json_to_text),
         }
     }
 
-    /// How long after its start it ends, if it does.
-    pub(super) fn ends(&self) -> Option<u64> {
+    /// Returns the delay after which the child ends, if it does.
+    pub(super) fn end_delay(&self) -> Option<u64> {
         self.end.as_ref().map(|end| end.after)
     }
 
-    pub(super) fn answer(&self) -> Answer {
+    pub(super) fn to_answer(&self) -> ToolAnswer {
         let failed = || {
-            Answer::Error(TaskError::new(
+            ToolAnswer::Error(TaskError::new(
                 ErrorKind::Child,
                 "the child did not complete",
             ))
         };
         match &self.end {
             Some(end) if end.status == ChildStatus::Completed => {
-                let mut data = match end.data_of(self.named.as_deref()) {
+                let mut data = match end.step_data(self.return_step.as_deref()) {
                     Json::Map(map) => JsonMap::clone(&map),
                     other => JsonMap::from_iter([("data".into(), other)]),
                 };
-                let about = [
+                let defaults = [
                     ("execution_id", Json::from("")),
                     ("status", Json::from(end.status.as_str())),
                 ];
-                for (name, value) in about {
+                for (name, value) in defaults {
                     data.entry(name.into()).or_insert(value);
                 }
-                Answer::Ok(Json::from(data))
+                ToolAnswer::Ok(Json::from(data))
             }
             Some(_) | None => failed(),
         }
     }
 }
 
-/// A name as text; null is none.
-pub(super) fn text(value: &Json) -> Option<String> {
+/// Converts a value to text. Null becomes `None`.
+pub(super) fn json_to_text(value: &Json) -> Option<String> {
     match value {
         Json::Null => None,
         Json::Str(text) => Some(text.to_string()),

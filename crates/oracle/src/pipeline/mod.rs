@@ -1,166 +1,163 @@
-//! One command: the tasks of a step in order, with policy, up to the next task that parks.
+//! Execution of one command: the tasks of a step in order, with policy, up to the next task that
+//! suspends.
 //!
-//! What the commands of one pipeline share is its [`Progress`]: each of them starts from where the one
-//! before has left it.
+//! The commands of one pipeline share its [`PipelineProgress`]: each continues from the progress of
+//! the previous one.
 
-mod names;
+mod executor;
 pub(crate) mod output;
 mod retry;
-mod run;
+mod task_names;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use noetl_playbook::model::{Condition, Fields, FrameProcess, Step, Task, ToolKind};
-use noetl_playbook::template::{Dynamic, RenderError, Scope};
+use noetl_playbook::model::{Condition, FrameProcess, NamedValues, Step, Task, ToolKind};
+use noetl_playbook::template::{DynamicValue, RenderError, TemplateEnvironment};
 use noetl_types::{Json, JsonMap};
 
-use crate::names::{StepValue, View};
-use crate::outcome::{ErrorKind, Outcomes, TaskError};
-use crate::writes::Write;
-pub(crate) use run::{Attempt, Next, Pipeline, Prepared};
+use crate::names::{ExecutionView, StepValue};
+use crate::outcome::{ErrorKind, TaskError, ToolOutcomes};
+use crate::writes::VariableWrite;
+pub(crate) use executor::{NextAction, PipelineExecutor, PreparedAttempt, TaskAttempt};
 
-/// A unit of work, with what its templates may see as of its issue.
+/// A unit of work, with the values that its templates see as of its issue.
 #[derive(Debug, Clone)]
 pub(crate) struct Command<'p> {
-    /// Its place in the order of issue.
+    /// Position in the order of issue.
     pub(crate) number: u64,
-    /// The step.
     pub(crate) step: &'p Step,
-    /// The run of the step, from 1.
+    /// Pass of the step, from 1.
     pub(crate) run: u64,
-    /// The item, in a loop.
-    pub(crate) item: Option<Item>,
-    /// The frame, in a cursor loop.
+    /// Item, in a loop.
+    pub(crate) item: Option<LoopItem>,
+    /// Frame, in a cursor loop.
     pub(crate) frame: Option<usize>,
-    /// What the execution looked like when the command was issued.
-    pub(crate) view: View,
-    /// How far the pipeline has come.
-    pub(crate) progress: Progress,
+    /// State of the execution when the command was issued.
+    pub(crate) view: ExecutionView,
+    /// Progress of the pipeline.
+    pub(crate) progress: PipelineProgress,
 }
 
 /// One iteration of a loop.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Item {
-    /// Its place, from 0.
+pub(crate) struct LoopItem {
+    /// Position, from 0.
     pub(crate) index: usize,
-    /// How many there are.
+    /// Number of items.
     pub(crate) total: usize,
-    /// The item itself.
     pub(crate) value: Json,
 }
 
-/// What one pipeline hands from each of its commands to the next.
+/// State that each command of a pipeline passes to the next.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Progress {
-    /// The task to go on with.
-    pub(crate) at: usize,
-    /// The variables of the iteration, or of the run outside of loops.
+pub(crate) struct PipelineProgress {
+    /// Index of the next task.
+    pub(crate) task_index: usize,
+    /// Variables of the iteration. Outside of loops, of the step pass.
     pub(crate) iter: JsonMap,
     variables: JsonMap,
     /// Data by label.
     results: JsonMap,
-    /// The data of the task that ran last.
+    /// Data of the last task that ran.
     previous: Option<Json>,
-    /// The data of all runs that went well, by label, where they are put together.
+    /// Data of all successful task runs, by label, if they are accumulated.
     runs: BTreeMap<Arc<str>, Vec<Json>>,
     visits: BTreeMap<Arc<str>, u64>,
     task_runs: u64,
 }
 
-impl Progress {
-    /// That of a pipeline which has not begun.
-    pub(crate) fn new(step: &Step, item: Option<&Item>) -> Self {
+impl PipelineProgress {
+    /// Creates the progress of a pipeline that has not begun.
+    pub(crate) fn new(step: &Step, item: Option<&LoopItem>) -> Self {
         Self {
             iter: item
-                .map(|item| names::iter_map(step, item))
+                .map(|item| task_names::iteration_variables(step, item))
                 .unwrap_or_default(),
             ..Self::default()
         }
     }
 }
 
-/// A command that is done with.
+/// A closed command.
 #[derive(Debug, Clone)]
-pub(crate) struct Closed {
-    /// How it went.
-    pub(crate) outcome: Result<Reached, Failed>,
-    /// What its tasks and rules wrote, in order.
-    pub(crate) writes: Vec<Write>,
-    /// How far the pipeline has come.
-    pub(crate) progress: Progress,
-    /// How many attempts were followed by another one.
-    pub(crate) retried: u64,
+pub(crate) struct ClosedCommand {
+    pub(crate) outcome: Result<PipelinePosition, CommandFailure>,
+    /// Writes of its tasks and rules, in order.
+    pub(crate) writes: Vec<VariableWrite>,
+    /// Progress of the pipeline.
+    pub(crate) progress: PipelineProgress,
+    /// Number of attempts that were followed by another one.
+    pub(crate) retry_count: u64,
 }
 
-/// Where a command has brought its pipeline.
+/// Position of the pipeline after a command.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Reached {
-    /// To its end, with this data.
+pub(crate) enum PipelinePosition {
+    /// The end, with this data.
     End(StepValue),
-    /// To a task that another command has to go on with.
+    /// A task that another command has to continue with.
     Task(usize),
 }
 
-/// A command that failed.
+/// Failure of a command.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Failed {
-    /// What kind of failure.
+pub(crate) struct CommandFailure {
     pub(crate) kind: ErrorKind,
-    /// The error object.
+    /// Error object that templates see.
     pub(crate) error: Json,
-    /// The data nevertheless.
+    /// Data that was returned despite the failure.
     pub(crate) data: Json,
 }
 
-impl Failed {
-    /// A failure that no task caused.
-    pub(crate) fn of(error: &TaskError) -> Self {
+impl CommandFailure {
+    /// Creates a failure that no task caused.
+    pub(crate) fn from_task_error(error: &TaskError) -> Self {
         Self {
             kind: error.kind,
-            error: error.object("", 0),
+            error: error.to_error_object("", 0),
             data: Json::Null,
         }
     }
 
-    /// A template that the server could not render.
-    pub(crate) fn template(error: &RenderError) -> Self {
-        Self::of(&TaskError::new(ErrorKind::Template, error.to_string()))
+    /// Creates a failure for a template that the server could not render.
+    pub(crate) fn from_render_error(error: &RenderError) -> Self {
+        Self::from_task_error(&TaskError::new(ErrorKind::Template, error.to_string()))
     }
 }
 
-/// Runs a command of a worker to its end.
-pub(crate) fn execute(command: &Command<'_>, outcomes: &dyn Outcomes) -> Closed {
-    let mut pipeline = Pipeline::new(command, outcomes);
+/// Runs a worker's command to its end.
+pub(crate) fn execute_command(command: &Command<'_>, outcomes: &dyn ToolOutcomes) -> ClosedCommand {
+    let mut pipeline = PipelineExecutor::new(command, outcomes);
     let outcome = pipeline.run();
-    pipeline.closed(outcome)
+    pipeline.into_closed(outcome)
 }
 
-/// What the worker of a frame tells.
+/// Report of a worker about a frame.
 #[derive(Debug, Clone)]
-pub(crate) struct Frame {
-    /// How the command went.
-    pub(crate) closed: Closed,
-    /// How many rows it claimed.
+pub(crate) struct ExecutedFrame {
+    pub(crate) closed: ClosedCommand,
+    /// Number of claimed rows.
     pub(crate) rows: usize,
-    /// How many of them failed, where failures are tolerated.
+    /// Number of failed rows, if failures are tolerated.
     pub(crate) failed_rows: usize,
-    /// Why they did.
-    pub(crate) failed: Vec<Failed>,
+    /// Failures of these rows.
+    pub(crate) failures: Vec<CommandFailure>,
 }
 
 /// Runs the body of a cursor loop over the rows of a frame.
 ///
-/// Choice: where failures are tolerated a failed row does not keep the others of its frame from running.
+/// Choice: if failures are tolerated, the other rows of the frame run after a failed row.
 pub(crate) fn execute_frame(
     command: &Command<'_>,
-    outcomes: &dyn Outcomes,
+    outcomes: &dyn ToolOutcomes,
     rows: &[Json],
     tolerant: bool,
-) -> Frame {
+) -> ExecutedFrame {
     let looping = command.step.looping.as_ref();
-    let whole = looping.and_then(|looping| looping.spec.frame.process) == Some(FrameProcess::Frame);
-    let items = match (whole, rows.is_empty()) {
+    let is_whole_frame =
+        looping.and_then(|looping| looping.spec.frame.process) == Some(FrameProcess::Frame);
+    let items = match (is_whole_frame, rows.is_empty()) {
         (_, true) => Vec::new(),
         (true, false) => vec![Json::from(rows.to_vec())],
         (false, false) => rows.to_vec(),
@@ -168,58 +165,60 @@ pub(crate) fn execute_frame(
     let total = items.len();
     let mut row = command.clone();
     let mut writes = Vec::new();
-    let (mut failed, mut retried, mut fault) = (Vec::new(), 0, None);
+    let (mut failures, mut retry_count, mut command_failure) = (Vec::new(), 0, None);
     for (index, value) in items.into_iter().enumerate() {
-        row.item = Some(Item {
+        row.item = Some(LoopItem {
             index,
             total,
             value,
         });
-        row.progress = Progress::new(command.step, row.item.as_ref());
-        let mut pipeline = Pipeline::new(&row, outcomes);
+        row.progress = PipelineProgress::new(command.step, row.item.as_ref());
+        let mut pipeline = PipelineExecutor::new(&row, outcomes);
         let outcome = pipeline.run();
-        let seen = pipeline.view().clone();
-        let closed = pipeline.closed(outcome);
-        retried += closed.retried;
+        let view = pipeline.view().clone();
+        let closed = pipeline.into_closed(outcome);
+        retry_count += closed.retry_count;
         writes.extend(closed.writes);
         if let Err(error) = closed.outcome {
-            // Choice: a body that runs once for all rows fails its command even where that is tolerated.
-            if whole || !tolerant {
-                fault = Some(error.clone());
+            // Choice: a body that runs once for all rows fails its command even if failures are
+            // tolerated.
+            if is_whole_frame || !tolerant {
+                command_failure = Some(error.clone());
             }
             if !tolerant {
                 break;
             }
-            failed.push(error);
+            failures.push(error);
         }
-        // What one row writes the next one sees: they run in one command.
-        row.view = seen;
+        // Each row sees the writes of the previous rows, because they run in one command.
+        row.view = view;
     }
-    let outcome = match fault {
-        Some(fault) => Err(fault),
-        None => Ok(Reached::End(StepValue::default())),
+    let outcome = match command_failure {
+        Some(command_failure) => Err(command_failure),
+        None => Ok(PipelinePosition::End(StepValue::default())),
     };
-    Frame {
-        closed: Closed {
+    ExecutedFrame {
+        closed: ClosedCommand {
             outcome,
             writes,
-            progress: Progress::default(),
-            retried,
+            progress: PipelineProgress::default(),
+            retry_count,
         },
         rows: rows.len(),
-        failed_rows: if whole && !failed.is_empty() {
+        failed_rows: if is_whole_frame && !failures.is_empty() {
             rows.len()
         } else {
-            failed.len()
+            failures.len()
         },
-        failed,
+        failures,
     }
 }
 
-/// Whether the server carries a task of a step out, in a command of its own.
+/// True if the server executes this task in a separate command.
 ///
-/// A `playbook` that does not wait is a command of the server only where it is alone in its step.
-pub(crate) fn is_parking(step: &Step, task: &Task) -> bool {
+/// A `playbook` task that does not wait is a server command only if it is the only task of its
+/// step.
+pub(crate) fn is_suspending(step: &Step, task: &Task) -> bool {
     match task.kind.value {
         ToolKind::Sleep | ToolKind::Wait | ToolKind::Approval => true,
         ToolKind::Playbook => awaits_child(task) || step.tool.tasks().len() == 1,
@@ -227,34 +226,40 @@ pub(crate) fn is_parking(step: &Step, task: &Task) -> bool {
     }
 }
 
-/// Whether a `playbook` task waits for the end of its child.
+/// True if a `playbook` task waits for the end of its child.
 pub(crate) fn awaits_child(task: &Task) -> bool {
-    let is_false = |value: &Dynamic| value.as_const().and_then(Json::as_bool) == Some(false);
+    let is_false = |value: &DynamicValue| value.as_const().and_then(Json::as_bool) == Some(false);
     let returns = task.config.get("return_result");
     task.config.get("return_step").is_some() || returns.is_some_and(|field| !is_false(&field.value))
 }
 
-/// Whether a condition holds.
-pub(crate) fn holds(condition: &Condition, scope: &dyn Scope) -> Result<bool, RenderError> {
+/// Evaluates a condition.
+pub(crate) fn evaluate_condition(
+    condition: &Condition,
+    environment: &dyn TemplateEnvironment,
+) -> Result<bool, RenderError> {
     match condition {
         Condition::Fixed(value) => Ok(*value),
-        Condition::Test(template) => template.test(scope),
+        Condition::Test(template) => template.render_condition(environment),
     }
 }
 
-fn fields(fields: &Fields, scope: &dyn Scope) -> Result<JsonMap, RenderError> {
+fn render_fields(
+    fields: &NamedValues,
+    environment: &dyn TemplateEnvironment,
+) -> Result<JsonMap, RenderError> {
     fields
         .iter()
         .map(|field| {
             Ok((
                 Arc::clone(&field.name.value),
-                field.value.render(scope)?.value,
+                field.value.render(environment)?.value,
             ))
         })
         .collect()
 }
 
-/// Labels with their data, the keys of the last task laid on top.
+/// Merges the data of all labels with the keys of the last task, which win.
 fn pipeline_data(results: &JsonMap, last: Json) -> Json {
     let mut data = results.clone();
     match last {

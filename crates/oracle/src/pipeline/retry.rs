@@ -1,24 +1,27 @@
-//! How often a task is tried again, and how long it rests before.
+//! Number of attempts of a task, and the delay between them.
 
-use noetl_playbook::model::{Backoff, Retry, Setting};
-use noetl_playbook::template::{RenderError, Scope};
+use noetl_playbook::model::{Backoff, RetryPolicy, ValueOrTemplate};
+use noetl_playbook::template::{RenderError, TemplateEnvironment};
 use noetl_types::{Json, Millis};
 
-/// How often a task is executed by a `retry` that does not say.
+/// Default number of executions with `retry`.
 const DEFAULT_ATTEMPTS: u64 = 3;
-/// The delay of a `retry` that has a backoff and does not say.
-const DEFAULT_DELAY: u64 = 1_000;
-/// The bound on the delay of a `retry` that does not say.
-const DEFAULT_MAX_DELAY: u64 = 300_000;
+/// Default delay of a `retry` that has a backoff, in milliseconds.
+const DEFAULT_DELAY_MS: u64 = 1_000;
+/// Default maximum delay of a `retry`, in milliseconds.
+const DEFAULT_MAX_DELAY_MS: u64 = 300_000;
 
-/// Executions in all, the first included.
-pub(super) fn attempts(retry: &Retry, scope: &dyn Scope) -> Result<u64, RenderError> {
+/// Returns the total number of executions, including the first.
+pub(super) fn max_attempts(
+    retry: &RetryPolicy,
+    environment: &dyn TemplateEnvironment,
+) -> Result<u64, RenderError> {
     Ok(
         match retry.attempts.as_ref().map(|attempts| &attempts.value) {
             None => DEFAULT_ATTEMPTS,
-            Some(Setting::Fixed(attempts)) => u64::from(*attempts),
-            Some(Setting::Template(template)) => template
-                .render(scope)?
+            Some(ValueOrTemplate::Fixed(attempts)) => u64::from(*attempts),
+            Some(ValueOrTemplate::Template(template)) => template
+                .render(environment)?
                 .value
                 .as_u64()
                 .unwrap_or(DEFAULT_ATTEMPTS),
@@ -26,13 +29,17 @@ pub(super) fn attempts(retry: &Retry, scope: &dyn Scope) -> Result<u64, RenderEr
     )
 }
 
-/// The milliseconds before the next attempt, after so many retries with that one counted.
+/// Returns the milliseconds before the next attempt. `retries` includes that attempt.
 ///
-/// Jitter belongs to tests of its own: here a delay is taken whole.
-pub(super) fn delay(retry: &Retry, retries: u64, scope: &dyn Scope) -> Result<u64, RenderError> {
-    let given = millis(retry.delay.as_ref(), scope)?;
-    let base = given.unwrap_or(DEFAULT_DELAY);
-    let backoff = retry.backoff.unwrap_or(match given {
+/// Jitter has separate tests: here the full delay is used.
+pub(super) fn retry_delay_ms(
+    retry: &RetryPolicy,
+    retries: u64,
+    environment: &dyn TemplateEnvironment,
+) -> Result<u64, RenderError> {
+    let configured = render_millis(retry.delay.as_ref(), environment)?;
+    let base = configured.unwrap_or(DEFAULT_DELAY_MS);
+    let backoff = retry.backoff.unwrap_or(match configured {
         Some(_) => Backoff::Fixed,
         None => Backoff::None,
     });
@@ -42,22 +49,25 @@ pub(super) fn delay(retry: &Retry, retries: u64, scope: &dyn Scope) -> Result<u6
         Backoff::Linear => base.saturating_mul(retries),
         Backoff::Exponential => base.saturating_mul(1 << (retries - 1).min(40)),
     };
-    let most = millis(retry.max_delay.as_ref(), scope)?.unwrap_or(DEFAULT_MAX_DELAY);
-    Ok(delay.min(most))
+    let max_delay =
+        render_millis(retry.max_delay.as_ref(), environment)?.unwrap_or(DEFAULT_MAX_DELAY_MS);
+    Ok(delay.min(max_delay))
 }
 
-fn millis(
-    setting: Option<&Setting<Millis>>,
-    scope: &dyn Scope,
+fn render_millis(
+    setting: Option<&ValueOrTemplate<Millis>>,
+    environment: &dyn TemplateEnvironment,
 ) -> Result<Option<u64>, RenderError> {
     Ok(match setting {
         None => None,
-        Some(Setting::Fixed(millis)) => Some(millis.as_ms()),
-        Some(Setting::Template(template)) => read(&template.render(scope)?.value),
+        Some(ValueOrTemplate::Fixed(millis)) => Some(millis.as_ms()),
+        Some(ValueOrTemplate::Template(template)) => {
+            parse_millis(&template.render(environment)?.value)
+        }
     })
 }
 
-/// A duration that a template gave: a number of seconds, or a text with a unit.
-fn read(value: &Json) -> Option<u64> {
+/// Parses a rendered duration: a number of seconds, or a text with a unit.
+fn parse_millis(value: &Json) -> Option<u64> {
     Millis::from_json(value).ok().map(Millis::as_ms)
 }

@@ -1,42 +1,46 @@
-//! Outcomes that a playbook writes down itself, in the `command` of its tasks.
+//! Tool outcomes that a playbook contains itself, in the `command` of its tasks.
 //!
-//! So a generated playbook is whole: its text alone says what its tools answer, a template may decide
-//! it, and making the text smaller needs no second document to follow.
+//! A generated playbook is therefore complete: its text alone determines the tool outcomes, a
+//! template may choose them, and shrinking the text needs no second document.
 
-mod world;
+mod external_inputs;
 
 use noetl_playbook::model::ToolKind;
 use noetl_types::Json;
 use noetl_types::json::parse;
 
-use crate::outcome::{Answer, Call, ErrorKind, Outcomes, TaskError};
-pub use world::{ChildEnd, ChildStatus, Decided, Signal, World, child_end, decisions};
+use crate::outcome::{ErrorKind, TaskCall, TaskError, ToolAnswer, ToolOutcomes};
+pub use external_inputs::{
+    ChildEnd, ChildStatus, ExternalInputs, ScriptedDecision, ScriptedSignal, parse_child_end,
+    parse_decisions,
+};
 
-/// Does what the rendered `command` of a task says:
+/// Tool outcomes as the rendered `command` of a task describes them:
 ///
-/// - `ok <json>` gives that data;
-/// - `error <kind> <json>` fails with that kind and that data, which may be left out;
-/// - `flaky <n> <kind> <json>` fails with that kind before attempt `n` and gives the data from then on.
+/// - `ok <json>` returns that data;
+/// - `error <kind> <json>` fails with that kind and that optional data;
+/// - `flaky <n> <kind> <json>` fails with that kind before attempt `n` and returns the data from
+///   then on.
 ///
-/// Anything else gives the command itself. A child that a worker starts in passing is started.
+/// Any other command returns itself as data. A `playbook` task returns the data of a started child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Script;
+pub struct ScriptedOutcomes;
 
-impl Outcomes for Script {
-    fn answer(&self, call: &Call<'_>) -> Answer {
+impl ToolOutcomes for ScriptedOutcomes {
+    fn answer_call(&self, call: &TaskCall<'_>) -> ToolAnswer {
         if call.kind == ToolKind::Playbook {
-            return Answer::Ok(started(call.config));
+            return ToolAnswer::Ok(started_child_data(call.config));
         }
         let command = call.config.get("command").cloned().unwrap_or_default();
-        let read = command
+        let answer = command
             .as_str()
-            .and_then(|text| answer(text.trim(), call.attempt));
-        read.unwrap_or(Answer::Ok(command))
+            .and_then(|text| parse_answer(text.trim(), call.attempt));
+        answer.unwrap_or(ToolAnswer::Ok(command))
     }
 }
 
-/// The data of a `playbook` that does not wait.
-pub(crate) fn started(config: &Json) -> Json {
+/// Data of a `playbook` task that does not wait.
+pub(crate) fn started_child_data(config: &Json) -> Json {
     Json::object([
         ("status", Json::from("started")),
         ("execution_id", Json::from("")),
@@ -45,34 +49,34 @@ pub(crate) fn started(config: &Json) -> Json {
     ])
 }
 
-fn answer(text: &str, attempt: u64) -> Option<Answer> {
-    let (word, rest) = split(text);
-    match word {
-        "ok" => Some(Answer::Ok(data(rest)?)),
+fn parse_answer(text: &str, attempt: u64) -> Option<ToolAnswer> {
+    let (keyword, rest) = split_first_word(text);
+    match keyword {
+        "ok" => Some(ToolAnswer::Ok(parse_data(rest)?)),
         "error" => {
-            let (kind, rest) = split(rest);
-            Some(Answer::Error(failure(kind, rest)?))
+            let (kind, rest) = split_first_word(rest);
+            Some(ToolAnswer::Error(parse_task_error(kind, rest)?))
         }
         "flaky" => {
-            let (until, rest) = split(rest);
-            let (kind, rest) = split(rest);
-            if attempt < until.parse().ok()? {
-                Some(Answer::Error(failure(kind, "")?))
+            let (first_success, rest) = split_first_word(rest);
+            let (kind, rest) = split_first_word(rest);
+            if attempt < first_success.parse().ok()? {
+                Some(ToolAnswer::Error(parse_task_error(kind, "")?))
             } else {
-                Some(Answer::Ok(data(rest)?))
+                Some(ToolAnswer::Ok(parse_data(rest)?))
             }
         }
         _ => None,
     }
 }
 
-/// The first word and what follows it.
-fn split(text: &str) -> (&str, &str) {
+/// Splits off the first word.
+fn split_first_word(text: &str) -> (&str, &str) {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     (word, rest.trim())
 }
 
-fn data(text: &str) -> Option<Json> {
+fn parse_data(text: &str) -> Option<Json> {
     if text.is_empty() {
         Some(Json::Null)
     } else {
@@ -80,9 +84,9 @@ fn data(text: &str) -> Option<Json> {
     }
 }
 
-fn failure(kind: &str, rest: &str) -> Option<TaskError> {
+fn parse_task_error(kind: &str, rest: &str) -> Option<TaskError> {
     let kind = ErrorKind::parse(kind)?;
-    Some(TaskError::new(kind, format!("scripted {}", kind.as_str())).with_data(data(rest)?))
+    Some(TaskError::new(kind, format!("scripted {}", kind.as_str())).with_data(parse_data(rest)?))
 }
 
 #[cfg(test)]
@@ -90,26 +94,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_are_read() {
-        let ok = |text| Some(Answer::Ok(parse(text).unwrap()));
+    fn parses_scripted_commands() {
+        let ok = |text| Some(ToolAnswer::Ok(parse(text).unwrap()));
         let error = |kind, data: &[u8]| {
             let message = format!("scripted {kind}");
             let kind = ErrorKind::parse(kind).unwrap();
-            Some(Answer::Error(
+            Some(ToolAnswer::Error(
                 TaskError::new(kind, message).with_data(parse(data).unwrap()),
             ))
         };
-        assert_eq!(answer(r#"ok {"n": 1}"#, 1), ok(br#"{"n":1}"#));
-        assert_eq!(answer("ok", 1), ok(b"null"));
-        assert_eq!(answer("error timeout", 1), error("timeout", b"null"));
+        assert_eq!(parse_answer(r#"ok {"n": 1}"#, 1), ok(br#"{"n":1}"#));
+        assert_eq!(parse_answer("ok", 1), ok(b"null"));
+        assert_eq!(parse_answer("error timeout", 1), error("timeout", b"null"));
         assert_eq!(
-            answer(r#"error parse {"n":2}"#, 4),
+            parse_answer(r#"error parse {"n":2}"#, 4),
             error("parse", br#"{"n":2}"#)
         );
-        assert_eq!(answer("flaky 3 lost 7", 2), error("lost", b"null"));
-        assert_eq!(answer("flaky 3 lost 7", 3), ok(b"7"));
+        assert_eq!(parse_answer("flaky 3 lost 7", 2), error("lost", b"null"));
+        assert_eq!(parse_answer("flaky 3 lost 7", 3), ok(b"7"));
         for other in ["", "echo hi", "error nonsense", "ok {", "flaky x lost 1"] {
-            assert_eq!(answer(other, 1), None, "{other}");
+            assert_eq!(parse_answer(other, 1), None, "{other}");
         }
     }
 }

@@ -2,30 +2,32 @@
 
 use noetl_types::ExecutionStatus;
 
-use super::{assert_data, json, run, run_with, skips, told};
-use crate::{Answer, Call, ErrorKind, StepStatus, TaskError};
+use super::{assert_data, format_history, parse_json, run_text, run_with_outcomes, skipped_steps};
+use crate::{ErrorKind, StepStatus, TaskCall, TaskError, ToolAnswer};
 
 #[track_caller]
-fn assert_told(result: &crate::RunResult, expected: &str) {
+fn assert_history(result: &crate::RunResult, expected: &str) {
     let lines = |text: &str| {
         text.lines()
             .map(|line| line.trim().to_owned())
             .collect::<Vec<_>>()
     };
-    assert_eq!(lines(&told(result)), lines(expected.trim()));
+    assert_eq!(lines(&format_history(result)), lines(expected.trim()));
 }
 
 #[test]
-fn linear() {
-    let result = run(r#"
+fn runs_linear_workflow() {
+    let result = run_text(
+        r#"
 workflow:
   - step: start
     tool: { kind: noop, result: { n: 2 } }
     set: { ctx.n: "{{ output.n }}" }
     next: { arcs: [{ step: work }] }
   - { step: work, tool: { kind: noop, result: "{{ ctx.n + 1 }}" } }
-"#);
-    assert_told(
+"#,
+    );
+    assert_history(
         &result,
         "playbook.started test
          step.enter start
@@ -40,14 +42,15 @@ workflow:
          playbook.completed test",
     );
     assert_eq!(result.status, ExecutionStatus::Completed);
-    assert_eq!(result.result, json("3"));
-    assert_eq!(result.ctx, json(r#"{"n":2}"#));
+    assert_eq!(result.result, parse_json("3"));
+    assert_eq!(result.ctx, parse_json(r#"{"n":2}"#));
     assert_data(&result, "start", r#"{"n":2}"#);
 }
 
 #[test]
-fn conditional() {
-    let result = run(r#"
+fn takes_conditional_arc() {
+    let result = run_text(
+        r#"
 workflow:
   - step: start
     tool: { kind: noop, result: { n: 12 } }
@@ -58,8 +61,9 @@ workflow:
   - { step: big, tool: { kind: noop }, next: { arcs: [{ step: done }] } }
   - { step: small, tool: { kind: noop }, next: { arcs: [{ step: done }] } }
   - { step: done, tool: { kind: noop } }
-"#);
-    assert_told(
+"#,
+    );
+    assert_history(
         &result,
         "playbook.started test
          step.enter start
@@ -78,13 +82,14 @@ workflow:
          step.exit done
          playbook.completed test",
     );
-    assert_eq!(skips(&result), ["small:not_routed"]);
-    assert_eq!(result.ctx, json(r#"{"size":"big"}"#));
+    assert_eq!(skipped_steps(&result), ["small:not_routed"]);
+    assert_eq!(result.ctx, parse_json(r#"{"size":"big"}"#));
 }
 
 #[test]
-fn inclusive_fan_out_and_join() {
-    let result = run(r"
+fn joins_inclusive_fan_out() {
+    let result = run_text(
+        r"
 workflow:
   - step: start
     tool: { kind: noop }
@@ -92,8 +97,9 @@ workflow:
   - { step: a, tool: { kind: noop }, next: { arcs: [{ step: merge }] } }
   - { step: b, tool: { kind: noop }, next: { arcs: [{ step: merge }] } }
   - { step: merge, tool: { kind: noop, result: 1 } }
-");
-    assert_told(
+",
+    );
+    assert_history(
         &result,
         "playbook.started test
          step.enter start
@@ -118,14 +124,16 @@ workflow:
 }
 
 #[test]
-fn parallel_loop() {
-    let result = run(r#"
+fn runs_parallel_loop() {
+    let result = run_text(
+        r#"
 workflow:
   - step: each
     loop: { in: [1, 2, 3], iterator: x, spec: { mode: parallel, max_in_flight: 2 } }
     tool: { kind: noop, result: "{{ x * 10 }}" }
-"#);
-    assert_told(
+"#,
+    );
+    assert_history(
         &result,
         "playbook.started test
          step.enter each
@@ -142,19 +150,19 @@ workflow:
     let data =
         r#"{"results":[10,20,30],"data":[10,20,30],"stats":{"total":3,"success":3,"failed":0}}"#;
     assert_data(&result, "each", data);
-    assert_eq!(result.result, json(data));
+    assert_eq!(result.result, parse_json(data));
 }
 
 #[test]
-fn retry_then_success() {
-    let server = |call: &Call<'_>| {
+fn succeeds_after_retries() {
+    let server = |call: &TaskCall<'_>| {
         if call.attempt == 1 {
-            Answer::Error(TaskError::new(ErrorKind::ServerError, "HTTP 503 response"))
+            ToolAnswer::Error(TaskError::new(ErrorKind::ServerError, "HTTP 503 response"))
         } else {
-            Answer::Ok(json(r#"{"status_code":200}"#))
+            ToolAnswer::Ok(parse_json(r#"{"status_code":200}"#))
         }
     };
-    let result = run_with(
+    let result = run_with_outcomes(
         r#"
 workflow:
   - step: get
@@ -169,7 +177,7 @@ workflow:
 "#,
         &server,
     );
-    assert_told(
+    assert_history(
         &result,
         "playbook.started test
          step.enter get
@@ -186,15 +194,15 @@ workflow:
 }
 
 #[test]
-fn caught_failure() {
-    let shell = |call: &Call<'_>| {
+fn arc_catches_failure() {
+    let shell = |call: &TaskCall<'_>| {
         assert_eq!((call.step, call.attempt, call.visit), ("charge", 1, 1));
-        Answer::Error(TaskError {
-            code: json("3"),
+        ToolAnswer::Error(TaskError {
+            code: parse_json("3"),
             ..TaskError::new(ErrorKind::Transform, "exit code 3")
         })
     };
-    let result = run_with(
+    let result = run_with_outcomes(
         r#"
 workflow:
   - step: charge
@@ -208,7 +216,7 @@ workflow:
 "#,
         &shell,
     );
-    assert_told(
+    assert_history(
         &result,
         "playbook.started test
          step.enter charge

@@ -1,14 +1,14 @@
-//! Failures: what is kept, what catches them, and how the run ends when nothing does.
+//! Failures: kept data, catching arcs, and the end of the run without one.
 
 use noetl_types::ExecutionStatus;
 
-use super::{assert_data, entered, json, run, skips, told};
+use super::{assert_data, entered_steps, format_history, parse_json, run_text, skipped_steps};
 use crate::{ErrorKind, StepStatus};
 
 #[test]
-fn only_arcs_that_look_at_the_failure_are_evaluated() {
-    let next = |arcs: &str| {
-        run(&format!(
+fn failure_evaluates_only_arcs_that_mention_it() {
+    let run = |arcs: &str| {
+        run_text(&format!(
             "workload: {{ n: 1 }}\nworkflow:\n  - step: a\n    tool: {{ kind: shell, command: 'error timeout {{\"n\": 7}}' }}\n    next: {{ spec: {{ mode: inclusive }}, arcs: {arcs} }}\n  - {{ step: b, tool: {{ kind: noop, result: \"{{{{ result.n }}}}\" }} }}\n  - {{ step: c, tool: {{ kind: noop }} }}\n"
         ))
     };
@@ -35,7 +35,7 @@ fn only_arcs_that_look_at_the_failure_are_evaluated() {
             true,
         ),
     ] {
-        let result = next(arcs);
+        let result = run(arcs);
         let status = if caught {
             ExecutionStatus::Completed
         } else {
@@ -48,17 +48,17 @@ fn only_arcs_that_look_at_the_failure_are_evaluated() {
             "{arcs}"
         );
         if caught {
-            assert_eq!(entered(&result), ["a", "b"], "{arcs}");
+            assert_eq!(entered_steps(&result), ["a", "b"], "{arcs}");
             assert_data(&result, "b", "7");
             let untaken = if arcs.contains("step: c") {
                 vec!["c:not_routed"]
             } else {
                 vec![]
             };
-            assert_eq!(skips(&result), untaken, "{arcs}");
+            assert_eq!(skipped_steps(&result), untaken, "{arcs}");
         } else {
             assert_eq!(
-                (entered(&result), skips(&result)),
+                (entered_steps(&result), skipped_steps(&result)),
                 (vec!["a"], vec![]),
                 "{arcs}"
             );
@@ -67,8 +67,9 @@ fn only_arcs_that_look_at_the_failure_are_evaluated() {
 }
 
 #[test]
-fn a_failed_pipeline_keeps_what_it_has_and_names_the_task() {
-    let result = run(r#"
+fn failed_pipeline_keeps_results_and_names_task() {
+    let result = run_text(
+        r#"
 workflow:
   - step: a
     tool:
@@ -78,18 +79,20 @@ workflow:
     set: { ctx.step: 3 }
     next: { arcs: [{ step: b, when: "error.task == 'two'", set: { ctx.data: "{{ output }}" } }] }
   - { step: b, tool: { kind: noop } }
-"#);
-    assert_eq!(entered(&result), ["a", "b"]);
+"#,
+    );
+    assert_eq!(entered_steps(&result), ["a", "b"]);
     assert_eq!(
         result.ctx,
-        json(r#"{"one":1,"data":{"one":1,"failed_task":"two"}}"#)
+        parse_json(r#"{"one":1,"data":{"one":1,"failed_task":"two"}}"#)
     );
     assert_data(&result, "a", "null");
 }
 
 #[test]
-fn after_an_uncaught_failure_open_commands_finish_and_nothing_starts() {
-    let result = run(r#"
+fn uncaught_failure_only_finishes_open_commands() {
+    let result = run_text(
+        r#"
 workflow:
   - step: start
     tool: { kind: noop }
@@ -99,9 +102,10 @@ workflow:
   - { step: worse, tool: { kind: shell, command: "error timeout" } }
   - { step: more, tool: { kind: noop } }
   - { step: other, tool: { kind: noop } }
-"#);
-    let told = told(&result);
-    let from_bad = told.split_once("command.claimed bad\n").unwrap().1;
+"#,
+    );
+    let history = format_history(&result);
+    let from_bad = history.split_once("command.claimed bad\n").unwrap().1;
     let expected = "command.started bad\ncall.error bad\ncommand.failed bad\nstep.exit bad\n\
         W good\nctx.updated good\nstep.exit good\n\
         command.claimed worse\ncommand.started worse\ncall.error worse\ncommand.failed worse\nstep.exit worse\n\
@@ -111,12 +115,13 @@ workflow:
     assert_eq!(result.error_kind, Some(ErrorKind::Transform));
     assert_eq!(result.steps["good"].status, StepStatus::Completed);
     assert_eq!(result.steps["more"].status, StepStatus::Pending);
-    assert_eq!(skips(&result), [""; 0]);
+    assert_eq!(skipped_steps(&result), [""; 0]);
 }
 
 #[test]
-fn a_caught_failure_leaves_earlier_data() {
-    let result = run(r#"
+fn caught_failure_keeps_earlier_data() {
+    let result = run_text(
+        r#"
 workflow:
   - step: a
     tool: { kind: shell, command: "{{ 'error lost' if ctx.n else 'ok 1' }}" }
@@ -125,7 +130,8 @@ workflow:
         - { step: a, when: "not ctx.n", set: { ctx.n: 1 } }
         - { step: b, when: "event.name == 'call.error'" }
   - { step: b, tool: { kind: noop, result: { a: "{{ a }}", status: "{{ steps.a.status }}", kind: "{{ steps.a.error.kind }}", run: "{{ steps.a.run }}" } } }
-"#);
+"#,
+    );
     assert_data(
         &result,
         "b",
@@ -135,22 +141,25 @@ workflow:
 }
 
 #[test]
-fn a_template_of_a_task_that_cannot_be_rendered_fails_the_task() {
-    let result = run(r#"
+fn broken_task_template_fails_task() {
+    let result = run_text(
+        r#"
 workflow:
   - step: a
     tool: { kind: noop, result: "{{ 1 // 0 }}" }
     next: { arcs: [{ step: b, when: "error.kind == 'template'" }] }
   - { step: b, tool: { kind: noop, input: { k: "{{ 1 // 0 }}" }, spec: { policy: { rules: [{ else: { do: continue } }] } } } }
-"#);
-    assert_eq!(entered(&result), ["a", "b"]);
+"#,
+    );
+    assert_eq!(entered_steps(&result), ["a", "b"]);
     assert_eq!(result.status, ExecutionStatus::Completed);
     assert_data(&result, "b", "null");
 }
 
 #[test]
-fn what_waits_when_the_run_fails_is_never_entered() {
-    let result = run(r#"
+fn waiting_steps_are_not_entered_after_failure() {
+    let result = run_text(
+        r#"
 executor: { spec: { final_step: cleanup } }
 workflow:
   - step: start
@@ -160,7 +169,8 @@ workflow:
   - { step: bad, tool: { kind: shell, command: "error transform" }, next: { arcs: [{ step: merge }] } }
   - { step: merge, tool: { kind: noop } }
   - { step: cleanup, tool: { kind: noop } }
-"#);
-    assert_eq!(entered(&result), ["start", "good", "bad", "cleanup"]);
+"#,
+    );
+    assert_eq!(entered_steps(&result), ["start", "good", "bad", "cleanup"]);
     assert_eq!(result.steps["merge"].status, StepStatus::Pending);
 }

@@ -1,45 +1,45 @@
-//! Generated playbooks: valid, ending, and obeying what must hold of every run.
+//! Invariants of generated playbooks and their runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use noetl_playbook::graph::{Graph, StepIndex};
-use noetl_playbook::model::{LoopMode, Playbook, Setting, ToolKind};
+use noetl_playbook::graph::{StepGraph, StepIndex};
+use noetl_playbook::model::{LoopMode, Playbook, ToolKind, ValueOrTemplate};
 use noetl_playbook::{CheckOptions, Severity, check};
 use noetl_types::{EventType, ExecutionStatus, Json};
 
-use crate::generate::{Draft, GenConfig, generate};
+use crate::generate::{GenConfig, PlaybookDraft, generate_playbook};
 use crate::{
-    ErrorKind, Happening, RunResult, Schedule, Script, SkipReason, StepStatus, interpret,
-    shrink_seed, start_workload,
+    CommandOrder, ErrorKind, HistoryEvent, RunResult, ScriptedOutcomes, SkipReason, StepStatus,
+    interpret_playbook, shrink_seed, start_workload,
 };
 
 const SEEDS: u64 = 300;
 
-fn configs() -> [GenConfig; 3] {
+fn gen_configs() -> [GenConfig; 3] {
     [
         GenConfig::default(),
-        GenConfig::everything(),
-        GenConfig::confluent(),
+        GenConfig::all_constructs(),
+        GenConfig::order_independent(),
     ]
 }
 
-fn run(playbook: &Playbook, schedule: Schedule) -> RunResult {
+fn run_parsed(playbook: &Playbook, order: CommandOrder) -> RunResult {
     let workload = start_workload(playbook, &Json::empty_map()).unwrap();
-    interpret(playbook, workload, &Script, schedule).unwrap()
+    interpret_playbook(playbook, workload, &ScriptedOutcomes, order).unwrap()
 }
 
-fn run_draft(draft: &Draft, schedule: Schedule) -> RunResult {
-    run(&draft.playbook().unwrap(), schedule)
+fn run_draft(draft: &PlaybookDraft, order: CommandOrder) -> RunResult {
+    run_parsed(&draft.to_playbook().unwrap(), order)
 }
 
 #[test]
-fn every_text_passes_the_checker() {
-    for config in configs() {
+fn generated_playbooks_pass_checker() {
+    for config in gen_configs() {
         for seed in 0..SEEDS {
-            let text = generate(seed, &config).text();
+            let text = generate_playbook(seed, &config).to_yaml();
             let checked = check(&text, &CheckOptions::default());
             assert_eq!(
-                checked.count(Severity::Error),
+                checked.count_severity(Severity::Error),
                 0,
                 "seed {seed}\n{text}\n{:#?}",
                 checked.diagnostics
@@ -49,28 +49,28 @@ fn every_text_passes_the_checker() {
 }
 
 #[test]
-fn a_seed_always_gives_the_same_text_and_result() {
+fn generation_is_deterministic() {
     for seed in 0..50 {
-        let draft = generate(seed, &GenConfig::everything());
-        assert_eq!(draft, generate(seed, &GenConfig::everything()));
-        for schedule in [Schedule::InOrder, Schedule::Seeded(seed)] {
-            assert_eq!(run_draft(&draft, schedule), run_draft(&draft, schedule));
+        let draft = generate_playbook(seed, &GenConfig::all_constructs());
+        assert_eq!(draft, generate_playbook(seed, &GenConfig::all_constructs()));
+        for order in [CommandOrder::IssueOrder, CommandOrder::Seeded(seed)] {
+            assert_eq!(run_draft(&draft, order), run_draft(&draft, order));
         }
     }
 }
 
 #[test]
-fn every_run_obeys_the_invariants() {
-    for config in configs() {
+fn every_run_satisfies_invariants() {
+    for config in gen_configs() {
         for seed in 0..SEEDS {
-            let draft = generate(seed, &config);
-            let playbook = draft.playbook().unwrap();
-            for schedule in [Schedule::InOrder, Schedule::Seeded(seed)] {
-                let result = run(&playbook, schedule);
-                if let Err(broken) = invariants(&playbook, &result) {
+            let draft = generate_playbook(seed, &config);
+            let playbook = draft.to_playbook().unwrap();
+            for order in [CommandOrder::IssueOrder, CommandOrder::Seeded(seed)] {
+                let result = run_parsed(&playbook, order);
+                if let Err(violation) = check_run_invariants(&playbook, &result) {
                     panic!(
-                        "seed {seed}, {schedule:?}: {broken}\n{}\n{result:#?}",
-                        draft.text()
+                        "seed {seed}, {order:?}: {violation}\n{}\n{result:#?}",
+                        draft.to_yaml()
                     );
                 }
             }
@@ -78,31 +78,31 @@ fn every_run_obeys_the_invariants() {
     }
 }
 
-/// What must hold of every run, whatever the playbook.
-fn invariants(playbook: &Playbook, result: &RunResult) -> Result<(), String> {
+/// Checks the invariants of every run.
+fn check_run_invariants(playbook: &Playbook, result: &RunResult) -> Result<(), String> {
     let failed = result.status == ExecutionStatus::Failed;
     let count = |event: EventType| {
         result
             .history
             .iter()
-            .filter(|told| told.event == event)
+            .filter(|entry| entry.event == event)
             .count()
     };
     let issued = count(EventType::CommandIssued);
     let closed = count(EventType::CommandCompleted)
         + count(EventType::CommandFailed)
         + count(EventType::CommandCancelled);
-    let timed_out = timed_out(playbook, result);
+    let timed_out = execution_timed_out(playbook, result);
     let ends: Vec<bool> = result
         .history
         .iter()
-        .map(|told| told.event.is_terminal())
+        .map(|entry| entry.event.is_terminal())
         .collect();
-    let one_end = ends.last() == Some(&true) && ends.iter().filter(|ends| **ends).count() == 1;
-    obeyed(&[
+    let has_one_end = ends.last() == Some(&true) && ends.iter().filter(|ends| **ends).count() == 1;
+    check_all(&[
         (
             timed_out || failed != result.failed_steps.is_empty(),
-            "a run fails by its steps or its time",
+            "a run fails by a step or its timeout",
         ),
         (
             failed == result.error_kind.is_some(),
@@ -110,42 +110,47 @@ fn invariants(playbook: &Playbook, result: &RunResult) -> Result<(), String> {
         ),
         (
             timed_out || count(EventType::StepEnter) == count(EventType::StepExit),
-            "what is entered exits",
+            "every entered step exits",
         ),
-        (issued == closed, "what is issued is closed"),
-        (one_end, "exactly one terminal event, at the end"),
+        (issued == closed, "every issued command is closed"),
+        (has_one_end, "exactly one terminal event, at the end"),
     ])?;
-    let graph = Graph::new(playbook);
+    let graph = StepGraph::new(playbook);
     for step in graph.steps() {
-        accounted(&graph, step, result).map_err(|law| format!("{}: {law}", graph.name(step)))?;
+        check_step_invariants(&graph, step, result)
+            .map_err(|violation| format!("{}: {violation}", graph.name(step)))?;
     }
-    widths(playbook, result)
+    check_loop_widths(playbook, result)
 }
 
-/// Whether the time of the whole run was over.
-fn timed_out(playbook: &Playbook, result: &RunResult) -> bool {
-    let fired = |told: &Happening| told.event == EventType::TimerFired;
-    let mut fired = result.history.iter().filter(|told| fired(told));
-    fired.any(|told| told.node == *playbook.path())
+/// True if the execution timed out.
+fn execution_timed_out(playbook: &Playbook, result: &RunResult) -> bool {
+    let fired = |entry: &HistoryEvent| entry.event == EventType::TimerFired;
+    let mut fired = result.history.iter().filter(|entry| fired(entry));
+    fired.any(|entry| entry.node == *playbook.path())
 }
 
-/// The first law that is broken.
-fn obeyed(laws: &[(bool, &str)]) -> Result<(), String> {
-    match laws.iter().find(|(holds, _)| !holds) {
-        Some((_, law)) => Err((*law).to_owned()),
+/// Returns the first violated invariant.
+fn check_all(checks: &[(bool, &str)]) -> Result<(), String> {
+    match checks.iter().find(|(holds, _)| !holds) {
+        Some((_, message)) => Err((*message).to_owned()),
         None => Ok(()),
     }
 }
 
-/// What must hold of every step.
-fn accounted(graph: &Graph, step: StepIndex, result: &RunResult) -> Result<(), String> {
+/// Checks the invariants of every step.
+fn check_step_invariants(
+    graph: &StepGraph,
+    step: StepIndex,
+    result: &RunResult,
+) -> Result<(), String> {
     let name = graph.name(step);
     let state = &result.steps[name];
     let runs = usize::try_from(state.runs).unwrap();
     let entries = result
         .history
         .iter()
-        .filter(|told| told.event == EventType::StepEnter && told.node == *name)
+        .filter(|entry| entry.event == EventType::StepEnter && entry.node == *name)
         .count();
     let skips: Vec<SkipReason> = result
         .skipped
@@ -153,44 +158,44 @@ fn accounted(graph: &Graph, step: StepIndex, result: &RunResult) -> Result<(), S
         .filter(|skip| skip.step == *name)
         .map(|skip| skip.reason)
         .collect();
-    let deaths = skips
+    let dead_skips = skips
         .iter()
         .filter(|reason| **reason == SkipReason::NotRouted)
         .count();
-    let reached = graph.reachable(graph.entry())[step.index()];
+    let reachable = graph.reachable_from(graph.entry())[step.index()];
     let passed = runs > 0 || !skips.is_empty();
-    let good = result.status == ExecutionStatus::Completed;
-    obeyed(&[
-        (runs == entries, "runs are entries"),
+    let succeeded = result.status == ExecutionStatus::Completed;
+    check_all(&[
+        (runs == entries, "every pass is an entry"),
         (
-            graph.on_cycle(step) || runs <= 1,
-            "a step off every cycle runs at most once",
+            graph.is_on_cycle(step) || runs <= 1,
+            "a step outside of cycles runs at most once",
         ),
         (
             state.status != StepStatus::Running || result.error_kind == Some(ErrorKind::Timeout),
-            "nothing is left running",
+            "no step is left running",
         ),
         (
-            deaths == 0 || (deaths == skips.len() && deaths == 1 && runs == 0),
-            "death is final and told once",
+            dead_skips == 0 || (dead_skips == skips.len() && dead_skips == 1 && runs == 0),
+            "a dead step stays dead and is skipped once",
         ),
         (
-            passed || !reached || !good,
-            "every step of a good run is accounted for",
+            passed || !reachable || !succeeded,
+            "every reachable step of a successful run has run or was skipped",
         ),
         (
-            reached || !passed || Some(step) == graph.final_step(),
-            "nothing is reached without arcs",
+            reachable || !passed || Some(step) == graph.final_step(),
+            "no step runs without an arc",
         ),
     ])
 }
 
-/// No loop has more open commands than it may.
-fn widths(playbook: &Playbook, result: &RunResult) -> Result<(), String> {
+/// Checks that no loop exceeds its limit of open commands.
+fn check_loop_widths(playbook: &Playbook, result: &RunResult) -> Result<(), String> {
     let mut open: BTreeMap<&str, usize> = BTreeMap::new();
-    for told in &result.history {
+    for entry in &result.history {
         let width = match &playbook
-            .step(&told.node)
+            .find_step(&entry.node)
             .and_then(|step| step.looping.as_ref())
         {
             None => 1,
@@ -202,39 +207,39 @@ fn widths(playbook: &Playbook, result: &RunResult) -> Result<(), String> {
                     .as_ref()
                     .map(|width| &width.value),
             ) {
-                (LoopMode::Parallel | LoopMode::Cursor, Some(Setting::Fixed(width))) => {
+                (LoopMode::Parallel | LoopMode::Cursor, Some(ValueOrTemplate::Fixed(width))) => {
                     usize::try_from(*width).unwrap()
                 }
-                (LoopMode::Parallel, Some(Setting::Template(_)) | None) => 32,
+                (LoopMode::Parallel, Some(ValueOrTemplate::Template(_)) | None) => 32,
                 (LoopMode::Sequential, _) | (LoopMode::Cursor, Some(_) | None) => 1,
             },
         };
-        let open = open.entry(&told.node).or_default();
-        *open += usize::from(told.event == EventType::CommandIssued);
+        let open = open.entry(&entry.node).or_default();
+        *open += usize::from(entry.event == EventType::CommandIssued);
         let closing = [
             EventType::CommandCompleted,
             EventType::CommandFailed,
             EventType::CommandCancelled,
         ];
-        *open -= usize::from(closing.contains(&told.event));
+        *open -= usize::from(closing.contains(&entry.event));
         if *open > width {
-            return Err(format!("{} has {open} open commands", told.node));
+            return Err(format!("{} has {open} open commands", entry.node));
         }
     }
     Ok(())
 }
 
 #[test]
-fn without_races_the_order_of_work_does_not_matter() {
+fn race_free_result_is_order_independent() {
     for seed in 0..SEEDS {
-        let draft = generate(seed, &GenConfig::confluent());
-        let mut runs = (0..4).map(|order| {
-            let schedule = if order == 0 {
-                Schedule::InOrder
+        let draft = generate_playbook(seed, &GenConfig::order_independent());
+        let mut runs = (0..4).map(|number| {
+            let order = if number == 0 {
+                CommandOrder::IssueOrder
             } else {
-                Schedule::Seeded(order)
+                CommandOrder::Seeded(number)
             };
-            let result = run_draft(&draft, schedule);
+            let result = run_draft(&draft, order);
             let skipped: BTreeSet<_> = result.skipped.into_iter().collect();
             (result.status, result.steps, skipped, result.ctx)
         });
@@ -242,13 +247,13 @@ fn without_races_the_order_of_work_does_not_matter() {
         assert!(
             runs.all(|other| other == first),
             "seed {seed}\n{}",
-            draft.text()
+            draft.to_yaml()
         );
     }
 }
 
-/// Constructs that are known by their text.
-const WRITTEN: [&str; 43] = [
+/// Constructs that must occur in generated texts.
+const EXPECTED_CONSTRUCTS: [&str; 43] = [
     "final_step",
     "entry_step",
     "admit",
@@ -294,8 +299,8 @@ const WRITTEN: [&str; 43] = [
     "timeout",
 ];
 
-/// What runs come to.
-const COME_TO: [&str; 27] = [
+/// Outcomes that must occur in runs.
+const EXPECTED_OUTCOMES: [&str; 27] = [
     "COMPLETED",
     "FAILED",
     "timeout",
@@ -320,37 +325,37 @@ const COME_TO: [&str; 27] = [
     "timer.fired",
     "signal.received",
     "command.cancelled",
-    "ran out of time",
-    "kept signal",
+    "execution timed out",
+    "buffered signal",
     "cached",
 ];
 
-/// A generator that stops writing a construct would make every comparison with it pass.
+/// Guards against a generator that no longer writes a construct: comparisons would pass without it.
 #[test]
 fn every_construct_occurs() {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     for seed in 0..SEEDS {
-        let draft = generate(seed, &GenConfig::everything());
-        let text = draft.text();
+        let draft = generate_playbook(seed, &GenConfig::all_constructs());
+        let text = draft.to_yaml();
         seen.extend(
-            WRITTEN
+            EXPECTED_CONSTRUCTS
                 .iter()
-                .filter(|word| text.contains(**word))
-                .map(|word| (*word).to_owned()),
+                .filter(|construct| text.contains(**construct))
+                .map(|construct| (*construct).to_owned()),
         );
-        let result = run_draft(&draft, Schedule::InOrder);
+        let result = run_draft(&draft, CommandOrder::IssueOrder);
         seen.insert(result.status.as_str().to_owned());
         seen.extend(result.error_kind.map(|kind| kind.as_str().to_owned()));
-        let playbook = draft.playbook().unwrap();
-        if timed_out(&playbook, &result) {
-            seen.insert("ran out of time".to_owned());
+        let playbook = draft.to_playbook().unwrap();
+        if execution_timed_out(&playbook, &result) {
+            seen.insert("execution timed out".to_owned());
         }
-        for (before, told) in result.history.iter().zip(result.history.iter().skip(1)) {
-            seen.insert(told.event.as_str().to_owned());
-            if told.event == EventType::SignalReceived && told.node == *playbook.path() {
-                seen.insert("kept signal".to_owned());
+        for (before, entry) in result.history.iter().zip(result.history.iter().skip(1)) {
+            seen.insert(entry.event.as_str().to_owned());
+            if entry.event == EventType::SignalReceived && entry.node == *playbook.path() {
+                seen.insert("buffered signal".to_owned());
             }
-            if told.event == EventType::CallDone && before.event == EventType::StepEnter {
+            if entry.event == EventType::CallDone && before.event == EventType::StepEnter {
                 seen.insert("cached".to_owned());
             }
         }
@@ -370,35 +375,35 @@ fn every_construct_occurs() {
             }
         }
     }
-    let missing: Vec<_> = WRITTEN
+    let missing: Vec<_> = EXPECTED_CONSTRUCTS
         .iter()
-        .chain(&COME_TO)
-        .filter(|word| !seen.contains(**word))
+        .chain(&EXPECTED_OUTCOMES)
+        .filter(|expected| !seen.contains(**expected))
         .collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]
-fn a_switch_that_is_off_is_obeyed() {
-    let plain = GenConfig {
+fn disabled_constructs_are_not_generated() {
+    let config = GenConfig {
         max_steps: 4,
         loops: false,
         parallel_loops: false,
         guards: false,
-        ..GenConfig::confluent().without_world()
+        ..GenConfig::order_independent().without_external_inputs()
     };
     for seed in 0..SEEDS {
-        let playbook = generate(seed, &plain).playbook().unwrap();
+        let playbook = generate_playbook(seed, &config).to_playbook().unwrap();
         assert!(playbook.workflow.len() <= 5);
         for step in &playbook.workflow {
             assert!(
                 step.looping.is_none() && step.when.is_none() && step.set.is_empty(),
                 "seed {seed}"
             );
-            let parks = |kind: ToolKind| kind.is_server_side();
+            let suspends = |kind: ToolKind| kind.is_server_side();
             let tasks = step.tool.tasks();
             assert!(
-                !tasks.iter().any(|task| parks(task.kind.value)),
+                !tasks.iter().any(|task| suspends(task.kind.value)),
                 "seed {seed}"
             );
             assert!(
@@ -408,15 +413,15 @@ fn a_switch_that_is_off_is_obeyed() {
                 "seed {seed}"
             );
         }
-        assert!(Graph::new(&playbook).cycles().is_empty(), "seed {seed}");
+        assert!(StepGraph::new(&playbook).cycles().is_empty(), "seed {seed}");
     }
 }
 
 #[test]
-fn a_failing_playbook_is_made_small() {
+fn shrinks_failing_playbook() {
     // Stands for a disagreement: a guard skips a step after another one has failed and was caught.
     let disagrees = |playbook: &Playbook| {
-        let result = run(playbook, Schedule::InOrder);
+        let result = run_parsed(playbook, CommandOrder::IssueOrder);
         let guarded = result
             .skipped
             .iter()
@@ -428,9 +433,9 @@ fn a_failing_playbook_is_made_small() {
     let found = (0..500)
         .find_map(|seed| shrink_seed(seed, &config, &mut |playbook, _| disagrees(playbook)));
     let small = found.unwrap();
-    let playbook = small.playbook().unwrap();
+    let playbook = small.to_playbook().unwrap();
     assert!(disagrees(&playbook));
-    assert!(playbook.workflow.len() <= 3, "{}", small.text());
-    assert!(small.text().lines().count() < 40, "{}", small.text());
+    assert!(playbook.workflow.len() <= 3, "{}", small.to_yaml());
+    assert!(small.to_yaml().lines().count() < 40, "{}", small.to_yaml());
     assert_eq!(shrink_seed(0, &config, &mut |_, _| false), None);
 }

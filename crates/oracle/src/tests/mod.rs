@@ -1,15 +1,15 @@
-//! The oracle on playbooks whose outcome was worked out by hand, and on generated ones.
+//! Tests of the oracle on playbooks with manually derived outcomes, and on generated ones.
 
 mod examples;
 mod failures;
 mod generated;
 mod joins;
+mod limits_and_caches;
 mod loops;
-mod outside;
-mod parking;
 mod policies;
 mod routing;
 mod start;
+mod suspension;
 mod writes;
 
 use std::fmt::Write as _;
@@ -19,15 +19,17 @@ use noetl_playbook::{CheckOptions, Document, Severity, check};
 use noetl_types::json::parse;
 use noetl_types::{EventType, Json};
 
-use crate::{Outcomes, RunResult, Schedule, Script, interpret, start_workload};
+use crate::{
+    CommandOrder, RunResult, ScriptedOutcomes, ToolOutcomes, interpret_playbook, start_workload,
+};
 
-/// A playbook of these steps, after whatever else its text says.
-fn playbook(text: &str) -> Playbook {
+/// Parses a playbook from its text without the header.
+fn parse_playbook(text: &str) -> Playbook {
     let text =
         format!("apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: test }}\n{text}");
     let checked = check(&text, &CheckOptions::default());
     assert_eq!(
-        checked.count(Severity::Error),
+        checked.count_severity(Severity::Error),
         0,
         "{:#?}",
         checked.diagnostics
@@ -38,22 +40,22 @@ fn playbook(text: &str) -> Playbook {
     }
 }
 
-fn run_with(text: &str, outcomes: &dyn Outcomes) -> RunResult {
-    let playbook = playbook(text);
+fn run_with_outcomes(text: &str, outcomes: &dyn ToolOutcomes) -> RunResult {
+    let playbook = parse_playbook(text);
     let workload = start_workload(&playbook, &Json::empty_map()).unwrap();
-    interpret(&playbook, workload, outcomes, Schedule::InOrder).unwrap()
+    interpret_playbook(&playbook, workload, outcomes, CommandOrder::IssueOrder).unwrap()
 }
 
-fn run(text: &str) -> RunResult {
-    run_with(text, &Script)
+fn run_text(text: &str) -> RunResult {
+    run_with_outcomes(text, &ScriptedOutcomes)
 }
 
-fn json(text: &str) -> Json {
+fn parse_json(text: &str) -> Json {
     parse(text.as_bytes()).unwrap()
 }
 
-/// What happened, a line for each event; the four events of a command that went well are one `W`.
-fn told(result: &RunResult) -> String {
+/// Formats the history, one line per event. The four events of a successful command are one `W`.
+fn format_history(result: &RunResult) -> String {
     let mut lines = String::new();
     let mut rest = result.history.as_slice();
     while let Some((first, more)) = rest.split_first() {
@@ -62,22 +64,26 @@ fn told(result: &RunResult) -> String {
             .map(|index| format!("[{index}]"))
             .unwrap_or_default();
         let kinds: Vec<EventType> = rest.iter().take(4).map(|event| event.event).collect();
-        let whole = [
+        let command_events = [
             EventType::CommandClaimed,
             EventType::CommandStarted,
             EventType::CallDone,
             EventType::CommandCompleted,
         ];
-        let is_whole = kinds == whole;
-        let word = if is_whole { "W" } else { first.event.as_str() };
-        writeln!(lines, "{word} {}{index}", first.node).unwrap();
-        rest = if is_whole { &rest[4..] } else { more };
+        let is_command = kinds == command_events;
+        let label = if is_command {
+            "W"
+        } else {
+            first.event.as_str()
+        };
+        writeln!(lines, "{label} {}{index}", first.node).unwrap();
+        rest = if is_command { &rest[4..] } else { more };
     }
     lines
 }
 
-/// The names of the skipped steps, in order.
-fn skips(result: &RunResult) -> Vec<String> {
+/// Returns the skipped steps with the reason, in order.
+fn skipped_steps(result: &RunResult) -> Vec<String> {
     result
         .skipped
         .iter()
@@ -85,8 +91,8 @@ fn skips(result: &RunResult) -> Vec<String> {
         .collect()
 }
 
-/// The steps that were entered, in order.
-fn entered(result: &RunResult) -> Vec<&str> {
+/// Returns the steps that were entered, in order.
+fn entered_steps(result: &RunResult) -> Vec<&str> {
     let entered = result
         .history
         .iter()
@@ -96,5 +102,5 @@ fn entered(result: &RunResult) -> Vec<&str> {
 
 #[track_caller]
 fn assert_data(result: &RunResult, step: &str, data: &str) {
-    assert_eq!(result.steps[step].data, json(data), "data of {step}");
+    assert_eq!(result.steps[step].data, parse_json(data), "data of {step}");
 }

@@ -1,19 +1,19 @@
-//! Policies of tasks, as tables of rules and what they come to.
+//! Task policies, as tables of rules and outcomes.
 
 use noetl_types::EventType;
 
-use super::{assert_data, json, run};
+use super::{assert_data, parse_json, run_text};
 use crate::{ErrorKind, RunResult};
 
-/// A step with one task that does `command` under these policy keys.
-fn single(command: &str, policy: &str) -> RunResult {
-    run(&format!(
+/// Runs a step with one task that executes `command` under these policy keys.
+fn run_single_task(command: &str, policy: &str) -> RunResult {
+    run_text(&format!(
         "workflow:\n  - step: a\n    tool:\n      kind: shell\n      command: '{command}'\n      spec: {{ policy: {{ {policy} }} }}\n"
     ))
 }
 
-/// Attempts that were followed by another one.
-fn retried(result: &RunResult) -> usize {
+/// Counts the attempts that were followed by another one.
+fn retry_count(result: &RunResult) -> usize {
     let errors = result
         .history
         .iter()
@@ -23,11 +23,11 @@ fn retried(result: &RunResult) -> usize {
 }
 
 #[test]
-fn what_a_single_task_comes_to() {
+fn applies_policy_to_single_task() {
     let retry = r#"rules: [{ when: "error", then: { do: retry, attempts: N } }]"#;
     let failed: Option<ErrorKind> = Some(ErrorKind::Timeout);
     for (command, policy, kind, data, retries) in [
-        // Retry: the count covers the first execution; when it is spent the task fails.
+        // Retry: the count covers the first execution. When it is used up, the task fails.
         ("flaky 3 timeout 7", retry.replace('N', "3"), None, "7", 2),
         ("flaky 4 timeout 7", retry.replace('N', "3"), failed, "null", 2),
         ("flaky 2 timeout 7", retry.replace('N', "1"), failed, "null", 0),
@@ -48,43 +48,44 @@ fn what_a_single_task_comes_to() {
         ("error timeout", "rules: [{ else: { do: fail } }]".into(), failed, "null", 0),
         // The first matching rule wins.
         ("error timeout 5", r#"rules: [{ when: "error", then: { do: continue } }, { else: { do: fail } }]"#.into(), None, "5", 0),
-        // The envelope comes before the data, the data is found beneath it.
+        // The envelope comes before the data, which is found beneath it.
         (r#"ok {"status": "bad", "n": 1}"#, r#"rules: [{ when: "output.status == \"ok\" and output.n == 1 and output.data.status == \"bad\"" }, { else: { do: fail } }]"#.into(), None, r#"{"status":"bad","n":1}"#, 0),
         ("error timeout 5", r#"rules: [{ when: "output.error.retryable and output.data == 5 and output.meta.attempt == 1 and _attempt == 1", then: { do: continue } }]"#.into(), None, "5", 0),
     ] {
-        let result = single(command, &policy);
+        let result = run_single_task(command, &policy);
         assert_eq!(result.error_kind, kind, "{command} {policy}");
         assert_data(&result, "a", data);
-        assert_eq!(retried(&result), retries, "{command} {policy}");
+        assert_eq!(retry_count(&result), retries, "{command} {policy}");
     }
 }
 
 #[test]
-fn without_a_policy_an_error_fails() {
-    let result = run("workflow:\n  - { step: a, tool: { kind: shell, command: error parse } }\n");
+fn error_without_policy_fails_task() {
+    let result =
+        run_text("workflow:\n  - { step: a, tool: { kind: shell, command: error parse } }\n");
     assert_eq!(result.error_kind, Some(ErrorKind::Parse));
 }
 
 #[test]
-fn an_attempt_that_went_well_may_still_be_failed() {
-    let result = single(
+fn rule_may_fail_successful_attempt() {
+    let result = run_single_task(
         "ok 3",
         r#"rules: [{ when: "output == 3", then: { do: fail } }]"#,
     );
     assert_eq!(result.error_kind, Some(ErrorKind::Unknown));
-    let polled = single(
+    let polled = run_single_task(
         "ok 3",
         r#"rules: [{ when: "output == 3", then: { do: retry, attempts: 4 } }]"#,
     );
     assert_eq!(
-        (polled.error_kind, retried(&polled)),
+        (polled.error_kind, retry_count(&polled)),
         (Some(ErrorKind::Unknown), 3)
     );
 }
 
 #[test]
-fn a_jump_repeats_tasks_and_starts_their_attempts_anew() {
-    let result = run(r#"
+fn jump_repeats_tasks_and_resets_attempts() {
+    let result = run_text(r#"
 workflow:
   - step: pages
     tool:
@@ -101,8 +102,8 @@ workflow:
 "#
     .replace("TARGET", "fetch")
     .as_str());
-    // Each of the three visits fails once before it goes well.
-    assert_eq!(retried(&result), 3);
+    // Each of the three visits fails once before it succeeds.
+    assert_eq!(retry_count(&result), 3);
     assert_data(
         &result,
         "pages",
@@ -111,23 +112,23 @@ workflow:
 }
 
 #[test]
-fn previous_is_the_task_before() {
-    for word in ["previous", "prev", "_previous", "\"@previous\""] {
-        let result = run(&format!(
+fn previous_jumps_to_preceding_task() {
+    for target in ["previous", "prev", "_previous", "\"@previous\""] {
+        let result = run_text(&format!(
             r#"
 workflow:
   - step: a
     tool:
       - {{ name: one, kind: noop, result: "{{{{ (ctx.n | default(0)) + 1 }}}}", set: {{ ctx.n: "{{{{ output }}}}" }} }}
-      - {{ name: two, kind: noop, spec: {{ policy: {{ rules: [{{ when: "ctx.n < 3", then: {{ do: jump, to: {word} }} }}] }} }} }}
+      - {{ name: two, kind: noop, spec: {{ policy: {{ rules: [{{ when: "ctx.n < 3", then: {{ do: jump, to: {target} }} }}] }} }} }}
 "#
         ));
-        assert_eq!(result.ctx, json(r#"{"n":3}"#), "{word}");
+        assert_eq!(result.ctx, parse_json(r#"{"n":3}"#), "{target}");
     }
 }
 
 #[test]
-fn the_data_of_a_pipeline_is_its_labels_under_its_last_task() {
+fn pipeline_data_merges_last_task_over_labels() {
     for (last, break_at, data) in [
         (
             "{ n: 2, one: over }",
@@ -142,7 +143,7 @@ fn the_data_of_a_pipeline_is_its_labels_under_its_last_task() {
         ),
         ("7", "one", r#"{"one":{"n":1},"n":1}"#),
     ] {
-        let result = run(&format!(
+        let result = run_text(&format!(
             r#"
 workflow:
   - step: a
@@ -161,21 +162,23 @@ workflow:
             .unwrap_or_default();
         assert_eq!(
             result.steps["b"].data,
-            noetl_types::Json::list([json("1"), two]),
+            noetl_types::Json::list([parse_json("1"), two]),
             "{last} {break_at}"
         );
     }
 }
 
 #[test]
-fn an_error_that_is_gone_over_leaves_its_data() {
-    let result = run(r#"
+fn continued_error_keeps_data() {
+    let result = run_text(
+        r#"
 workflow:
   - step: a
     tool:
       - { name: one, kind: shell, command: 'error parse {"n": 1}', spec: { policy: { rules: [{ else: { do: continue } }] } } }
       - { kind: noop, result: { seen: "{{ one.n }}", before: "{{ _prev.n }}", mine: "{{ _task }}" } }
-"#);
+"#,
+    );
     let last = r#"{"seen":1,"before":1,"mine":"task_1"}"#;
     assert_data(
         &result,

@@ -2,12 +2,13 @@
 
 use noetl_types::ExecutionStatus;
 
-use super::{assert_data, entered, json, run, skips, told};
+use super::{assert_data, entered_steps, format_history, parse_json, run_text, skipped_steps};
 use crate::{ErrorKind, StepStatus};
 
 #[test]
-fn steps_die_in_document_order_and_transitively() {
-    let result = run(r#"
+fn dead_steps_are_skipped_in_document_order() {
+    let result = run_text(
+        r#"
 workflow:
   - { step: c, tool: { kind: noop }, next: { arcs: [{ step: d }] } }
   - { step: d, tool: { kind: noop } }
@@ -16,16 +17,18 @@ workflow:
     next: { arcs: [{ step: a, when: "output == 1" }, { step: b }] }
   - { step: b, tool: { kind: noop }, next: { arcs: [{ step: c }] } }
   - { step: a, tool: { kind: noop } }
-"#);
+"#,
+    );
     assert_eq!(
-        skips(&result),
+        skipped_steps(&result),
         ["c:not_routed", "d:not_routed", "b:not_routed"]
     );
 }
 
 #[test]
-fn the_exit_of_a_turning_cycle_is_not_skipped() {
-    let result = run(r#"
+fn cycle_exit_is_not_skipped_early() {
+    let result = run_text(
+        r#"
 workflow:
   - step: poll
     tool: { kind: noop, result: "{{ (ctx.n | default(0)) + 1 }}" }
@@ -36,30 +39,34 @@ workflow:
         - { step: done }
   - { step: again, tool: { kind: noop }, next: { arcs: [{ step: poll }] } }
   - { step: done, tool: { kind: noop, result: "{{ ctx.n }}" } }
-"#);
+"#,
+    );
     assert_eq!(
-        entered(&result),
+        entered_steps(&result),
         ["poll", "again", "poll", "again", "poll", "done"]
     );
-    assert_eq!(skips(&result), [""; 0]);
-    assert_eq!(result.result, json("3"));
+    assert_eq!(skipped_steps(&result), [""; 0]);
+    assert_eq!(result.result, parse_json("3"));
 }
 
 #[test]
-fn what_the_entry_never_reaches_gets_no_event() {
-    let result = run(r"
+fn unreachable_step_gets_no_event() {
+    let result = run_text(
+        r"
 executor: { spec: { entry_step: work } }
 workflow:
   - { step: alone, tool: { kind: noop }, next: { arcs: [{ step: work }] } }
   - { step: work, tool: { kind: noop } }
-");
+",
+    );
     assert_eq!(result.steps["alone"].status, StepStatus::Pending);
-    assert_eq!(skips(&result), [""; 0]);
+    assert_eq!(skipped_steps(&result), [""; 0]);
 }
 
 #[test]
-fn a_false_guard_skips_the_step_and_its_set_and_follows_its_arcs() {
-    let result = run(r#"
+fn false_guard_skips_step_and_follows_arcs() {
+    let result = run_text(
+        r#"
 workflow:
   - { step: start, tool: { kind: noop }, next: { arcs: [{ step: maybe }] } }
   - step: maybe
@@ -72,11 +79,12 @@ workflow:
         - { step: skipped, when: "event.name == 'step.skipped' and event.step == 'maybe' and output is none" }
   - { step: usual, tool: { kind: noop } }
   - { step: skipped, when: "{{ event.name == 'step.skipped' }}", tool: { kind: noop, result: here } }
-"#);
-    assert_eq!(entered(&result), ["start", "skipped"]);
-    assert_eq!(skips(&result), ["maybe:guard", "usual:not_routed"]);
-    assert_eq!(result.ctx, json("{}"));
-    assert_eq!(result.result, json(r#""here""#));
+"#,
+    );
+    assert_eq!(entered_steps(&result), ["start", "skipped"]);
+    assert_eq!(skipped_steps(&result), ["maybe:guard", "usual:not_routed"]);
+    assert_eq!(result.ctx, parse_json("{}"));
+    assert_eq!(result.result, parse_json(r#""here""#));
     assert_eq!(
         (result.steps["maybe"].runs, result.steps["maybe"].status),
         (0, StepStatus::Skipped)
@@ -84,8 +92,9 @@ workflow:
 }
 
 #[test]
-fn a_skipped_run_leaves_earlier_data() {
-    let result = run(r#"
+fn skip_keeps_earlier_data() {
+    let result = run_text(
+        r#"
 workflow:
   - step: turn
     tool: { kind: noop }
@@ -94,28 +103,29 @@ workflow:
     when: "not once"
     tool: { kind: noop, result: { n: 1 } }
     next: { arcs: [{ step: turn, when: "event.name == 'call.done'" }] }
-"#);
-    assert_eq!(entered(&result), ["turn", "once", "turn"]);
-    assert_eq!(skips(&result), ["once:guard"]);
+"#,
+    );
+    assert_eq!(entered_steps(&result), ["turn", "once", "turn"]);
+    assert_eq!(skipped_steps(&result), ["once:guard"]);
     assert_data(&result, "once", r#"{"n":1}"#);
 }
 
 #[test]
-fn the_first_matching_admission_rule_decides() {
+fn first_matching_admission_rule_decides() {
     let admitted = |rules: &str| {
         let text = format!(
             "workload: {{ n: 2 }}\nworkflow:\n  - step: a\n    spec: {{ policy: {{ admit: {{ rules: {rules} }} }} }}\n    tool: {{ kind: noop }}\n"
         );
-        let result = run(&text);
+        let result = run_text(&text);
         assert_eq!(
-            skips(&result),
-            if entered(&result).is_empty() {
+            skipped_steps(&result),
+            if entered_steps(&result).is_empty() {
                 vec!["a:admission"]
             } else {
                 vec![]
             }
         );
-        !entered(&result).is_empty()
+        !entered_steps(&result).is_empty()
     };
     let deny = r#"{ when: "n > 1", then: { allow: false } }"#;
     let allow = r#"{ when: "n == 2", then: { allow: true } }"#;
@@ -129,39 +139,39 @@ fn the_first_matching_admission_rule_decides() {
 }
 
 #[test]
-fn a_dead_end_completes_unless_the_playbook_says_otherwise() {
+fn dead_end_completes_by_default() {
     let text = |executor: &str, spec: &str| {
         format!(
             "{executor}\nworkflow:\n  - step: a\n    tool: {{ kind: noop, result: 5 }}\n    set: {{ ctx.a: 1 }}\n    next: {{ spec: {{ {spec} }}, arcs: [{{ step: b, when: \"output > 9\" }}] }}\n  - {{ step: b, tool: {{ kind: noop }} }}\n"
         )
     };
-    let quiet = run(&text("", ""));
+    let quiet = run_text(&text("", ""));
     assert_eq!(
         (quiet.status, quiet.result.clone()),
-        (ExecutionStatus::Completed, json("5"))
+        (ExecutionStatus::Completed, parse_json("5"))
     );
-    assert_eq!(skips(&quiet), ["b:not_routed"]);
+    assert_eq!(skipped_steps(&quiet), ["b:not_routed"]);
     for strict in [
         text("", "on_no_match: error"),
         text("executor: { spec: { no_next_is_error: true } }", ""),
     ] {
-        let result = run(&strict);
+        let result = run_text(&strict);
         assert_eq!(result.status, ExecutionStatus::Failed);
         assert_eq!(result.error_kind, Some(ErrorKind::Routing));
         assert_eq!(result.failed_steps, ["a".into()]);
-        assert_eq!(skips(&result), [""; 0]);
-        // The step's own writes were made before its arcs were looked at.
-        assert_eq!(result.ctx, json(r#"{"a":1}"#));
+        assert_eq!(skipped_steps(&result), [""; 0]);
+        // The step's own writes were applied before its arcs were evaluated.
+        assert_eq!(result.ctx, parse_json(r#"{"a":1}"#));
         assert_data(&result, "a", "null");
     }
-    let terminal = run(
+    let terminal = run_text(
         "executor: { spec: { no_next_is_error: true } }\nworkflow:\n  - { step: a, tool: { kind: noop } }\n",
     );
     assert_eq!(terminal.status, ExecutionStatus::Completed);
 }
 
 #[test]
-fn the_result_is_that_of_the_final_step_or_the_end_or_the_last_dead_end() {
+fn result_comes_from_final_step_end_or_dead_end() {
     let steps = "
 workflow:
   - { step: start, tool: { kind: noop, result: 1 }, next: { spec: { mode: inclusive }, arcs: [{ step: end }, { step: b }] } }
@@ -169,25 +179,25 @@ workflow:
   - { step: b, tool: { kind: noop, result: 3 } }
   - { step: last, tool: { kind: noop, result: 4 } }
 ";
-    assert_eq!(run(steps).result, json("2"));
+    assert_eq!(run_text(steps).result, parse_json("2"));
     assert_eq!(
-        run(&format!(
+        run_text(&format!(
             "executor: {{ spec: {{ final_step: last }} }}{steps}"
         ))
         .result,
-        json("4")
+        parse_json("4")
     );
     let without = steps.replace("step: end", "step: fin");
-    assert_eq!(run(&without).result, json("3"));
+    assert_eq!(run_text(&without).result, parse_json("3"));
     let undeclared = "
 workflow:
   - { step: start, tool: { kind: noop, result: 1 }, next: { arcs: [{ step: end }] } }
 ";
-    assert_eq!(run(undeclared).result, json("1"));
+    assert_eq!(run_text(undeclared).result, parse_json("1"));
 }
 
 #[test]
-fn the_final_step_runs_once_whichever_way_the_run_ends() {
+fn final_step_runs_once_for_any_outcome() {
     let text = |command: &str, last: &str| {
         format!(
             r#"
@@ -201,24 +211,24 @@ workflow:
 "#
         )
     };
-    let good = run(&text("ok 1", "ok 2"));
+    let good = run_text(&text("ok 1", "ok 2"));
     assert_eq!(
         (good.status, good.result.clone()),
-        (ExecutionStatus::Completed, json("2"))
+        (ExecutionStatus::Completed, parse_json("2"))
     );
-    assert_eq!(entered(&good), ["work", "cleanup"]);
-    assert_eq!(skips(&good), [""; 0]);
-    let bad = run(&text("error parse", "ok 2"));
+    assert_eq!(entered_steps(&good), ["work", "cleanup"]);
+    assert_eq!(skipped_steps(&good), [""; 0]);
+    let bad = run_text(&text("error parse", "ok 2"));
     assert_eq!(
         (bad.status, bad.error_kind),
         (ExecutionStatus::Failed, Some(ErrorKind::Parse))
     );
-    assert_eq!(entered(&bad), ["work", "cleanup"]);
+    assert_eq!(entered_steps(&bad), ["work", "cleanup"]);
     assert_eq!(bad.steps["cleanup"].status, StepStatus::Completed);
-    let both = run(&text("error parse", "error timeout"));
+    let both = run_text(&text("error parse", "error timeout"));
     assert_eq!(both.failed_steps, ["work".into(), "cleanup".into()]);
     assert_eq!(both.error_kind, Some(ErrorKind::Parse));
-    let own = run(&text("ok 1", "error timeout"));
+    let own = run_text(&text("ok 1", "error timeout"));
     assert_eq!(
         (own.status, own.error_kind),
         (ExecutionStatus::Failed, Some(ErrorKind::Timeout))
@@ -226,16 +236,18 @@ workflow:
 }
 
 #[test]
-fn a_broken_guard_is_a_run_that_fails_uncaught() {
-    let result = run(r#"
+fn broken_guard_fails_uncaught() {
+    let result = run_text(
+        r#"
 workflow:
   - step: a
     when: "1 // 0"
     tool: { kind: noop }
     next: { arcs: [{ step: b, when: "event.name == 'call.error'" }] }
   - { step: b, tool: { kind: noop } }
-"#);
-    let lines = told(&result);
+"#,
+    );
+    let lines = format_history(&result);
     assert_eq!(
         lines,
         "playbook.started test\nstep.enter a\nstep.exit a\nplaybook.failed test\n"
@@ -244,9 +256,9 @@ workflow:
 }
 
 #[test]
-fn a_broken_arc_or_set_fails_its_step_uncaught() {
+fn broken_arc_or_set_fails_uncaught() {
     let result = |arc: &str, set: &str| {
-        run(&format!(
+        run_text(&format!(
             "workflow:\n  - step: a\n    tool: {{ kind: noop, set: {{ ctx.task: 1 }} }}\n    set: {{ ctx.step: {set} }}\n    next: {{ arcs: [{arc}, {{ step: c, when: \"event.name == 'call.error'\" }}] }}\n  - {{ step: b, tool: {{ kind: noop }} }}\n  - {{ step: c, tool: {{ kind: noop }} }}\n"
         ))
     };
@@ -266,29 +278,33 @@ fn a_broken_arc_or_set_fails_its_step_uncaught() {
     ] {
         let result = result(&arc, set);
         assert_eq!(result.error_kind, Some(ErrorKind::Template), "{arc}");
-        assert_eq!(result.ctx, json(ctx), "{arc}");
-        assert_eq!(entered(&result), ["a"], "{arc}");
-        assert_eq!(skips(&result), [""; 0], "{arc}");
+        assert_eq!(result.ctx, parse_json(ctx), "{arc}");
+        assert_eq!(entered_steps(&result), ["a"], "{arc}");
+        assert_eq!(skipped_steps(&result), [""; 0], "{arc}");
     }
 }
 
 #[test]
-fn runs_are_bounded() {
-    let result = run(r"
+fn step_passes_are_limited() {
+    let result = run_text(
+        r"
 executor: { spec: { policy: { limits: { max_step_runs: 3 } } } }
 workflow:
   - { step: a, tool: { kind: noop }, next: { arcs: [{ step: a }] } }
-");
+",
+    );
     assert_eq!(
         (result.status, result.error_kind),
         (ExecutionStatus::Failed, Some(ErrorKind::Limit))
     );
-    assert_eq!(entered(&result).len(), 4);
-    let guarded = run(r"
+    assert_eq!(entered_steps(&result).len(), 4);
+    let guarded = run_text(
+        r"
 executor: { spec: { policy: { limits: { max_step_runs: 3 } } } }
 workflow:
   - { step: a, when: false, tool: { kind: noop }, next: { arcs: [{ step: a }] } }
-");
+",
+    );
     assert_eq!(guarded.error_kind, Some(ErrorKind::Limit));
-    assert_eq!(skips(&guarded), ["a:guard"; 3]);
+    assert_eq!(skipped_steps(&guarded), ["a:guard"; 3]);
 }

@@ -1,14 +1,14 @@
-//! Before the first step: the recorded input, and what the oracle does not take on.
+//! Recorded input, and unsupported playbooks.
 
 use noetl_playbook::template::RenderErrorKind;
 use noetl_types::Json;
 
-use super::{json, playbook};
-use crate::{Schedule, Script, interpret, start_workload};
+use super::{parse_json, parse_playbook};
+use crate::{CommandOrder, ScriptedOutcomes, interpret_playbook, start_workload};
 
 #[test]
-fn the_payload_is_merged_over_rendered_defaults() {
-    let playbook = playbook(
+fn merges_payload_over_rendered_defaults() {
+    let playbook = parse_playbook(
         r#"
 workload:
   greeting: "hello {{ payload.name | default('you') }}"
@@ -18,18 +18,18 @@ workflow:
   - { step: a, tool: { kind: noop } }
 "#,
     );
-    let payload = json(r#"{"name":"{{ 1 + 1 }}","deep":{"a":{"y":3},"b":[]},"more":null}"#);
-    let expected = json(
+    let payload = parse_json(r#"{"name":"{{ 1 + 1 }}","deep":{"a":{"y":3},"b":[]},"more":null}"#);
+    let expected = parse_json(
         r#"{"greeting":"hello {{ 1 + 1 }}","twice":null,"name":"{{ 1 + 1 }}","deep":{"a":{"x":1,"y":3},"b":[]},"more":null}"#,
     );
     assert_eq!(start_workload(&playbook, &payload), Ok(expected));
     let alone = start_workload(&playbook, &Json::Null).unwrap();
-    assert_eq!(alone.get("greeting"), Some(&json(r#""hello you""#)));
+    assert_eq!(alone.get("greeting"), Some(&parse_json(r#""hello you""#)));
 }
 
 #[test]
-fn a_default_that_cannot_be_rendered_starts_nothing() {
-    let playbook = playbook(
+fn broken_default_fails_start() {
+    let playbook = parse_playbook(
         "workload: { n: \"{{ 1 // 0 }}\" }\nworkflow:\n  - { step: a, tool: { kind: noop } }\n",
     );
     let error = start_workload(&playbook, &Json::Null).unwrap_err();
@@ -37,8 +37,15 @@ fn a_default_that_cannot_be_rendered_starts_nothing() {
 }
 
 #[test]
-fn a_container_is_refused() {
-    let playbook = playbook("workflow:\n  - { step: a, tool: { kind: container, image: i } }\n");
-    let refused = interpret(&playbook, Json::Null, &Script, Schedule::InOrder).unwrap_err();
-    assert_eq!((&*refused.step, refused.what), ("a", "a container"));
+fn rejects_container() {
+    let playbook =
+        parse_playbook("workflow:\n  - { step: a, tool: { kind: container, image: i } }\n");
+    let error = interpret_playbook(
+        &playbook,
+        Json::Null,
+        &ScriptedOutcomes,
+        CommandOrder::IssueOrder,
+    )
+    .unwrap_err();
+    assert_eq!((&*error.step, error.what), ("a", "a container"));
 }

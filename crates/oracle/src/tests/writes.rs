@@ -1,11 +1,12 @@
-//! `set`: scopes, order, and which of two names is found.
+//! `set`: scopes, order and name precedence.
 
-use super::{assert_data, json, run, run_with};
-use crate::{Answer, Call, ErrorKind, TaskError};
+use super::{assert_data, parse_json, run_text, run_with_outcomes};
+use crate::{ErrorKind, TaskCall, TaskError, ToolAnswer};
 
 #[test]
-fn writes_are_made_in_order() {
-    let result = run(r#"
+fn writes_apply_in_order() {
+    let result = run_text(
+        r#"
 workflow:
   - step: a
     tool:
@@ -25,30 +26,34 @@ workflow:
         - { step: c, when: "ctx.log == 'rtes'", set: { ctx.log: "{{ ctx.log ~ '2' }}" } }
   - { step: b, tool: { kind: noop, result: "{{ ctx.log }}" } }
   - { step: c, tool: { kind: noop } }
-"#);
-    assert_eq!(result.ctx, json(r#"{"log":"rtes12"}"#));
+"#,
+    );
+    assert_eq!(result.ctx, parse_json(r#"{"log":"rtes12"}"#));
     assert_data(&result, "b", r#""rtes12""#);
 }
 
 #[test]
 fn values_of_one_set_do_not_see_each_other() {
-    let result = run(r#"
+    let result = run_text(
+        r#"
 workflow:
   - step: a
     tool: { kind: noop, result: { n: 1 }, set: { ctx.a: 1, ctx.b: 2 } }
     set: { ctx.a: "{{ ctx.b }}", ctx.b: "{{ ctx.a }}", ctx.m.x: "{{ output.n }}", ctx.m.y: { k: ["{{ b }}"] }, plain: "{{ output }}" }
     next: { arcs: [{ step: b, set: { ctx.m.x: 9 } }] }
   - { step: b, tool: { kind: noop } }
-"#);
+"#,
+    );
     assert_eq!(
         result.ctx,
-        json(r#"{"a":2,"b":1,"m":{"x":9,"y":{"k":[2]}},"plain":{"n":1}}"#)
+        parse_json(r#"{"a":2,"b":1,"m":{"x":9,"y":{"k":[2]}},"plain":{"n":1}}"#)
     );
 }
 
 #[test]
-fn each_scope_lives_as_long_as_it_says() {
-    let result = run(r#"
+fn scopes_have_their_own_lifetime() {
+    let result = run_text(
+        r#"
 workflow:
   - step: a
     tool:
@@ -57,19 +62,20 @@ workflow:
     set: { ctx.seen: ["{{ iter.i }}", "{{ s }}", "{{ p }}", "{{ c }}"], step.late: 5 }
     next: { arcs: [{ step: b, when: "late == 5 and s == 2", set: { ctx.arc: "{{ iter.i ~ late }}" } }] }
   - { step: b, tool: { kind: noop, result: ["{{ iter.i }}", "{{ s }}", "{{ p }}", "{{ late }}", "{{ c }}"] } }
-"#);
+"#,
+    );
     assert_data(&result, "a", r#"{"t":1,"u":[1,2,3,4],"data":[1,2,3,4]}"#);
     assert_eq!(
         result.ctx,
-        json(r#"{"c":4,"seen":[1,2,null,4],"arc":"15"}"#)
+        parse_json(r#"{"c":4,"seen":[1,2,null,4],"arc":"15"}"#)
     );
     assert_data(&result, "b", "[null,null,null,null,4]");
 }
 
 #[test]
-fn a_rule_writes_even_when_the_task_then_fails() {
-    let broken = |_: &Call<'_>| Answer::Error(TaskError::new(ErrorKind::Lost, "gone"));
-    let result = run_with(
+fn rule_writes_even_if_task_fails() {
+    let broken = |_: &TaskCall<'_>| ToolAnswer::Error(TaskError::new(ErrorKind::Lost, "gone"));
+    let result = run_with_outcomes(
         r#"
 workflow:
   - step: a
@@ -82,13 +88,14 @@ workflow:
 "#,
         &broken,
     );
-    assert_eq!(result.ctx, json(r#"{"tries":2}"#));
+    assert_eq!(result.ctx, parse_json(r#"{"tries":2}"#));
     assert_eq!(result.error_kind, Some(ErrorKind::Lost));
 }
 
 #[test]
-fn the_stronger_of_two_equal_names_is_found() {
-    let result = run(r#"
+fn name_with_higher_precedence_wins() {
+    let result = run_text(
+        r#"
 workload: { k: workload, ctx: workload, path: mine }
 workflow:
   - step: first
@@ -112,7 +119,8 @@ workflow:
     input: { i: step, j: step }
     loop: { in: [item], iterator: k }
     tool: { kind: noop, input: { j: task }, result: ["{{ k }}", "{{ i }}", "{{ j }}"] }
-"#);
+"#,
+    );
     assert_data(
         &result,
         "plain",
@@ -120,11 +128,14 @@ workflow:
     );
     assert_data(&result, "set", r#"["ctx","ctx","workload"]"#);
     let piped = &result.steps["piped"].data;
-    assert_eq!(piped.get("l"), Some(&json(r#""label""#)));
-    assert_eq!(piped.get("n"), Some(&json(r#""variable""#)));
-    assert_eq!(piped.get("o"), Some(&json(r#"["input","input","ctx"]"#)));
+    assert_eq!(piped.get("l"), Some(&parse_json(r#""label""#)));
+    assert_eq!(piped.get("n"), Some(&parse_json(r#""variable""#)));
+    assert_eq!(
+        piped.get("o"),
+        Some(&parse_json(r#"["input","input","ctx"]"#))
+    );
     assert_eq!(
         result.steps["looped"].data.get("results"),
-        Some(&json(r#"[["item","step","task"]]"#))
+        Some(&parse_json(r#"[["item","step","task"]]"#))
     );
 }

@@ -1,58 +1,67 @@
-//! What a document names and the catalog must hold. Without a catalog nobody asks.
+//! Checks references to catalog entries, if a catalog is available.
 
-use crate::diag::{Code, Sink, near};
+use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{Document, Task, ToolKind};
 use crate::parse::CatalogNames;
 use crate::source::Span;
 
-pub(super) fn check(sink: &mut Sink<'_>, document: &Document, catalog: &CatalogNames) {
+pub(super) fn check_catalog_references(
+    sink: &mut DiagnosticSink<'_>,
+    document: &Document,
+    catalog: &CatalogNames,
+) {
     match document {
         Document::Playbook(playbook) => {
             let steps = playbook.workflow.iter().flat_map(|step| step.tool.tasks());
             for task in steps.chain(playbook.workbook.iter().map(|task| &task.tool)) {
-                of_task(sink, task, catalog);
+                check_task_references(sink, task, catalog);
             }
         }
         Document::Subscription(subscription) => {
             for path in subscription.playbooks() {
-                playbook(sink, path.value, path.span, catalog);
+                check_playbook_path(sink, path.value, path.span, catalog);
             }
         }
         Document::Schedule(schedule) => {
             let path = &schedule.spec.playbook;
-            playbook(sink, path.value.as_str(), path.span, catalog);
+            check_playbook_path(sink, path.value.as_str(), path.span, catalog);
         }
         Document::Other(_) => {}
     }
 }
 
-fn of_task(sink: &mut Sink<'_>, task: &Task, catalog: &CatalogNames) {
+fn check_task_references(sink: &mut DiagnosticSink<'_>, task: &Task, catalog: &CatalogNames) {
     if let Some(alias) = task
         .auth
         .as_ref()
         .and_then(|auth| auth.as_const()?.as_str())
-        && catalog.credentials.iter().all(|known| known != alias)
+        && catalog.credentials.iter().all(|name| name != alias)
     {
-        let near = near(alias, catalog.credentials.iter().map(String::as_str));
+        let nearest = nearest_name(alias, catalog.credentials.iter().map(String::as_str));
         let message = format!("credential '{alias}' is not registered");
-        sink.misspelt(Code::NP605, task.auth_span.span, message, near);
+        sink.add_with_suggestion(Code::NP605, task.auth_span.span, message, nearest);
     }
     if task.kind.value == ToolKind::Playbook
         && let Some(field) = task.config.get("path")
         && let Some(path) = field.value.as_const().and_then(noetl_types::Json::as_str)
     {
-        playbook(sink, path, field.span(), catalog);
+        check_playbook_path(sink, path, field.span(), catalog);
     }
 }
 
-fn playbook(sink: &mut Sink<'_>, path: &str, span: Span, catalog: &CatalogNames) {
-    if catalog.playbooks.iter().all(|known| known != path) {
-        let near = near(path, catalog.playbooks.iter().map(String::as_str));
-        sink.misspelt(
+fn check_playbook_path(
+    sink: &mut DiagnosticSink<'_>,
+    path: &str,
+    span: Span,
+    catalog: &CatalogNames,
+) {
+    if catalog.playbooks.iter().all(|name| name != path) {
+        let nearest = nearest_name(path, catalog.playbooks.iter().map(String::as_str));
+        sink.add_with_suggestion(
             Code::NP706,
             span,
             format!("playbook '{path}' is not in the catalog"),
-            near,
+            nearest,
         );
     }
 }

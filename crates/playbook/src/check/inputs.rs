@@ -1,43 +1,43 @@
-//! What a playbook reads of its input.
+//! Determines which inputs a playbook reads.
 
 use std::collections::BTreeSet;
 
-use super::sites::sites;
+use super::template_sites::collect_template_sites;
 use crate::model::Playbook;
 
-/// The inputs that templates of a playbook read.
+/// The inputs that the templates of a playbook read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputsRead<'p> {
     names: BTreeSet<&'p str>,
-    takes_all: bool,
+    reads_all: bool,
 }
 
 impl<'p> InputsRead<'p> {
-    /// Looks through every template. An input is read as `workload.<name>` or by its name alone.
-    pub fn of(playbook: &'p Playbook) -> Self {
-        let mut read = Self {
+    /// Collects the inputs that any template reads, either as `workload.<name>` or as a bare name.
+    pub fn from_playbook(playbook: &'p Playbook) -> Self {
+        let mut inputs = Self {
             names: BTreeSet::new(),
-            takes_all: false,
+            reads_all: false,
         };
-        for site in sites(playbook) {
-            for found in site.template.reads() {
-                match (found.root(), found.path.get(1)) {
-                    ("workload", Some(name)) => read.names.insert(name),
+        for site in collect_template_sites(playbook) {
+            for read in site.template.reads() {
+                match (read.root(), read.path.get(1)) {
+                    ("workload", Some(name)) => inputs.names.insert(name),
                     ("workload", None) => {
-                        read.takes_all = true;
+                        inputs.reads_all = true;
                         continue;
                     }
-                    (name, _) => read.names.insert(name),
+                    (name, _) => inputs.names.insert(name),
                 };
             }
         }
-        read
+        inputs
     }
 
-    /// Whether some template may read the input of this name: who takes the workload as a whole may
-    /// read anything of it.
-    pub fn includes(&self, name: &str) -> bool {
-        self.takes_all || self.names.contains(name)
+    /// True if a template may read the input with this name. A template that reads the whole
+    /// workload may read any input.
+    pub fn may_read(&self, name: &str) -> bool {
+        self.reads_all || self.names.contains(name)
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use super::InputsRead;
     use crate::{CheckOptions, Document, check};
 
-    fn reads(template: &str, name: &str) -> bool {
+    fn may_read_input(template: &str, name: &str) -> bool {
         let text = format!(
             "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: x}}\nworkflow:\n  - {{step: a, when: \"{{{{ when_is }}}}\", tool: {{kind: noop, result: \"{template}\"}}}}\n"
         );
@@ -54,22 +54,22 @@ mod tests {
         let Some(Document::Playbook(playbook)) = checked.document else {
             panic!("{:?}", checked.diagnostics);
         };
-        InputsRead::of(&playbook).includes(name)
+        InputsRead::from_playbook(&playbook).may_read(name)
     }
 
     #[test]
-    fn an_input_is_read_by_its_whole_name() {
-        assert!(reads("{{ workload.base }}", "base"));
-        assert!(reads("{{ base | upper }}", "base"));
-        assert!(reads("{{ 1 }}", "when_is"));
-        assert!(!reads("{{ workload.base }}", "bas"));
-        assert!(!reads("base of {{ other }}", "base"));
-        assert!(!reads("{{ other.base }}", "base"));
+    fn inputs_are_matched_by_whole_name() {
+        assert!(may_read_input("{{ workload.base }}", "base"));
+        assert!(may_read_input("{{ base | upper }}", "base"));
+        assert!(may_read_input("{{ 1 }}", "when_is"));
+        assert!(!may_read_input("{{ workload.base }}", "bas"));
+        assert!(!may_read_input("base of {{ other }}", "base"));
+        assert!(!may_read_input("{{ other.base }}", "base"));
     }
 
     #[test]
-    fn who_takes_all_may_read_anything() {
-        assert!(reads("{{ workload | tojson }}", "anything"));
-        assert!(reads("{{ workload[other] }}", "anything"));
+    fn dynamic_access_may_read_anything() {
+        assert!(may_read_input("{{ workload | tojson }}", "anything"));
+        assert!(may_read_input("{{ workload[other] }}", "anything"));
     }
 }

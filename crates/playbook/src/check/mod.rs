@@ -1,17 +1,17 @@
-//! The checker: what can be said of a document before it runs.
+//! The checker: problems that can be found before a document runs.
 //!
-//! The parser has reported what cannot be read; here is what can be read and is still wrong, or
-//! probably not meant: routes that lead nowhere, names that nothing provides, secrets in plain text.
+//! The parser reports what cannot be parsed. The checker reports documents that parse but are
+//! wrong, or probably unintended: routes without a target, undefined names, secrets in plain text.
 
 mod catalog;
 mod inputs;
 mod names;
 mod python;
 mod routes;
-mod scope;
 mod secrets;
-mod sites;
 mod tasks;
+mod template_sites;
+mod visible_names;
 
 pub use inputs::InputsRead;
 pub(crate) use tasks::STATEMENT_KEYS;
@@ -20,80 +20,80 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::diag::{Diagnostic, Severity};
-use crate::graph::Graph;
+use crate::graph::StepGraph;
 use crate::model::{Document, Playbook};
-use crate::parse::{CheckOptions, Parsed, parse, step_name};
-use crate::yaml::Node;
+use crate::parse::{CheckOptions, ParsedDocument, parse, step_name};
+use crate::yaml::YamlNode;
 
-/// A text that was checked.
+/// Result of checking a text.
 #[derive(Debug, Clone)]
-pub struct Checked {
-    /// The document, if nothing refuses it.
+pub struct CheckReport {
+    /// The document, unless it is rejected.
     pub document: Option<Document>,
-    /// What was found, in document order.
+    /// Diagnostics, in document order.
     pub diagnostics: Vec<Diagnostic>,
-    /// How many findings beyond the first 500 were left out.
-    pub hidden: usize,
+    /// Number of findings omitted because they exceed the limit of 500.
+    pub omitted_count: usize,
 }
 
-impl Checked {
-    /// How many findings have this weight.
-    pub fn count(&self, severity: Severity) -> usize {
+impl CheckReport {
+    /// Counts the diagnostics with this severity.
+    pub fn count_severity(&self, severity: Severity) -> usize {
         self.diagnostics
             .iter()
-            .filter(|found| found.severity == severity)
+            .filter(|diagnostic| diagnostic.severity == severity)
             .count()
     }
 }
 
-/// Checks a text: every finding at once, in document order.
-pub fn check(text: &str, options: &CheckOptions) -> Checked {
-    let Parsed {
+/// Checks a text and returns all findings, in document order.
+pub fn check(text: &str, options: &CheckOptions) -> CheckReport {
+    let ParsedDocument {
         mut sink,
         root,
         document,
     } = parse(text, options);
     if let Some(root) = &root {
-        secrets::check(&mut sink, root);
+        secrets::check_secrets(&mut sink, root);
     }
     if let (Some(root), Some(Document::Playbook(playbook))) = (&root, &document) {
-        let subject = Subject::new(playbook, root);
-        routes::check(&mut sink, &subject);
-        tasks::check(&mut sink, &subject);
-        names::check(&mut sink, &subject);
+        let context = CheckContext::new(playbook, root);
+        routes::check_routes(&mut sink, &context);
+        tasks::check_tasks(&mut sink, &context);
+        names::check_names(&mut sink, &context);
     }
     if let (Some(document), Some(catalog)) = (&document, &options.catalog) {
-        catalog::check(&mut sink, document, catalog);
+        catalog::check_catalog_references(&mut sink, document, catalog);
     }
-    let (refused, hidden) = (sink.has_errors(), sink.hidden());
-    let diagnostics = sink.finish(root.as_ref());
-    Checked {
-        document: document.filter(|_| !refused),
+    let (is_rejected, omitted_count) = (sink.has_errors(), sink.omitted_count());
+    let diagnostics = sink.into_diagnostics(root.as_ref());
+    CheckReport {
+        document: document.filter(|_| !is_rejected),
         diagnostics,
-        hidden,
+        omitted_count,
     }
 }
 
-/// A playbook under inspection.
-struct Subject<'p> {
+/// The playbook being checked.
+struct CheckContext<'p> {
     playbook: &'p Playbook,
-    graph: Graph,
-    /// Names of all steps, also of those that could not be read.
+    graph: StepGraph,
+    /// Names of all steps, including invalid ones.
     declared: Vec<String>,
 }
 
-impl<'p> Subject<'p> {
-    fn new(playbook: &'p Playbook, root: &Node) -> Self {
+impl<'p> CheckContext<'p> {
+    fn new(playbook: &'p Playbook, root: &YamlNode) -> Self {
         let steps = root
             .get("workflow")
-            .and_then(Node::as_list)
+            .and_then(YamlNode::as_list)
             .unwrap_or_default();
         let declared: Vec<String> = steps
             .iter()
             .filter_map(step_name)
             .map(|name| name.value.to_string())
             .collect();
-        let graph = Graph::new(&as_meant(playbook, &declared));
+        let graph = StepGraph::new(&correct_arc_targets(playbook, &declared));
         Self {
             playbook,
             graph,
@@ -101,36 +101,40 @@ impl<'p> Subject<'p> {
         }
     }
 
-    fn declares(&self, name: &str) -> bool {
+    fn declares_step(&self, name: &str) -> bool {
         self.declared.iter().any(|declared| declared == name)
     }
 
-    /// Whether every step was read, each under a name of its own, so that the graph is the whole one.
-    fn is_whole(&self) -> bool {
+    /// True if every step was parsed and has a unique name, so that the graph is complete.
+    fn is_complete(&self) -> bool {
         let names: BTreeSet<&String> = self.declared.iter().collect();
         names.len() == self.declared.len() && names.len() == self.playbook.workflow.len()
     }
 
-    fn near_step(&self, name: &str) -> Option<&str> {
-        crate::diag::near(name, self.declared.iter().map(String::as_str))
+    fn nearest_step(&self, name: &str) -> Option<&str> {
+        crate::diag::nearest_name(name, self.declared.iter().map(String::as_str))
     }
 }
 
-/// The playbook with misspelt targets of arcs put right, so that one slip is reported once and not
-/// again as a step that nobody reaches.
-fn as_meant<'p>(playbook: &'p Playbook, declared: &[String]) -> Cow<'p, Playbook> {
-    let known = |name: &str| name == "end" || declared.iter().any(|declared| declared == name);
-    let mut meant = Cow::Borrowed(playbook);
+/// Returns the playbook with misspelled arc targets corrected, so that one typo is not also
+/// reported as an unreachable step.
+fn correct_arc_targets<'p>(playbook: &'p Playbook, declared: &[String]) -> Cow<'p, Playbook> {
+    let is_known = |name: &str| name == "end" || declared.iter().any(|declared| declared == name);
+    let mut corrected = Cow::Borrowed(playbook);
     for (index, step) in playbook.workflow.iter().enumerate() {
         let arcs = step.next.iter().flat_map(|router| &router.arcs);
-        for (number, arc) in arcs.enumerate().filter(|(_, arc)| !known(&arc.step.value)) {
-            let near = crate::diag::near(&arc.step.value, declared.iter().map(String::as_str));
-            if let Some(near) = near
-                && let Some(router) = &mut meant.to_mut().workflow[index].next
+        for (number, arc) in arcs
+            .enumerate()
+            .filter(|(_, arc)| !is_known(&arc.step.value))
+        {
+            let nearest =
+                crate::diag::nearest_name(&arc.step.value, declared.iter().map(String::as_str));
+            if let Some(nearest) = nearest
+                && let Some(router) = &mut corrected.to_mut().workflow[index].next
             {
-                router.arcs[number].step.value = near.into();
+                router.arcs[number].step.value = nearest.into();
             }
         }
     }
-    meant
+    corrected
 }

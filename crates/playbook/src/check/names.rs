@@ -1,18 +1,19 @@
-//! Names that templates read: whether something provides them, and whether it can have by then.
+//! Checks names that templates read: that they are defined, and that a step can have run before it
+//! is read.
 
 use std::sync::Arc;
 
-use crate::diag::{Code, Sink, near};
+use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::graph::StepIndex;
 use crate::model::Step;
 use crate::source::Span;
-use crate::template::Read;
+use crate::template::NameRead;
 
-use super::Subject;
-use super::scope::{OwnNames, local_names};
-use super::sites::{Place, Site, sites};
+use super::CheckContext;
+use super::template_sites::{SiteKind, TemplateSite, collect_template_sites};
+use super::visible_names::{PlaybookNames, local_names};
 
-/// The names of events that lead to a place; `event.name` is never anything else.
+/// All possible values of `event.name`.
 const EVENT_NAMES: [&str; 6] = [
     "call.done",
     "call.error",
@@ -22,257 +23,285 @@ const EVENT_NAMES: [&str; 6] = [
     "run.ending",
 ];
 
-pub(super) fn check(sink: &mut Sink<'_>, subject: &Subject<'_>) {
-    let own = OwnNames::of(subject.playbook);
-    let reach = Reach::of(subject);
-    for site in sites(subject.playbook) {
+pub(super) fn check_names(sink: &mut DiagnosticSink<'_>, context: &CheckContext<'_>) {
+    let playbook = PlaybookNames::new(context.playbook);
+    let reachability = StepReachability::new(context);
+    for site in collect_template_sites(context.playbook) {
         let local = local_names(&site);
         for read in &site.template.facts().reads {
-            name(
+            check_name(
                 sink,
-                subject,
-                &Known {
-                    own: &own,
+                context,
+                &VisibleNames {
+                    playbook: &playbook,
                     local: &local,
-                    reach: &reach,
+                    reachability: &reachability,
                 },
                 &site,
                 read,
             );
         }
-        comparisons(sink, &site);
+        check_comparisons(sink, &site);
     }
 }
 
-/// What there is to know about names where a template stands.
-struct Known<'k, 'p> {
-    own: &'k OwnNames<'p>,
+/// Names that are visible at the location of a template.
+struct VisibleNames<'k, 'p> {
+    playbook: &'k PlaybookNames<'p>,
     local: &'k [&'p str],
-    reach: &'k Reach,
+    reachability: &'k StepReachability,
 }
 
-fn name(
-    sink: &mut Sink<'_>,
-    subject: &Subject<'_>,
-    known: &Known<'_, '_>,
-    site: &Site<'_>,
-    read: &Read,
+fn check_name(
+    sink: &mut DiagnosticSink<'_>,
+    context: &CheckContext<'_>,
+    visible: &VisibleNames<'_, '_>,
+    site: &TemplateSite<'_>,
+    read: &NameRead,
 ) {
     let root = read.root();
-    let in_run = site.place != Place::Workload;
-    let is_step = in_run && subject.declares(root);
-    let is_free = !matches!(root, "keychain" | "steps");
-    if is_free && (known.local.contains(&root) || (in_run && known.own.provides(root))) {
+    let in_run = site.kind != SiteKind::Workload;
+    let is_step = in_run && context.declares_step(root);
+    let is_plain_name = !matches!(root, "keychain" | "steps");
+    if is_plain_name
+        && (visible.local.contains(&root) || (in_run && visible.playbook.defines_name(root)))
+    {
         return;
     }
-    // Where a read stands in the document is worked out only for the few that are looked at.
-    let at = sink
+    // The position is computed only for the few reads that need further checks.
+    let span = sink
         .source
-        .inside(site.span, site.template.source(), read.range.clone());
+        .span_in_scalar(site.span, site.template.source(), read.range.clone());
     match root {
-        "keychain" => keychain(sink, subject, site, read, at),
+        "keychain" => check_keychain_read(sink, context, site, read, span),
         "steps" if in_run => {
             if let Some(name) = read.path.get(1) {
-                named_step(sink, subject, name, at);
+                check_step_name(sink, context, name, span);
             }
         }
-        _ if is_step => known
-            .reach
-            .check(sink, subject, site, &RootRead { root, at }),
+        _ if is_step => {
+            visible
+                .reachability
+                .check_step_read(sink, context, site, &RootRead { root, span });
+        }
         _ if read.maybe_local => {}
-        _ => unknown(sink, subject, known, &RootRead { root, at }),
+        _ => report_unknown_name(sink, context, visible, &RootRead { root, span }),
     }
 }
 
-impl OwnNames<'_> {
-    fn provides(&self, name: &str) -> bool {
+impl PlaybookNames<'_> {
+    fn defines_name(&self, name: &str) -> bool {
         self.workload.contains(name) || self.ctx.contains(name) || self.aliases.contains(name)
     }
 }
 
-/// A name that is read, and where.
+/// A name that is read, and its position.
 struct RootRead<'n> {
     root: &'n str,
-    at: Span,
+    span: Span,
 }
 
-fn unknown(sink: &mut Sink<'_>, subject: &Subject<'_>, known: &Known<'_, '_>, name: &RootRead<'_>) {
-    let known = subject
+fn report_unknown_name(
+    sink: &mut DiagnosticSink<'_>,
+    context: &CheckContext<'_>,
+    visible: &VisibleNames<'_, '_>,
+    name: &RootRead<'_>,
+) {
+    let candidates = context
         .declared
         .iter()
         .map(String::as_str)
-        .chain(known.own.workload.iter().copied())
-        .chain(known.own.ctx.iter().copied())
-        .chain(known.local.iter().copied());
-    let near = near(name.root, known);
+        .chain(visible.playbook.workload.iter().copied())
+        .chain(visible.playbook.ctx.iter().copied())
+        .chain(visible.local.iter().copied());
+    let nearest = nearest_name(name.root, candidates);
     let message = format!("unknown name '{}'", name.root);
-    if near.is_some() {
-        sink.misspelt(Code::NP503, name.at, message, near);
+    if nearest.is_some() {
+        sink.add_with_suggestion(Code::NP503, name.span, message, nearest);
     } else {
         let hint =
             "declare it under 'workload', write it with 'set', or read it as workload.<name>";
-        sink.hinted(Code::NP503, name.at, message, hint);
+        sink.add_with_hint(Code::NP503, name.span, message, hint);
     }
 }
 
-fn named_step(sink: &mut Sink<'_>, subject: &Subject<'_>, name: &Arc<str>, at: Span) {
-    if !subject.declares(name) {
+fn check_step_name(
+    sink: &mut DiagnosticSink<'_>,
+    context: &CheckContext<'_>,
+    name: &Arc<str>,
+    span: Span,
+) {
+    if !context.declares_step(name) {
         let message = format!("unknown name 'steps.{name}'");
-        sink.misspelt(Code::NP503, at, message, subject.near_step(name));
+        sink.add_with_suggestion(Code::NP503, span, message, context.nearest_step(name));
     }
 }
 
-fn keychain(sink: &mut Sink<'_>, subject: &Subject<'_>, site: &Site<'_>, read: &Read, at: Span) {
+fn check_keychain_read(
+    sink: &mut DiagnosticSink<'_>,
+    context: &CheckContext<'_>,
+    site: &TemplateSite<'_>,
+    read: &NameRead,
+    span: Span,
+) {
     if site.on_server {
         let message = format!(
             "keychain cannot be read on the server ({})",
-            place_name(site.place)
+            describe_site(site.kind)
         );
-        sink.hinted(
+        sink.add_with_hint(
             Code::NP602,
-            at,
+            span,
             message,
             "read it inside a task, which runs on a worker",
         );
     }
     let Some(name) = read.path.get(1) else { return };
-    let declared = &subject.playbook.keychain;
+    let declared = &context.playbook.keychain;
     if declared.iter().all(|entry| entry.name.value != *name) {
         let text = site.template.source();
-        // The entry's own name stands after the word `keychain`.
+        // The name of the entry follows the word `keychain`.
         let from = read.range.start + "keychain".len();
-        let within = text
+        let name_offset = text
             .get(from..read.range.end)
             .and_then(|rest| rest.find(&**name));
-        let at = within.map_or(at, |offset| {
+        let span = name_offset.map_or(span, |offset| {
             sink.source
-                .inside(site.span, text, from + offset..from + offset + name.len())
+                .span_in_scalar(site.span, text, from + offset..from + offset + name.len())
         });
-        let near = near(name, declared.iter().map(|entry| &*entry.name.value));
-        sink.misspelt(
+        let nearest = nearest_name(name, declared.iter().map(|entry| &*entry.name.value));
+        sink.add_with_suggestion(
             Code::NP603,
-            at,
+            span,
             format!("keychain entry '{name}' is not declared"),
-            near,
+            nearest,
         );
     }
 }
 
-fn place_name(place: Place) -> &'static str {
-    match place {
-        Place::Workload => "workload",
-        Place::Keychain => "keychain",
-        Place::Root => "concurrency or priority",
-        Place::Guard => "guard",
-        Place::LoopItems | Place::Claim => "loop",
-        Place::StepKey => "cache, concurrency or priority",
-        Place::Task => "a task that the server runs",
-        Place::Rule => "rule of a task that the server runs",
-        Place::TaskSet => "set of a task that the server runs",
-        Place::StepSet => "step set",
-        Place::ArcWhen => "arc when",
-        Place::ArcSet => "arc set",
+fn describe_site(kind: SiteKind) -> &'static str {
+    match kind {
+        SiteKind::Workload => "workload",
+        SiteKind::Keychain => "keychain",
+        SiteKind::Root => "concurrency or priority",
+        SiteKind::Guard => "guard",
+        SiteKind::LoopItems | SiteKind::Claim => "loop",
+        SiteKind::StepKey => "cache, concurrency or priority",
+        SiteKind::Task => "a task that the server runs",
+        SiteKind::Rule => "rule of a task that the server runs",
+        SiteKind::TaskSet => "set of a task that the server runs",
+        SiteKind::StepSet => "step set",
+        SiteKind::ArcWhen => "arc when",
+        SiteKind::ArcSet => "arc set",
     }
 }
 
-fn comparisons(sink: &mut Sink<'_>, site: &Site<'_>) {
+fn check_comparisons(sink: &mut DiagnosticSink<'_>, site: &TemplateSite<'_>) {
     let source = site.template.source();
     let facts = site.template.facts();
     for mismatch in &facts.mismatches {
-        let at = sink
+        let span = sink
             .source
-            .inside(site.span, source, mismatch.range.clone());
-        sink.add(
+            .span_in_scalar(site.span, source, mismatch.range.clone());
+        sink.add_finding(
             Code::NP508,
-            at,
+            span,
             format!("compares {} with {}", mismatch.left, mismatch.right),
         );
     }
     for event in &facts.event_names {
         if !EVENT_NAMES.contains(&&*event.name) {
-            let at = sink.source.inside(site.span, source, event.range.clone());
-            let near = near_event(&event.name);
-            sink.misspelt(
+            let span = sink
+                .source
+                .span_in_scalar(site.span, source, event.range.clone());
+            let nearest = suggest_event_name(&event.name);
+            sink.add_with_suggestion(
                 Code::NP509,
-                at,
+                span,
                 format!("event.name is never '{}'", event.name),
-                near,
+                nearest,
             );
         }
     }
 }
 
-/// Words of other dialects have a meaning here, near in sense rather than in spelling.
-fn near_event(name: &str) -> Option<&'static str> {
+/// Suggests the event name for a term of another dialect, which may be similar in meaning but not
+/// in spelling.
+fn suggest_event_name(name: &str) -> Option<&'static str> {
     match name {
         "step.done" | "step.exit" | "step.completed" | "call.completed" | "command.completed" => {
             Some("call.done")
         }
         "step.failed" | "step.error" | "call.failed" | "command.failed" => Some("call.error"),
         "loop.completed" => Some("loop.done"),
-        other => near(other, EVENT_NAMES),
+        other => nearest_name(other, EVENT_NAMES),
     }
 }
 
-/// Which steps can have run before which.
-struct Reach {
-    /// For each step, what can be reached from it by at least one arc.
+/// Determines which steps can run before which.
+struct StepReachability {
+    /// For each step, the steps that can be reached from it by at least one arc.
     after: Vec<Vec<bool>>,
 }
 
-/// A step count above which the question "what can have run before" is not asked: it is quadratic.
-const MAX_REACH_STEPS: usize = 2_000;
+/// Maximum number of steps for the reachability check, because its cost is quadratic.
+const MAX_REACHABILITY_STEPS: usize = 2_000;
 
-impl Reach {
-    fn of(subject: &Subject<'_>) -> Self {
-        let graph = &subject.graph;
-        if !subject.is_whole() || graph.len() > MAX_REACH_STEPS {
+impl StepReachability {
+    fn new(context: &CheckContext<'_>) -> Self {
+        let graph = &context.graph;
+        if !context.is_complete() || graph.len() > MAX_REACHABILITY_STEPS {
             return Self { after: Vec::new() };
         }
         Self {
             after: graph
                 .steps()
-                .map(|step| graph.reachable(graph.successors(step)))
+                .map(|step| graph.reachable_from(graph.successors(step)))
                 .collect(),
         }
     }
 
-    fn check(
+    fn check_step_read(
         &self,
-        sink: &mut Sink<'_>,
-        subject: &Subject<'_>,
-        site: &Site<'_>,
+        sink: &mut DiagnosticSink<'_>,
+        context: &CheckContext<'_>,
+        site: &TemplateSite<'_>,
         read: &RootRead<'_>,
     ) {
-        let graph = &subject.graph;
-        let here = site.step.and_then(|step| graph.find(&step.name));
-        let (Some(here), Some(read_step)) = (here, graph.find(read.root)) else {
+        let graph = &context.graph;
+        let current_step = site.step.and_then(|step| graph.find_step(&step.name));
+        let (Some(current_step), Some(read_step)) = (current_step, graph.find_step(read.root))
+        else {
             return;
         };
         let Some(after) = self.after.get(read_step.index()) else {
             return;
         };
-        // The last step of all comes after everything.
-        if graph.final_step() == Some(here)
-            || after[here.index()]
-            || Self::own_result(site, here, read_step)
+        // The final step runs after all others.
+        if graph.final_step() == Some(current_step)
+            || after[current_step.index()]
+            || Self::is_own_result(site, current_step, read_step)
         {
             return;
         }
         let message = format!(
             "'{}' cannot have run before '{}'",
             read.root,
-            name_of(site.step)
+            step_name_or_empty(site.step)
         );
-        sink.add(Code::NP504, read.at, message);
+        sink.add_finding(Code::NP504, read.span, message);
     }
 
-    /// A step's own result is there for what comes after its task.
-    fn own_result(site: &Site<'_>, here: StepIndex, read: StepIndex) -> bool {
-        here == read && matches!(site.place, Place::StepSet | Place::ArcWhen | Place::ArcSet)
+    /// True if the step reads its own result after its task has run.
+    fn is_own_result(site: &TemplateSite<'_>, current_step: StepIndex, read: StepIndex) -> bool {
+        current_step == read
+            && matches!(
+                site.kind,
+                SiteKind::StepSet | SiteKind::ArcWhen | SiteKind::ArcSet
+            )
     }
 }
 
-fn name_of(step: Option<&Step>) -> &str {
+fn step_name_or_empty(step: Option<&Step>) -> &str {
     step.map_or("", |step| &step.name.value)
 }

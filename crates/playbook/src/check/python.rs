@@ -1,123 +1,122 @@
-//! Python code, read as far as its blocks and brackets: enough to find the slips that keep it from
-//! running at all.
+//! Checks the blocks and brackets of Python code, enough to find mistakes that prevent it from
+//! running.
 //!
-//! The interpreter on the worker has the last word, so what is reported here is a warning, and only
-//! what no Python would accept: texts and brackets that do not close, blocks that do not open, and
-//! indentation that fits nothing.
+//! The interpreter on the worker is authoritative, so findings are warnings, and only code that no
+//! Python version accepts is reported: unclosed strings and brackets, missing blocks, and
+//! inconsistent indentation.
 
 use std::ops::Range;
 
-/// What keeps code from being read.
+/// A syntax error in Python code.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct PythonFault {
+pub(super) struct PythonSyntaxError {
     pub(super) reason: String,
     pub(super) range: Range<usize>,
 }
 
-/// Words that begin a block, whose header ends with a colon.
-const BLOCK_WORDS: [&str; 12] = [
+/// Keywords that start a block. Their header ends with a colon.
+const BLOCK_KEYWORDS: [&str; 12] = [
     "def", "class", "if", "elif", "else", "for", "while", "try", "except", "finally", "with",
     "async",
 ];
 
-/// The first fault of the code, if there is one.
-pub(super) fn fault(code: &str) -> Option<PythonFault> {
-    let mut blocks = Blocks {
+/// Returns the first syntax error of the code, if any.
+pub(super) fn find_syntax_error(code: &str) -> Option<PythonSyntaxError> {
+    let mut blocks = BlockStack {
         indents: vec![0],
         expected: None,
     };
-    let mut lines = LogicalLines { code, at: 0 };
+    let mut lines = LogicalLines { code, pos: 0 };
     loop {
-        match lines.next() {
+        match lines.next_line() {
             Ok(Some(line)) => {
-                if let Err(fault) = blocks.take(&line) {
-                    return Some(fault);
+                if let Err(error) = blocks.add_line(&line) {
+                    return Some(error);
                 }
             }
-            Ok(None) => return blocks.finish(code.len()),
-            Err(fault) => return Some(fault),
+            Ok(None) => return blocks.check_end(code.len()),
+            Err(error) => return Some(error),
         }
     }
 }
 
-/// A statement over as many lines as its brackets and continuations span.
+/// A statement with all its continuation lines.
 struct LogicalLine<'c> {
     indent: usize,
     start: usize,
     end: usize,
-    /// The first word.
-    word: &'c str,
-    /// Whether it ends with a colon.
-    opens: bool,
-    /// Whether a colon stands outside of brackets anywhere.
+    first_word: &'c str,
+    /// True if the statement ends with a colon.
+    opens_block: bool,
+    /// True if there is a colon outside brackets.
     has_colon: bool,
 }
 
 struct LogicalLines<'c> {
     code: &'c str,
-    at: usize,
+    pos: usize,
 }
 
 impl<'c> LogicalLines<'c> {
-    fn next(&mut self) -> Result<Option<LogicalLine<'c>>, PythonFault> {
+    fn next_line(&mut self) -> Result<Option<LogicalLine<'c>>, PythonSyntaxError> {
         let bytes = self.code.as_bytes();
         loop {
-            let line_start = self.at;
-            while matches!(bytes.get(self.at), Some(b' ' | b'\t')) {
-                self.at += 1;
+            let line_start = self.pos;
+            while matches!(bytes.get(self.pos), Some(b' ' | b'\t')) {
+                self.pos += 1;
             }
-            match bytes.get(self.at) {
+            match bytes.get(self.pos) {
                 None => return Ok(None),
-                Some(b'\n' | b'\r') => self.at += 1,
+                Some(b'\n' | b'\r') => self.pos += 1,
                 Some(b'#') => self.skip_comment(),
-                Some(_) => return self.statement(self.at - line_start).map(Some),
+                Some(_) => return self.read_statement(self.pos - line_start).map(Some),
             }
         }
     }
 
     fn skip_comment(&mut self) {
-        let rest = &self.code[self.at..];
-        self.at += rest.find('\n').unwrap_or(rest.len());
+        let rest = &self.code[self.pos..];
+        self.pos += rest.find('\n').unwrap_or(rest.len());
     }
 
-    fn statement(&mut self, indent: usize) -> Result<LogicalLine<'c>, PythonFault> {
+    fn read_statement(&mut self, indent: usize) -> Result<LogicalLine<'c>, PythonSyntaxError> {
         let bytes = self.code.as_bytes();
-        let start = self.at;
+        let start = self.pos;
         let mut open: Vec<(u8, usize)> = Vec::new();
         let (mut last, mut has_colon) = (0, false);
-        while let Some(&byte) = bytes.get(self.at) {
+        while let Some(&byte) = bytes.get(self.pos) {
             match byte {
                 b'\n' if open.is_empty() => break,
                 b'#' => {
                     self.skip_comment();
                     continue;
                 }
-                b'\\' if matches!(bytes.get(self.at + 1), Some(b'\n' | b'\r')) => {
-                    self.at += 2;
+                b'\\' if matches!(bytes.get(self.pos + 1), Some(b'\n' | b'\r')) => {
+                    self.pos += 2;
                     continue;
                 }
                 b'"' | b'\'' => {
-                    self.text(byte)?;
+                    self.skip_string(byte)?;
                     last = byte;
                     continue;
                 }
-                b'(' | b'[' | b'{' => open.push((byte, self.at)),
-                b')' | b']' | b'}' => close(&mut open, byte, self.at)?,
+                b'(' | b'[' | b'{' => open.push((byte, self.pos)),
+                b')' | b']' | b'}' => close_bracket(&mut open, byte, self.pos)?,
                 b':' if open.is_empty() => has_colon = true,
                 _ => {}
             }
             if !byte.is_ascii_whitespace() {
                 last = byte;
             }
-            self.at += 1;
+            self.pos += 1;
         }
-        if let Some((bracket, at)) = open.first() {
-            return Err(PythonFault {
+        if let Some((bracket, pos)) = open.first() {
+            return Err(PythonSyntaxError {
                 reason: format!("'{}' was never closed", char::from(*bracket)),
-                range: *at..*at + 1,
+                range: *pos..*pos + 1,
             });
         }
-        let text = &self.code[start..self.at];
+        let text = &self.code[start..self.pos];
         let word_end = text
             .find(|c: char| !c.is_alphanumeric() && c != '_')
             .unwrap_or(text.len());
@@ -125,83 +124,87 @@ impl<'c> LogicalLines<'c> {
             indent,
             start,
             end: start + text.trim_end().len(),
-            word: &text[..word_end],
-            opens: last == b':',
+            first_word: &text[..word_end],
+            opens_block: last == b':',
             has_colon,
         })
     }
 
-    /// Steps over a text; `quote` stands at the current place.
-    fn text(&mut self, quote: u8) -> Result<(), PythonFault> {
+    /// Skips a string literal. `quote` is the byte at the current position.
+    fn skip_string(&mut self, quote: u8) -> Result<(), PythonSyntaxError> {
         let bytes = self.code.as_bytes();
-        let start = self.at;
+        let start = self.pos;
         let triple = bytes[start..].starts_with(&[quote; 3]);
-        self.at += if triple { 3 } else { 1 };
-        while let Some(&byte) = bytes.get(self.at) {
+        self.pos += if triple { 3 } else { 1 };
+        while let Some(&byte) = bytes.get(self.pos) {
             match byte {
-                b'\\' => self.at += 2,
+                b'\\' => self.pos += 2,
                 b'\n' if !triple => break,
-                _ if triple && bytes[self.at..].starts_with(&[quote; 3]) => {
-                    self.at += 3;
+                _ if triple && bytes[self.pos..].starts_with(&[quote; 3]) => {
+                    self.pos += 3;
                     return Ok(());
                 }
                 _ if !triple && byte == quote => {
-                    self.at += 1;
+                    self.pos += 1;
                     return Ok(());
                 }
-                _ => self.at += 1,
+                _ => self.pos += 1,
             }
         }
-        self.at = self.at.min(bytes.len());
-        Err(PythonFault {
-            reason: "unterminated text".to_owned(),
+        self.pos = self.pos.min(bytes.len());
+        Err(PythonSyntaxError {
+            reason: "unterminated string".to_owned(),
             range: start..start + 1,
         })
     }
 }
 
-fn close(open: &mut Vec<(u8, usize)>, byte: u8, at: usize) -> Result<(), PythonFault> {
-    let wanted = match byte {
+fn close_bracket(
+    open: &mut Vec<(u8, usize)>,
+    byte: u8,
+    pos: usize,
+) -> Result<(), PythonSyntaxError> {
+    let expected = match byte {
         b')' => b'(',
         b']' => b'[',
         _ => b'{',
     };
     let reason = match open.pop() {
-        Some((found, _)) if found == wanted => return Ok(()),
+        Some((found, _)) if found == expected => return Ok(()),
         Some((found, _)) => format!(
-            "'{}' does not close '{}'",
+            "'{}' does not match '{}'",
             char::from(byte),
             char::from(found)
         ),
-        None => format!("'{}' closes nothing", char::from(byte)),
+        None => format!("'{}' has no opening bracket", char::from(byte)),
     };
-    Err(PythonFault {
+    Err(PythonSyntaxError {
         reason,
-        range: at..at + 1,
+        range: pos..pos + 1,
     })
 }
 
-/// The blocks that are open, by their indentation.
-struct Blocks {
+/// Open blocks, by indentation.
+struct BlockStack {
     indents: Vec<usize>,
-    /// Where a header stands whose block must follow.
+    /// Position of a header whose block must follow.
     expected: Option<Range<usize>>,
 }
 
-impl Blocks {
-    fn take(&mut self, line: &LogicalLine<'_>) -> Result<(), PythonFault> {
+impl BlockStack {
+    fn add_line(&mut self, line: &LogicalLine<'_>) -> Result<(), PythonSyntaxError> {
         let range = line.start..line.end;
         let current = self.indents.last().copied().unwrap_or_default();
         if let Some(header) = self.expected.take() {
             if line.indent <= current {
-                return Err(PythonFault {
-                    reason: "an indented block must follow".to_owned(),
+                return Err(PythonSyntaxError {
+                    reason: "expected an indented block".to_owned(),
                     range: header,
                 });
             }
             self.indents.push(line.indent);
         } else if line.indent > current {
-            return Err(PythonFault {
+            return Err(PythonSyntaxError {
                 reason: "unexpected indentation".to_owned(),
                 range,
             });
@@ -214,28 +217,28 @@ impl Blocks {
                 self.indents.pop();
             }
             if self.indents.last() != Some(&line.indent) {
-                return Err(PythonFault {
-                    reason: "indentation fits no open block".to_owned(),
+                return Err(PythonSyntaxError {
+                    reason: "indentation does not match any open block".to_owned(),
                     range,
                 });
             }
         }
-        if BLOCK_WORDS.contains(&line.word) && !line.has_colon {
-            return Err(PythonFault {
-                reason: format!("'{}' lacks its ':'", line.word),
+        if BLOCK_KEYWORDS.contains(&line.first_word) && !line.has_colon {
+            return Err(PythonSyntaxError {
+                reason: format!("'{}' is missing its ':'", line.first_word),
                 range,
             });
         }
-        if line.opens {
+        if line.opens_block {
             self.expected = Some(range);
         }
         Ok(())
     }
 
-    fn finish(self, end: usize) -> Option<PythonFault> {
+    fn check_end(self, end: usize) -> Option<PythonSyntaxError> {
         let header = self.expected?;
-        Some(PythonFault {
-            reason: "an indented block must follow".to_owned(),
+        Some(PythonSyntaxError {
+            reason: "expected an indented block".to_owned(),
             range: header.start..header.end.min(end),
         })
     }
@@ -243,10 +246,10 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
-    use super::fault;
+    use super::find_syntax_error;
 
     #[test]
-    fn code_that_runs_is_left_alone() {
+    fn accepts_valid_code() {
         for code in [
             "",
             "result = 1",
@@ -260,30 +263,30 @@ mod tests {
             "class A:\n    \"\"\"doc\"\"\"\n\n    def f(self): return 1\n",
             "if_ = 3\nelse_ = 4\nformat = 1\n",
         ] {
-            assert_eq!(fault(code), None, "{code}");
+            assert_eq!(find_syntax_error(code), None, "{code}");
         }
     }
 
     #[test]
-    fn code_that_cannot_run_is_told_why() {
+    fn reports_syntax_error_reason() {
         for (code, reason) in [
             ("def f(:\n  pass", "'(' was never closed"),
-            ("x = [1, 2)", "')' does not close '['"),
-            ("x = 1)", "')' closes nothing"),
-            ("s = 'abc", "unterminated text"),
-            ("s = \"\"\"abc", "unterminated text"),
-            ("def f()\n  return 1", "'def' lacks its ':'"),
-            ("if x:\ny = 1", "an indented block must follow"),
+            ("x = [1, 2)", "')' does not match '['"),
+            ("x = 1)", "')' has no opening bracket"),
+            ("s = 'abc", "unterminated string"),
+            ("s = \"\"\"abc", "unterminated string"),
+            ("def f()\n  return 1", "'def' is missing its ':'"),
+            ("if x:\ny = 1", "expected an indented block"),
             ("x = 1\n  y = 2", "unexpected indentation"),
             (
                 "if x:\n    y = 1\n  z = 2",
-                "indentation fits no open block",
+                "indentation does not match any open block",
             ),
-            ("for i in x:", "an indented block must follow"),
-            ("s = 'a\\", "unterminated text"),
+            ("for i in x:", "expected an indented block"),
+            ("s = 'a\\", "unterminated string"),
         ] {
             assert_eq!(
-                fault(code).map(|fault| fault.reason).as_deref(),
+                find_syntax_error(code).map(|error| error.reason).as_deref(),
                 Some(reason),
                 "{code}"
             );

@@ -1,18 +1,18 @@
-//! Routes: targets that exist, arcs that can be taken, cycles that end, steps that are reached.
+//! Checks routes: existing targets, arcs that can be taken, cycles that end, reachable steps.
 
 use std::sync::Arc;
 
 use noetl_types::Json;
 
-use crate::diag::{Code, Sink};
-use crate::graph::{StepIndex, Target};
+use crate::diag::{Code, DiagnosticSink};
+use crate::graph::{EdgeTarget, StepIndex};
 use crate::model::{Condition, RouteArc, Router, RouterMode, Step};
-use crate::template::{Binding, MapScope, Output, OutputPlace, Template};
+use crate::template::{Binding, MapEnvironment, OutputPlace, TaskOutput, Template};
 
-use super::Subject;
+use super::CheckContext;
 
-/// Names that a step's name would stand before.
-const ENGINE_NAMES: [&str; 11] = [
+/// Built-in names that a step of the same name would hide.
+const BUILTIN_NAMES: [&str; 11] = [
     "execution_id",
     "workload",
     "ctx",
@@ -26,71 +26,76 @@ const ENGINE_NAMES: [&str; 11] = [
     "results",
 ];
 
-pub(super) fn check(sink: &mut Sink<'_>, subject: &Subject<'_>) {
-    named_steps(sink, subject);
-    for step in &subject.playbook.workflow {
-        hidden_names(sink, subject, step);
+pub(super) fn check_routes(sink: &mut DiagnosticSink<'_>, context: &CheckContext<'_>) {
+    check_special_steps(sink, context);
+    for step in &context.playbook.workflow {
+        check_hidden_names(sink, context, step);
         if let Some(router) = &step.next {
-            targets(sink, subject, step, router);
-            never_taken(sink, router);
-            catching(sink, step, router);
+            check_arc_targets(sink, context, step, router);
+            check_unreachable_arcs(sink, router);
+            check_failure_conditions(sink, step, router);
         }
     }
-    if subject.is_whole() {
-        unreachable(sink, subject);
-        endless(sink, subject);
+    if context.is_complete() {
+        check_unreachable_steps(sink, context);
+        check_endless_cycles(sink, context);
     }
 }
 
-fn named_steps(sink: &mut Sink<'_>, subject: &Subject<'_>) {
-    let spec = &subject.playbook.executor.spec;
-    for (what, name) in [
+fn check_special_steps(sink: &mut DiagnosticSink<'_>, context: &CheckContext<'_>) {
+    let spec = &context.playbook.executor.spec;
+    for (key, name) in [
         ("entry_step", &spec.entry_step),
         ("final_step", &spec.final_step),
     ] {
         if let Some(name) = name
-            && !subject.declares(name)
+            && !context.declares_step(name)
         {
-            let message = format!("{what} '{}' is not a step", name.value);
-            sink.misspelt(Code::NP105, name.span, message, subject.near_step(name));
+            let message = format!("{key} '{}' is not a step", name.value);
+            sink.add_with_suggestion(Code::NP105, name.span, message, context.nearest_step(name));
         }
     }
 }
 
-fn hidden_names(sink: &mut Sink<'_>, subject: &Subject<'_>, step: &Step) {
+fn check_hidden_names(sink: &mut DiagnosticSink<'_>, context: &CheckContext<'_>, step: &Step) {
     let name = &*step.name.value;
-    let hidden = if ENGINE_NAMES.contains(&name) {
+    let hidden = if BUILTIN_NAMES.contains(&name) {
         "name"
-    } else if subject.playbook.workload.get(name).is_some() {
+    } else if context.playbook.workload.get(name).is_some() {
         "workload key"
     } else {
         return;
     };
-    sink.add(
+    sink.add_finding(
         Code::NP107,
         step.name.span,
         format!("step '{name}' hides the {hidden} '{name}'"),
     );
 }
 
-fn targets(sink: &mut Sink<'_>, subject: &Subject<'_>, step: &Step, router: &Router) {
-    let final_step = subject.playbook.executor.spec.final_step.as_ref();
+fn check_arc_targets(
+    sink: &mut DiagnosticSink<'_>,
+    context: &CheckContext<'_>,
+    step: &Step,
+    router: &Router,
+) {
+    let final_step = context.playbook.executor.spec.final_step.as_ref();
     for arc in &router.arcs {
         let target = &*arc.step.value;
-        if !subject.declares(target) && target != "end" {
+        if !context.declares_step(target) && target != "end" {
             let message = format!(
                 "arc of '{}' goes to '{target}', which is not a step",
                 step.name.value
             );
-            sink.misspelt(
+            sink.add_with_suggestion(
                 Code::NP201,
                 arc.step.span,
                 message,
-                subject.near_step(target),
+                context.nearest_step(target),
             );
         }
         if final_step.is_some_and(|name| &*name.value == target) {
-            sink.add(
+            sink.add_finding(
                 Code::NP108,
                 arc.step.span,
                 format!("final_step '{target}' is the target of an arc"),
@@ -99,8 +104,8 @@ fn targets(sink: &mut Sink<'_>, subject: &Subject<'_>, step: &Step, router: &Rou
     }
 }
 
-/// Whether an arc is taken whenever its step succeeds.
-fn always(arc: &RouteArc) -> bool {
+/// True if an arc is taken whenever its step succeeds.
+fn is_unconditional(arc: &RouteArc) -> bool {
     match arc.when.as_ref().map(|when| &when.value) {
         None => true,
         Some(Condition::Fixed(value)) => *value,
@@ -108,54 +113,62 @@ fn always(arc: &RouteArc) -> bool {
     }
 }
 
-/// Whether an arc may be taken when its step has failed.
-fn catches(arc: &RouteArc) -> bool {
-    test_of(arc).is_some_and(|test| {
-        test.mentions("event") || test.mentions("error") || holds_after_failure(test)
+/// True if an arc may be taken after its step failed.
+fn may_catch_failure(arc: &RouteArc) -> bool {
+    condition_template(arc).is_some_and(|test| {
+        test.reads_name("event") || test.reads_name("error") || holds_after_failure(test)
     })
 }
 
-/// Whether a condition over `output` holds after a failure. That can be tried: with the output of a
-/// failed task and nothing else known.
+/// True if a condition on `output` holds after a failure. Evaluates the condition with the output
+/// of a failed task and no other values.
 fn holds_after_failure(test: &Template) -> bool {
-    if !test.mentions("output") && !test.mentions("outcome") {
+    if !test.reads_name("output") && !test.reads_name("outcome") {
         return false;
     }
     let failed = Json::object([("status", Json::from("error"))]);
-    let output = Binding::Output(Arc::new(Output::new(OutputPlace::Set, failed, Json::Null)));
-    let scope = MapScope::new()
-        .with("output", output.clone())
-        .with("outcome", output);
-    test.test(&scope).unwrap_or(false)
+    let output = Binding::Output(Arc::new(TaskOutput::new(
+        OutputPlace::Set,
+        failed,
+        Json::Null,
+    )));
+    let environment = MapEnvironment::new()
+        .with_name("output", output.clone())
+        .with_name("outcome", output);
+    test.render_condition(&environment).unwrap_or(false)
 }
 
-fn test_of(arc: &RouteArc) -> Option<&Template> {
-    arc.when.as_ref()?.value.template()
+fn condition_template(arc: &RouteArc) -> Option<&Template> {
+    arc.when.as_ref()?.value.as_template()
 }
 
-fn never_taken(sink: &mut Sink<'_>, router: &Router) {
+fn check_unreachable_arcs(sink: &mut DiagnosticSink<'_>, router: &Router) {
     if router.mode() != RouterMode::Exclusive {
         return;
     }
-    let mut closed = false;
+    let mut follows_unconditional = false;
     for arc in &router.arcs {
-        // An arc without a condition never fires on a failure, so one that catches is still reached.
-        if closed && !catches(arc) {
+        // An arc without a condition is not taken after a failure, so an arc that handles failures
+        // is still reachable.
+        if follows_unconditional && !may_catch_failure(arc) {
             let message = format!(
                 "arc to '{}' is never taken: an unconditional arc precedes it",
                 arc.step.value
             );
-            sink.add(Code::NP202, arc.step.span, message);
+            sink.add_finding(Code::NP202, arc.step.span, message);
         }
-        closed |= always(arc);
+        follows_unconditional |= is_unconditional(arc);
     }
 }
 
-/// A condition over `output` alone is also looked at after a failure, which is seldom meant.
-fn catching(sink: &mut Sink<'_>, step: &Step, router: &Router) {
+/// Reports conditions on `output` alone: they are also evaluated after a failure, which is rarely
+/// intended.
+fn check_failure_conditions(sink: &mut DiagnosticSink<'_>, step: &Step, router: &Router) {
     for arc in &router.arcs {
-        let Some(test) = test_of(arc) else { continue };
-        if test.mentions("event") || test.mentions("error") || !holds_after_failure(test) {
+        let Some(test) = condition_template(arc) else {
+            continue;
+        };
+        if test.reads_name("event") || test.reads_name("error") || !holds_after_failure(test) {
             continue;
         }
         let read = test
@@ -164,29 +177,31 @@ fn catching(sink: &mut Sink<'_>, step: &Step, router: &Router) {
             .iter()
             .find(|read| matches!(read.root(), "output" | "outcome"));
         let Some(read) = read else { continue };
-        let span = arc.when.as_ref().map(|when| when.span).unwrap_or_default();
-        let at = sink.source.inside(span, test.source(), read.range.clone());
+        let condition_span = arc.when.as_ref().map(|when| when.span).unwrap_or_default();
+        let span = sink
+            .source
+            .span_in_scalar(condition_span, test.source(), read.range.clone());
         let message = format!(
             "condition may also catch a failure of '{}'; test event.name or error",
             step.name.value
         );
-        sink.hinted(
+        sink.add_with_hint(
             Code::NP203,
-            at,
+            span,
             message,
             "add: and event.name == 'call.done'",
         );
     }
 }
 
-fn unreachable(sink: &mut Sink<'_>, subject: &Subject<'_>) {
-    let graph = &subject.graph;
+fn check_unreachable_steps(sink: &mut DiagnosticSink<'_>, context: &CheckContext<'_>) {
+    let graph = &context.graph;
     let Some(entry) = graph.entry() else { return };
-    let reached = graph.reachable([entry].into_iter().chain(graph.final_step()));
-    for (step, reached) in subject.playbook.workflow.iter().zip(reached) {
+    let reached = graph.reachable_from([entry].into_iter().chain(graph.final_step()));
+    for (step, reached) in context.playbook.workflow.iter().zip(reached) {
         if !reached {
             let message = format!("step '{}' can never be reached", step.name.value);
-            sink.hinted(
+            sink.add_with_hint(
                 Code::NP106,
                 step.name.span,
                 message,
@@ -196,54 +211,58 @@ fn unreachable(sink: &mut Sink<'_>, subject: &Subject<'_>) {
     }
 }
 
-fn endless(sink: &mut Sink<'_>, subject: &Subject<'_>) {
-    for cycle in subject.graph.cycles() {
-        if cycle.iter().any(|step| has_way_out(subject, *step, &cycle)) {
+fn check_endless_cycles(sink: &mut DiagnosticSink<'_>, context: &CheckContext<'_>) {
+    for cycle in context.graph.cycles() {
+        if cycle
+            .iter()
+            .any(|step| can_leave_cycle(context, *step, &cycle))
+        {
             continue;
         }
-        let names = walk(subject, &cycle);
-        let first = &subject.playbook.workflow[cycle[0].index()].name;
-        let message = format!("cycle {} has no way out", names.join(", "));
-        sink.hinted(
+        let names = cycle_path(context, &cycle);
+        let first = &context.playbook.workflow[cycle[0].index()].name;
+        let message = format!("cycle {} has no exit", names.join(", "));
+        sink.add_with_hint(
             Code::NP204,
             first.span,
             message,
-            "give an arc of it a condition",
+            "add a condition to one of its arcs",
         );
     }
 }
 
-/// Whether a run can leave the cycle at this step: by an arc that leads out, or because no arc is
-/// taken for sure.
-fn has_way_out(subject: &Subject<'_>, step: StepIndex, cycle: &[StepIndex]) -> bool {
-    let Some(router) = &subject.playbook.workflow[step.index()].next else {
+/// True if an execution can leave the cycle at this step: by an arc that leads out of it, or
+/// because no arc is certain to be taken.
+fn can_leave_cycle(context: &CheckContext<'_>, step: StepIndex, cycle: &[StepIndex]) -> bool {
+    let Some(router) = &context.playbook.workflow[step.index()].next else {
         return true;
     };
-    for (arc, edge) in router.arcs.iter().zip(subject.graph.edges(step)) {
-        let inside = matches!(edge.target, Some(Target::Step(target)) if cycle.contains(&target));
+    for (arc, edge) in router.arcs.iter().zip(context.graph.edges(step)) {
+        let inside =
+            matches!(edge.target, Some(EdgeTarget::Step(target)) if cycle.contains(&target));
         if !inside {
             return true;
         }
-        if always(arc) && router.mode() == RouterMode::Exclusive {
+        if is_unconditional(arc) && router.mode() == RouterMode::Exclusive {
             return false;
         }
     }
-    !router.arcs.iter().any(always)
+    !router.arcs.iter().any(is_unconditional)
 }
 
-/// The names around the cycle, the first one again at the end.
-fn walk(subject: &Subject<'_>, cycle: &[StepIndex]) -> Vec<String> {
-    let graph = &subject.graph;
+/// Returns the step names around the cycle, with the first one repeated at the end.
+fn cycle_path(context: &CheckContext<'_>, cycle: &[StepIndex]) -> Vec<String> {
+    let graph = &context.graph;
     let mut names = vec![graph.name(cycle[0]).to_string()];
     let mut seen = vec![cycle[0]];
-    let mut at = cycle[0];
+    let mut current = cycle[0];
     while let Some(next) = graph
-        .successors(at)
+        .successors(current)
         .find(|next| cycle.contains(next) && !seen.contains(next))
     {
         names.push(graph.name(next).to_string());
         seen.push(next);
-        at = next;
+        current = next;
     }
     names.push(names[0].clone());
     names

@@ -1,11 +1,11 @@
-//! Secrets in plain text.
+//! Checks for secrets in plain text.
 
-use crate::diag::{Code, Sink};
+use crate::diag::{Code, DiagnosticSink};
 use crate::template::Template;
-use crate::yaml::{Node, NodeValue};
+use crate::yaml::{NodeValue, YamlNode};
 
 /// Keys whose values are secrets.
-const KEYS: [&str; 14] = [
+const SECRET_KEYS: [&str; 14] = [
     "password",
     "passwd",
     "passphrase",
@@ -22,8 +22,8 @@ const KEYS: [&str; 14] = [
     "db_password",
 ];
 
-/// Beginnings of well-known secrets, whatever their key.
-const SHAPES: [&str; 8] = [
+/// Prefixes of well-known secrets, checked under any key.
+const SECRET_PREFIXES: [&str; 8] = [
     "AKIA",
     "ghp_",
     "github_pat_",
@@ -34,41 +34,43 @@ const SHAPES: [&str; 8] = [
     "-----BEGIN PRIVATE KEY",
 ];
 
-/// Places that are documentation, not configuration.
-const PROSE: [&str; 3] = ["desc", "description", "metadata"];
+/// Keys that contain documentation instead of configuration.
+const DOCUMENTATION_KEYS: [&str; 3] = ["desc", "description", "metadata"];
 
-pub(super) fn check(sink: &mut Sink<'_>, node: &Node) {
+pub(super) fn check_secrets(sink: &mut DiagnosticSink<'_>, node: &YamlNode) {
     match &node.value {
         NodeValue::Plain(_) => {}
         NodeValue::Text(text) => {
-            if SHAPES
+            if SECRET_PREFIXES
                 .iter()
-                .any(|shape| text.starts_with(shape) && text.len() >= 16)
+                .any(|prefix| text.starts_with(prefix) && text.len() >= 16)
             {
-                report(sink, node);
+                report_secret(sink, node);
             }
         }
-        NodeValue::List(items) => items.iter().for_each(|item| check(sink, item)),
+        NodeValue::List(items) => items.iter().for_each(|item| check_secrets(sink, item)),
         NodeValue::Map(entries) => {
             for entry in entries {
-                if PROSE.contains(&&*entry.key) {
+                if DOCUMENTATION_KEYS.contains(&&*entry.key) {
                     continue;
                 }
-                // What a webhook is verified with is named here, not written out.
+                // `verify` contains names of credentials, not secrets.
                 if &*entry.key == "verify" {
                     continue;
                 }
-                let secret_key = KEYS.contains(&entry.key.to_lowercase().as_str());
+                let secret_key = SECRET_KEYS.contains(&entry.key.to_lowercase().as_str());
                 match entry.value.as_text() {
-                    Some(text) if secret_key && looks_secret(text) => report(sink, &entry.value),
-                    Some(_) | None => check(sink, &entry.value),
+                    Some(text) if secret_key && looks_secret(text) => {
+                        report_secret(sink, &entry.value);
+                    }
+                    Some(_) | None => check_secrets(sink, &entry.value),
                 }
             }
         }
     }
 }
 
-/// A value that is written out, and is neither a placeholder nor the name of something.
+/// True if the value is a literal that is neither a placeholder nor a name.
 fn looks_secret(text: &str) -> bool {
     let placeholder =
         text.starts_with(['<', '$', '*']) || text.contains("://") || text.contains("...");
@@ -78,9 +80,9 @@ fn looks_secret(text: &str) -> bool {
     text.len() >= 6 && !placeholder && !is_name && !Template::has_markers(text)
 }
 
-fn report(sink: &mut Sink<'_>, node: &Node) {
+fn report_secret(sink: &mut DiagnosticSink<'_>, node: &YamlNode) {
     let hint = "register it with the credentials API and read it through 'keychain' or 'auth'";
-    sink.hinted(
+    sink.add_with_hint(
         Code::NP601,
         node.span,
         "looks like a secret in plain text",

@@ -1,41 +1,41 @@
-//! Tasks: jumps, loops around them, SQL and code.
+//! Checks tasks: jumps, loops, SQL and Python code.
 
 use noetl_types::Json;
 
-use crate::diag::{Code, Sink, near};
+use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{
-    Action, Field, JumpTarget, LoopMode, LoopSource, SetTarget, Step, Task, ToolKind,
+    JumpTarget, LoopMode, LoopSource, NamedValue, RuleAction, SetTarget, Step, Task, ToolKind,
 };
-use crate::segments::parks;
+use crate::segments::is_suspending;
 use crate::source::Span;
-use crate::template::Dynamic;
+use crate::template::DynamicValue;
 
-use super::Subject;
+use super::CheckContext;
 use super::python;
-use super::scope::sets;
+use super::visible_names::step_sets;
 
-pub(super) fn check(sink: &mut Sink<'_>, subject: &Subject<'_>) {
-    for step in &subject.playbook.workflow {
-        looping(sink, step);
+pub(super) fn check_tasks(sink: &mut DiagnosticSink<'_>, context: &CheckContext<'_>) {
+    for step in &context.playbook.workflow {
+        check_loop(sink, step);
         for task in step.tool.tasks() {
-            jumps(sink, step, task);
-            task_config(sink, task);
+            check_jumps(sink, step, task);
+            check_task_config(sink, task);
         }
     }
-    for task in &subject.playbook.workbook {
-        task_config(sink, &task.tool);
+    for task in &context.playbook.workbook {
+        check_task_config(sink, &task.tool);
     }
 }
 
-fn looping(sink: &mut Sink<'_>, step: &Step) {
+fn check_loop(sink: &mut DiagnosticSink<'_>, step: &Step) {
     let Some(looping) = &step.looping else { return };
     if matches!(looping.source, LoopSource::Cursor(_)) {
-        for task in step.tool.tasks().iter().filter(|task| parks(task)) {
+        for task in step.tool.tasks().iter().filter(|task| is_suspending(task)) {
             let message = format!("'{}' cannot run inside a cursor loop", task.kind.value);
-            sink.add(Code::NP305, task.kind.span, message);
+            sink.add_finding(Code::NP305, task.kind.span, message);
         }
         if let Some(cache) = &step.spec.cache {
-            sink.add(
+            sink.add_finding(
                 Code::NP705,
                 cache.key.span,
                 "cache cannot be combined with a cursor loop",
@@ -43,62 +43,67 @@ fn looping(sink: &mut Sink<'_>, step: &Step) {
         }
     }
     if looping.spec.mode == LoopMode::Parallel {
-        let of_tasks = sets(step)
-            .filter(|(_, of_task)| *of_task)
+        let task_entries = step_sets(step)
+            .filter(|(_, is_task)| *is_task)
             .flat_map(|(set, _)| &set.0);
-        for entry in of_tasks {
+        for entry in task_entries {
             if let SetTarget::Ctx(_) = &entry.target.value {
                 let message = format!(
                     "parallel iterations write {}; the last to finish wins",
                     entry.target.value.key()
                 );
-                let hint = "gather from the loop's results in the step's own 'set' instead";
-                sink.hinted(Code::NP307, entry.target.span, message, hint);
+                let hint = "collect the values from the loop's results in the 'set' of the step";
+                sink.add_with_hint(Code::NP307, entry.target.span, message, hint);
             }
         }
     }
 }
 
-fn jumps(sink: &mut Sink<'_>, step: &Step, task: &Task) {
+fn check_jumps(sink: &mut DiagnosticSink<'_>, step: &Step, task: &Task) {
     for rule in task.spec.policy.iter().flat_map(|policy| &policy.rules) {
-        let Action::Jump(JumpTarget::Label(label)) = &rule.then.action else {
+        let RuleAction::Jump(JumpTarget::Label(label)) = &rule.then.action else {
             continue;
         };
         let labels = || step.tool.tasks().iter().map(|task| &*task.label.value);
-        if !labels().any(|known| known == &*label.value) {
+        if !labels().any(|other| other == &*label.value) {
             let message = format!("jump to unknown label '{}'", label.value);
-            sink.misspelt(Code::NP414, label.span, message, near(label, labels()));
+            sink.add_with_suggestion(
+                Code::NP414,
+                label.span,
+                message,
+                nearest_name(label, labels()),
+            );
         }
     }
 }
 
-fn task_config(sink: &mut Sink<'_>, task: &Task) {
+fn check_task_config(sink: &mut DiagnosticSink<'_>, task: &Task) {
     if task.kind.value.is_sql() {
-        sql(sink, task);
+        check_sql(sink, task);
     }
     if task.kind.value == ToolKind::Python
         && let Some(code) = task.config.get("code")
     {
-        python_code(sink, code);
+        check_python_code(sink, code);
     }
 }
 
-/// Keys that hold statements as they are written.
+/// Keys that contain statements as written.
 pub(crate) const STATEMENT_KEYS: [&str; 5] = ["command", "query", "commands", "queries", "cmd"];
 
-fn sql(sink: &mut Sink<'_>, task: &Task) {
+fn check_sql(sink: &mut DiagnosticSink<'_>, task: &Task) {
     let mut statements = 0;
     for field in STATEMENT_KEYS.iter().filter_map(|key| task.config.get(key)) {
-        for (text, span) in texts(&field.value) {
+        for (text, span) in collect_texts(&field.value) {
             let span = span.unwrap_or(field.span());
             statements += crate::sql::split_statements(text).len();
-            for range in pasted(text) {
-                let at = sink.source.inside(span, text, range);
+            for range in find_quoted_templates(text) {
+                let template_span = sink.source.span_in_scalar(span, text, range);
                 let hint = "put $1 into the statement and the value into 'params'";
-                sink.hinted(
+                sink.add_with_hint(
                     Code::NP420,
-                    at,
-                    "value pasted into SQL quotes; use params",
+                    template_span,
+                    "value interpolated into SQL quotes; use params",
                     hint,
                 );
             }
@@ -108,32 +113,32 @@ fn sql(sink: &mut Sink<'_>, task: &Task) {
         && let Some(params) = task.config.get("params")
     {
         let message = format!("params need a single statement, found {statements}");
-        let hint = "give each statement a task of its own";
-        sink.hinted(Code::NP418, params.name.span, message, hint);
+        let hint = "put each statement into a separate task";
+        sink.add_with_hint(Code::NP418, params.name.span, message, hint);
     }
 }
 
-/// The texts of a value or of a list, with their places where these are kept.
-fn texts(value: &Dynamic) -> Vec<(&str, Option<Span>)> {
+/// Returns the strings of a value or list, with their positions if known.
+fn collect_texts(value: &DynamicValue) -> Vec<(&str, Option<Span>)> {
     match value {
-        Dynamic::Const(Json::Str(text)) => vec![(text, None)],
-        Dynamic::Const(Json::List(items)) => items
+        DynamicValue::Const(Json::Str(text)) => vec![(text, None)],
+        DynamicValue::Const(Json::List(items)) => items
             .iter()
             .filter_map(Json::as_str)
             .map(|text| (text, None))
             .collect(),
-        Dynamic::Text(leaf) => vec![(leaf.template.source(), leaf.span)],
-        Dynamic::List(items) => items.iter().flat_map(texts).collect(),
-        Dynamic::Const(_) | Dynamic::Map(_) => Vec::new(),
+        DynamicValue::Text(leaf) => vec![(leaf.template.source(), leaf.span)],
+        DynamicValue::List(items) => items.iter().flat_map(collect_texts).collect(),
+        DynamicValue::Const(_) | DynamicValue::Map(_) => Vec::new(),
     }
 }
 
-/// Where `'{{ … }}'` stands, unless its quotes are escaped on the way.
-fn pasted(text: &str) -> Vec<std::ops::Range<usize>> {
+/// Returns the positions of `'{{ … }}'`, unless the template escapes quotes with `replace`.
+fn find_quoted_templates(text: &str) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
     let mut from = 0;
-    while let Some(start) = text[from..].find("'{{").map(|at| from + at) {
-        let Some(end) = text[start..].find("}}").map(|at| start + at + 2) else {
+    while let Some(start) = text[from..].find("'{{").map(|offset| from + offset) {
+        let Some(end) = text[start..].find("}}").map(|offset| start + offset + 2) else {
             break;
         };
         if text[end..].starts_with('\'') && !text[start..end].contains("replace(") {
@@ -144,17 +149,17 @@ fn pasted(text: &str) -> Vec<std::ops::Range<usize>> {
     found
 }
 
-fn python_code(sink: &mut Sink<'_>, field: &Field) {
-    // Code that is still to be rendered cannot be read yet.
+fn check_python_code(sink: &mut DiagnosticSink<'_>, field: &NamedValue) {
+    // Code that contains templates cannot be parsed before it is rendered.
     let Some(code) = field.value.as_const().and_then(Json::as_str) else {
         return;
     };
-    if let Some(fault) = python::fault(code) {
-        let at = sink.source.inside(field.span(), code, fault.range);
-        sink.add(
+    if let Some(error) = python::find_syntax_error(code) {
+        let span = sink.source.span_in_scalar(field.span(), code, error.range);
+        sink.add_finding(
             Code::NP419,
-            at,
-            format!("python code does not parse: {}", fault.reason),
+            span,
+            format!("python code does not parse: {}", error.reason),
         );
     }
 }

@@ -1,20 +1,20 @@
-//! The list of diagnostics: codes are stable, never reused and never renumbered.
+//! The list of diagnostic codes. Codes are stable: they are never reused or renumbered.
 
 use std::fmt;
 
-/// How much a diagnostic weighs.
+/// Severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// The document is refused.
+    /// The document is rejected.
     Error,
-    /// The document is accepted; `--strict` refuses it.
+    /// The document is accepted, unless `--strict` is given.
     Warning,
-    /// Worth knowing.
+    /// Informational.
     Note,
 }
 
 impl Severity {
-    /// The one spelling.
+    /// Returns the name, such as `error`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -32,32 +32,32 @@ impl fmt::Display for Severity {
 
 macro_rules! codes {
     ($($code:ident $severity:ident $title:literal;)+) => {
-        /// A kind of diagnostic.
+        /// Code of a diagnostic.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $(#[doc = $title] $code,)+
         }
 
         impl Code {
-            /// Every code, in order.
+            /// All codes, in order.
             pub const ALL: &'static [Self] = &[$(Self::$code,)+];
 
-            /// The one spelling, like `NP201`.
+            /// Returns the code as text, such as `NP201`.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$code => stringify!($code),)+ }
             }
 
-            /// How much it weighs.
+            /// Returns the severity.
             pub fn severity(self) -> Severity {
                 match self { $(Self::$code => Severity::$severity,)+ }
             }
 
-            /// What it is about, in a few words.
+            /// Returns a short description.
             pub fn title(self) -> &'static str {
                 match self { $(Self::$code => $title,)+ }
             }
 
-            /// The page that explains it, in Markdown.
+            /// Returns the documentation page, in Markdown.
             pub fn page(self) -> &'static str {
                 match self {
                     $(Self::$code => {
@@ -72,7 +72,7 @@ macro_rules! codes {
 codes! {
     NP001 Error "invalid YAML";
     NP002 Error "duplicate key";
-    NP003 Error "apiVersion does not fit the kind";
+    NP003 Error "apiVersion is not valid for the kind";
     NP004 Error "kind is missing";
     NP005 Error "required key is missing";
     NP006 Error "value of the wrong type";
@@ -80,15 +80,15 @@ codes! {
     NP008 Error "more than one document in the file";
     NP009 Warning "kind is stored unchecked";
     NP010 Warning "unknown key";
-    NP011 Error "value is not one of the allowed words";
+    NP011 Error "value is not one of the allowed values";
     NP012 Error "not a duration or size";
     NP013 Error "not a valid name";
-    NP014 Error "workflow has no step";
+    NP014 Error "workflow has no steps";
     NP015 Error "root vars are not supported";
-    NP016 Warning "old form";
+    NP016 Warning "deprecated form";
     NP018 Warning "key has no effect";
     NP019 Warning "retry was read as a policy rule";
-    NP020 Note "addition that is not portable";
+    NP020 Note "extension that is not portable";
     NP101 Error "step is defined twice";
     NP102 Error "step has no tool";
     NP103 Error "key is not supported on a step";
@@ -99,11 +99,11 @@ codes! {
     NP201 Error "arc to a step that does not exist";
     NP202 Warning "arc is never taken";
     NP203 Warning "condition may also catch a failure";
-    NP204 Warning "cycle has no way out";
+    NP204 Warning "cycle has no exit";
     NP301 Error "loop needs exactly one of in and cursor";
     NP302 Error "loop needs an iterator";
     NP303 Error "mode cursor needs cursor.claim";
-    NP304 Error "width of a loop is below 1";
+    NP304 Error "loop concurrency is below 1";
     NP305 Error "tool kind cannot run inside a cursor loop";
     NP307 Warning "parallel iterations write the same variable";
     NP308 Error "loop over a constant that is not iterable";
@@ -122,17 +122,17 @@ codes! {
     NP414 Error "jump to an unknown label";
     NP415 Warning "rule after else is never reached";
     NP416 Error "key is not supported";
-    NP417 Error "keys exclude each other";
+    NP417 Error "keys are mutually exclusive";
     NP418 Error "params need a single statement";
     NP419 Warning "python code does not parse";
-    NP420 Warning "value pasted into SQL quotes";
-    NP501 Error "template cannot be read";
+    NP420 Warning "value interpolated into SQL quotes";
+    NP501 Error "invalid template";
     NP502 Error "unknown filter, test or function";
     NP503 Warning "unknown name";
     NP504 Warning "step cannot have run before";
     NP505 Error "statement is not allowed";
     NP506 Error "function may only be used in workload";
-    NP507 Warning "condition is not one expression";
+    NP507 Warning "condition is not a single expression";
     NP508 Warning "comparison of different types";
     NP509 Warning "event name that never occurs";
     NP511 Error "set cannot write this name";
@@ -142,7 +142,7 @@ codes! {
     NP603 Error "keychain entry is not declared";
     NP604 Error "keychain entry is declared twice";
     NP605 Warning "credential is not registered";
-    NP701 Error "cron expression cannot be read";
+    NP701 Error "invalid cron expression";
     NP702 Error "unknown time zone";
     NP703 Error "webhook needs a verifier";
     NP704 Error "number is out of range";
@@ -151,7 +151,7 @@ codes! {
 }
 
 impl Code {
-    /// Finds a code by its spelling, whatever the case.
+    /// Finds a code by its text, ignoring case.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL
             .iter()

@@ -1,10 +1,10 @@
-//! Diagnostics: what the checker says of a document, all of it, in document order.
+//! Diagnostics: all findings about a document, in document order.
 
 mod codes;
-mod near;
 mod sink;
+mod suggest;
 
 pub use codes::{Code, Severity};
-pub(crate) use near::near;
 pub use sink::Diagnostic;
-pub(crate) use sink::Sink;
+pub(crate) use sink::DiagnosticSink;
+pub(crate) use suggest::nearest_name;

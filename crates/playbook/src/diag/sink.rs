@@ -1,23 +1,23 @@
-//! Where findings are collected, and the form in which they leave.
+//! Collects findings and converts them to diagnostics.
 
 use serde::Serialize;
 
 use super::codes::{Code, Severity};
-use crate::source::{Source, Span};
-use crate::yaml::{Node, path_at};
+use crate::source::{DocumentText, Span};
+use crate::yaml::{YamlNode, path_at};
 
-/// One finding, with its place as a person counts it.
+/// A finding with its position in the document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    /// What kind of finding.
+    /// Code of the diagnostic.
     #[serde(serialize_with = "as_text")]
     pub code: Code,
-    /// How much it weighs.
+    /// Severity of the diagnostic.
     #[serde(serialize_with = "as_text")]
     pub severity: Severity,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
-    /// What to do about it.
+    /// Suggested fix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// First line, from 1.
@@ -28,9 +28,9 @@ pub struct Diagnostic {
     pub end_line: u32,
     /// One past the last column.
     pub end_column: u32,
-    /// The place in the document's structure, like `workflow[2].tool.spec`.
+    /// Path in the document's structure, such as `workflow[2].tool.spec`.
     pub path: String,
-    /// The same place in bytes, for snippets.
+    /// Position in bytes, for source excerpts.
     #[serde(skip)]
     pub span: Span,
 }
@@ -39,105 +39,106 @@ fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &T, s: S) -> Resul
     s.collect_str(value)
 }
 
-/// A finding that is still being written.
+/// A finding whose position is not resolved yet.
 #[derive(Debug)]
-struct Finding {
+struct PendingDiagnostic {
     code: Code,
     span: Span,
     message: String,
     hint: Option<String>,
 }
 
-/// Findings in the order in which they were made.
+/// Collects findings in the order in which they are reported.
 #[derive(Debug)]
-pub(crate) struct Sink<'t> {
-    pub(crate) source: Source<'t>,
-    findings: Vec<Finding>,
-    hidden: usize,
-    refused: bool,
+pub(crate) struct DiagnosticSink<'t> {
+    pub(crate) source: DocumentText<'t>,
+    findings: Vec<PendingDiagnostic>,
+    omitted_count: usize,
+    has_error: bool,
     portable: bool,
 }
 
-/// No document earns more findings than this; past it the author has read enough.
+/// Maximum number of findings reported per document. More are only counted.
 const MAX_FINDINGS: usize = 500;
 
-impl<'t> Sink<'t> {
-    pub(crate) fn new(source: Source<'t>, portable: bool) -> Self {
+impl<'t> DiagnosticSink<'t> {
+    pub(crate) fn new(source: DocumentText<'t>, portable: bool) -> Self {
         Self {
             source,
             findings: Vec::new(),
-            hidden: 0,
-            refused: false,
+            omitted_count: 0,
+            has_error: false,
             portable,
         }
     }
 
     /// Adds a finding.
-    pub(crate) fn add(&mut self, code: Code, span: Span, message: impl Into<String>) {
-        self.push(code, span, message.into(), None);
+    pub(crate) fn add_finding(&mut self, code: Code, span: Span, message: impl Into<String>) {
+        self.push_finding(code, span, message.into(), None);
     }
 
-    /// Adds a finding that says what to do.
-    pub(crate) fn hinted(
+    /// Adds a finding with a suggested fix.
+    pub(crate) fn add_with_hint(
         &mut self,
         code: Code,
         span: Span,
         message: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        self.push(code, span, message.into(), Some(hint.into()));
+        self.push_finding(code, span, message.into(), Some(hint.into()));
     }
 
-    /// Adds a finding about a name that may be a slip of the pen.
-    pub(crate) fn misspelt(
+    /// Adds a finding about a name that may be misspelled.
+    pub(crate) fn add_with_suggestion(
         &mut self,
         code: Code,
         span: Span,
         message: impl Into<String>,
-        near: Option<&str>,
+        nearest: Option<&str>,
     ) {
-        let hint = near.map(|near| format!("did you mean '{near}'?"));
-        self.push(code, span, message.into(), hint);
+        let hint = nearest.map(|nearest| format!("did you mean '{nearest}'?"));
+        self.push_finding(code, span, message.into(), hint);
     }
 
-    /// Notes the use of an addition to the classic language, where that was asked for.
-    pub(crate) fn addition(&mut self, span: Span, what: &str) {
+    /// Reports the use of an extension to the classic language, if portability was requested.
+    pub(crate) fn note_extension(&mut self, span: Span, key: &str) {
         if self.portable {
-            self.add(
+            self.add_finding(
                 Code::NP020,
                 span,
-                format!("'{what}' is an addition and not portable"),
+                format!("'{key}' is an extension and is not portable"),
             );
         }
     }
 
-    /// Whether any finding so far refuses the document.
+    /// True if any finding so far rejects the document.
     pub(crate) fn has_errors(&self) -> bool {
-        self.refused
+        self.has_error
     }
 
-    fn push(&mut self, code: Code, span: Span, message: String, hint: Option<String>) {
-        self.refused |= code.severity() == Severity::Error;
+    fn push_finding(&mut self, code: Code, span: Span, message: String, hint: Option<String>) {
+        self.has_error |= code.severity() == Severity::Error;
         if self.findings.len() < MAX_FINDINGS {
-            self.findings.push(Finding {
+            self.findings.push(PendingDiagnostic {
                 code,
                 span,
                 message,
                 hint,
             });
         } else {
-            self.hidden += 1;
+            self.omitted_count += 1;
         }
     }
 
-    /// How many findings there was no room for.
-    pub(crate) fn hidden(&self) -> usize {
-        self.hidden
+    /// Returns the number of findings beyond the limit.
+    pub(crate) fn omitted_count(&self) -> usize {
+        self.omitted_count
     }
 
-    /// The diagnostics in document order, each once.
-    pub(crate) fn finish(mut self, root: Option<&Node>) -> Vec<Diagnostic> {
-        // An alias makes its anchor be read more than once; the finding is the same one.
+    /// Returns the diagnostics in document order, without duplicates.
+    pub(crate) fn into_diagnostics(mut self, root: Option<&YamlNode>) -> Vec<Diagnostic> {
+        // A YAML alias causes its anchor to be parsed repeatedly, which reports the same finding
+        // again.
         self.findings
             .sort_by_key(|finding| (finding.span, finding.code));
         self.findings

@@ -1,4 +1,4 @@
-//! Documents and the root of a playbook.
+//! Document kinds and the top level of a playbook.
 
 use std::sync::Arc;
 
@@ -12,31 +12,29 @@ use super::schedule::Schedule;
 use super::step::Step;
 use super::subscription::Subscription;
 use super::tool::Task;
-use super::value::DurationText;
-use super::value::SizeText;
-use super::value::{Fields, Setting};
+use super::value::{DurationText, NamedValues, SizeText, ValueOrTemplate};
 use crate::source::Spanned;
-use crate::words;
+use crate::string_enum;
 
 /// A document of any kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Document {
     /// A workflow.
     Playbook(Box<Playbook>),
-    /// A source of messages that start playbooks.
+    /// A message source whose messages start playbooks.
     Subscription(Box<Subscription>),
-    /// A clock that starts playbooks.
+    /// A timer that starts playbooks.
     Schedule(Box<Schedule>),
-    /// Stored as it is, unchecked.
+    /// A document of another kind, stored unchecked.
     Other(OtherDocument),
 }
 
-/// A document that is only stored.
+/// A document that is stored without being checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OtherDocument {
-    /// Its `kind`.
+    /// The `kind` of the document.
     pub kind: Arc<str>,
-    /// The path to store it under: `metadata.path`, else `metadata.name`.
+    /// Catalog path: `metadata.path`, or else `metadata.name`.
     pub path: Option<Arc<str>>,
 }
 
@@ -44,7 +42,7 @@ pub struct OtherDocument {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Playbook {
-    /// Version of the language: `noetl.io/v2` or `noetl.io/v10`, which are the same.
+    /// Language version: `noetl.io/v2` or `noetl.io/v10`. Both are equivalent.
     #[serde(rename = "apiVersion")]
     #[schemars(extend("enum" = ["noetl.io/v2", "noetl.io/v10"]))]
     pub api_version: Arc<str>,
@@ -52,144 +50,145 @@ pub struct Playbook {
     #[schemars(extend("const" = "Playbook"))]
     pub kind: Arc<str>,
     /// Name, path and description.
-    pub metadata: Metadata,
-    /// How it is run.
-    #[serde(skip_serializing_if = "Executor::is_default")]
+    pub metadata: DocumentMetadata,
+    /// Requirements, timeouts, limits and special steps of an execution.
+    #[serde(skip_serializing_if = "ExecutorConfig::is_default")]
     #[schemars(default)]
-    pub executor: Executor,
-    /// Defaults of the input; the payload of a run is laid over them.
-    #[serde(skip_serializing_if = "Fields::is_empty")]
+    pub executor: ExecutorConfig,
+    /// Default input values. The payload of an execution overrides them.
+    #[serde(skip_serializing_if = "NamedValues::is_empty")]
     #[schemars(default)]
-    pub workload: Fields,
-    /// Secrets that its tasks may read on the worker.
+    pub workload: NamedValues,
+    /// Secrets that tasks can read on the worker.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub keychain: Vec<KeychainEntry>,
-    /// Tasks to use by name.
+    /// Reusable tasks, referenced by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub workbook: Vec<WorkbookTask>,
-    /// The steps.
+    /// Steps of the workflow.
     #[schemars(length(min = 1))]
     pub workflow: Vec<Step>,
-    /// How many runs with the same key may go on at once.
+    /// Limits concurrent executions that have the same key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<RootConcurrency>,
-    /// From -100 to 100; higher goes first.
+    /// Priority from -100 to 100. Higher values run first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Setting<i64>>")]
-    pub priority: Option<Spanned<Setting<i64>>>,
+    #[schemars(with = "Option<ValueOrTemplate<i64>>")]
+    pub priority: Option<Spanned<ValueOrTemplate<i64>>>,
 }
 
 impl Playbook {
-    /// The path that the catalog stores it under.
+    /// Returns the path under which the catalog stores the playbook.
     pub fn path(&self) -> &Arc<str> {
         self.metadata.path.as_ref().unwrap_or(&self.metadata.name)
     }
 
-    /// A step by its name.
-    pub fn step(&self, name: &str) -> Option<&Step> {
+    /// Finds a step by name.
+    pub fn find_step(&self, name: &str) -> Option<&Step> {
         self.workflow.iter().find(|step| &**step.name == name)
     }
 
-    /// The step that runs first: the named one, else `start`, else the first.
-    pub fn entry(&self) -> Option<&Step> {
+    /// Returns the first step to run: `entry_step` if set, else `start`, else the first step
+    /// listed.
+    pub fn entry_step(&self) -> Option<&Step> {
         if let Some(name) = &self.executor.spec.entry_step {
-            return self.step(name);
+            return self.find_step(name);
         }
-        self.step("start").or(self.workflow.first())
+        self.find_step("start").or(self.workflow.first())
     }
 }
 
-/// What a document says about itself.
+/// Name, path and description of a document.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-pub struct Metadata {
-    /// Its name.
+pub struct DocumentMetadata {
+    /// Name of the document.
     pub name: Arc<str>,
-    /// The path in the catalog; its name where absent.
+    /// Path in the catalog. Defaults to `name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Arc<str>>,
-    /// What it is for.
+    /// Description of the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
-    /// Every other key, kept as it is.
+    /// Additional keys, stored unchanged.
     #[serde(flatten)]
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub more: Json,
 }
 
-/// How a playbook is run.
+/// Requirements and settings of an execution.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Executor {
-    /// Where it is meant to run.
+pub struct ExecutorConfig {
+    /// Intended execution environment.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub profile: Option<Profile>,
-    /// Version of the runtime it was written for.
+    pub profile: Option<ExecutionProfile>,
+    /// Runtime version that the playbook was written for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<Arc<str>>,
-    /// What the runtime must have; a run is refused where it is missing.
-    #[serde(skip_serializing_if = "Requires::is_empty")]
-    pub requires: Requires,
-    /// Settings.
+    /// Required capabilities. An execution is rejected if one is missing.
+    #[serde(skip_serializing_if = "RuntimeRequirements::is_empty")]
+    pub requires: RuntimeRequirements,
+    /// Execution settings.
     #[serde(skip_serializing_if = "ExecutorSpec::is_default")]
     pub spec: ExecutorSpec,
 }
 
-impl Executor {
+impl ExecutorConfig {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-words! {
-    /// Where a playbook is meant to run.
-    pub enum Profile {
-        /// In one process.
+string_enum! {
+    /// Intended execution environment of a playbook.
+    pub enum ExecutionProfile {
+        /// Run in a single process.
         Local = "local",
-        /// On servers and workers.
+        /// Run on servers and workers.
         Distributed = "distributed",
-        /// Wherever it is started.
+        /// Run in any environment.
         Auto = "auto",
     }
 }
 
-/// What a runtime must have.
+/// Capabilities that the runtime must provide.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Requires {
-    /// Tool kinds.
+pub struct RuntimeRequirements {
+    /// Required tool kinds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Arc<str>>,
-    /// Build features.
+    /// Required build features.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<Arc<str>>,
 }
 
-impl Requires {
+impl RuntimeRequirements {
     fn is_empty(&self) -> bool {
         self.tools.is_empty() && self.features.is_empty()
     }
 }
 
-/// Settings of a run.
+/// Settings of an execution.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecutorSpec {
-    /// The step to begin with; else `start`, else the first.
+    /// First step to run. Defaults to `start`, or else the first step listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry_step: Option<Spanned<Arc<str>>>,
-    /// A step that runs once when the run is about to end, however it ends.
+    /// Step that runs once before the execution ends, after success as well as failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_step: Option<Spanned<Arc<str>>>,
-    /// Whether a step whose arcs all stay untaken is a failure.
+    /// Treats a step that has arcs but takes none of them as failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_next_is_error: bool,
-    /// Time for the whole run.
+    /// Timeout of the whole execution.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DurationText>")]
     pub timeout: Option<Millis>,
-    /// Defaults and bounds.
+    /// Task defaults and limits.
     #[serde(skip_serializing_if = "ExecutorPolicy::is_default")]
     pub policy: ExecutorPolicy,
 }
@@ -200,25 +199,25 @@ impl ExecutorSpec {
     }
 }
 
-/// Defaults and bounds of a run.
+/// Task defaults and limits of an execution.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecutorPolicy {
-    /// Defaults of every task.
+    /// Defaults for every task.
     #[serde(skip_serializing_if = "TaskDefaults::is_default")]
     pub defaults: TaskDefaults,
-    /// Whether results go to the result store whatever their size.
+    /// Moves every result to the result store, regardless of its size.
     #[serde(
         skip_serializing_if = "std::ops::Not::not",
         rename = "results",
-        serialize_with = "reference_first"
+        serialize_with = "serialize_reference_first"
     )]
     #[schemars(schema_with = "results_schema")]
     pub reference_first: bool,
-    /// Bounds.
+    /// Size and repetition limits.
     #[serde(skip_serializing_if = "RunLimits::is_default")]
     pub limits: RunLimits,
-    /// What an unresolvable secret does.
+    /// Behavior if a secret cannot be resolved.
     #[serde(skip_serializing_if = "KeychainMode::is_strict")]
     pub keychain: KeychainMode,
 }
@@ -231,9 +230,12 @@ impl ExecutorPolicy {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "signature required by serde"
 )]
-fn reference_first<S: serde::Serializer>(value: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_reference_first<S: serde::Serializer>(
+    value: &bool,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     use serde::ser::SerializeMap as _;
     let mut map = serializer.serialize_map(Some(1))?;
     map.serialize_entry("reference_first", value)?;
@@ -248,11 +250,11 @@ fn results_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
-/// Defaults of every task.
+/// Defaults for every task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TaskDefaults {
-    /// Time for an attempt of a task whose kind has no default of its own.
+    /// Timeout of one attempt, for tasks whose kind has no default timeout.
     #[serde(rename = "timeout_s", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DurationText>")]
     pub timeout: Option<Millis>,
@@ -264,15 +266,15 @@ impl TaskDefaults {
     }
 }
 
-/// Bounds of a run.
+/// Limits of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunLimits {
-    /// Size of any task's data.
+    /// Maximum size of the data of a task.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<SizeText>")]
     pub max_payload_bytes: Option<noetl_types::ByteSize>,
-    /// How often any one step may run.
+    /// Maximum number of times each step may run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_step_runs: Option<u64>,
 }
@@ -283,14 +285,14 @@ impl RunLimits {
     }
 }
 
-words! {
-    /// What an unresolvable secret does.
+string_enum! {
+    /// Behavior if a secret cannot be resolved.
     #[derive(Default)]
     pub enum KeychainMode {
-        /// The task fails.
+        /// Fails the task.
         #[default]
         Strict = "strict",
-        /// It reads as an empty text.
+        /// Uses an empty string.
         Lenient = "lenient",
     }
 }
@@ -298,56 +300,56 @@ words! {
 impl KeychainMode {
     #[expect(
         clippy::trivially_copy_pass_by_ref,
-        reason = "the signature serde asks for"
+        reason = "signature required by serde"
     )]
     fn is_strict(&self) -> bool {
         *self == Self::Strict
     }
 }
 
-/// A task to use by name.
+/// A reusable task, referenced by name.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkbookTask {
-    /// Its name.
+    /// Name by which steps refer to the task.
     pub name: Spanned<Arc<str>>,
-    /// What it runs.
+    /// Task to run.
     pub tool: Task,
-    /// Names that its caller must pass, and names that its data must have.
+    /// Names that the caller must pass, and names that the data must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub assert: Option<Json>,
-    /// Where its data is saved besides.
+    /// Additional place to save the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub sink: Option<Json>,
 }
 
-/// How many runs with the same key may go on at once.
+/// Limits concurrent executions that have the same key.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RootConcurrency {
-    /// What they share.
+    /// Key that the limited executions have in common.
     #[schemars(with = "String")]
-    pub key: Setting<Arc<str>>,
-    /// How many.
-    #[schemars(range(min = 1), default = "super::value::one")]
+    pub key: ValueOrTemplate<Arc<str>>,
+    /// Maximum number of concurrent executions.
+    #[schemars(range(min = 1), default = "super::value::default_limit")]
     pub limit: Spanned<u32>,
-    /// What happens to one run too many.
+    /// Behavior if the limit is reached.
     #[schemars(default)]
     pub overlap: ConcurrencyOverlap,
 }
 
-words! {
-    /// What happens to a run for which there is no room.
+string_enum! {
+    /// Behavior of a new execution if the concurrency limit is reached.
     #[derive(Default)]
     pub enum ConcurrencyOverlap {
-        /// It waits.
+        /// Waits until another execution ends.
         #[default]
         Queue = "queue",
-        /// It does not start.
+        /// Does not start.
         Skip = "skip",
-        /// It takes the place of the one that runs.
+        /// Cancels a running execution and starts in its place.
         CancelPrevious = "cancel_previous",
     }
 }

@@ -1,88 +1,88 @@
-//! Secrets that a playbook's tasks may read on the worker.
+//! Keychain entries: secrets that tasks can read on the worker.
 
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::value::Fields;
+use super::value::NamedValues;
 use crate::source::Spanned;
-use crate::template::Dynamic;
-use crate::words;
+use crate::string_enum;
+use crate::template::DynamicValue;
 
-/// A secret by its name.
+/// A named secret.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeychainEntry {
-    /// Its name.
+    /// Name by which templates refer to the secret.
     pub name: Spanned<Arc<str>>,
-    /// Where it comes from.
+    /// Origin of the secret.
     pub kind: KeychainKind,
-    /// Who shares it.
+    /// Visibility of the secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<KeychainScope>,
-    /// The service that keeps it.
+    /// Secret manager that stores the secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["gcp", "aws", "azure", "vault", "k8s", null]))]
     pub provider: Option<Arc<str>>,
-    /// The credential to ask with.
+    /// Credential used to authenticate to the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
-    pub auth: Option<Dynamic>,
-    /// Fields and where their values are.
-    #[serde(skip_serializing_if = "Fields::is_empty")]
+    pub auth: Option<DynamicValue>,
+    /// Field names, mapped to the location of their values.
+    #[serde(skip_serializing_if = "NamedValues::is_empty")]
     #[schemars(default)]
-    pub map: Fields,
-    /// A token as it is.
+    pub map: NamedValues,
+    /// Literal token.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
-    pub token: Option<Dynamic>,
-    /// Its type.
+    pub token: Option<DynamicValue>,
+    /// Type of the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_type: Option<Arc<str>>,
-    /// Where to ask for a token.
+    /// URL of the token endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
-    pub endpoint: Option<Dynamic>,
-    /// How to ask.
+    pub endpoint: Option<DynamicValue>,
+    /// HTTP method of the token request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<Arc<str>>,
-    /// Headers of the request.
-    #[serde(skip_serializing_if = "Fields::is_empty")]
+    /// Headers of the token request.
+    #[serde(skip_serializing_if = "NamedValues::is_empty")]
     #[schemars(default)]
-    pub headers: Fields,
-    /// Form of the request.
-    #[serde(skip_serializing_if = "Fields::is_empty")]
+    pub headers: NamedValues,
+    /// Form fields of the token request.
+    #[serde(skip_serializing_if = "NamedValues::is_empty")]
     #[schemars(default)]
-    pub data: Fields,
-    /// Whether it is renewed before it expires.
+    pub data: NamedValues,
+    /// Renews the secret before it expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_renew: Option<bool>,
-    /// Where it lives.
+    /// Region in which the secret is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<Arc<str>>,
-    /// Whether it may leave its region.
+    /// Restriction on use outside the secret's region.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub residency: Option<Residency>,
-    /// Regions that may read it.
+    pub residency: Option<ResidencyPolicy>,
+    /// Regions that may read the secret.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub allowed_regions: Vec<Arc<str>>,
-    /// Whether asking another region's broker is ruled out.
+    /// Disables requests to the broker of another region.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_broker_fallback: Option<bool>,
 }
 
-words! {
-    /// Where a secret comes from.
+string_enum! {
+    /// Origin of a secret.
     pub enum KeychainKind {
         /// A secret manager.
         SecretManager = "secret_manager",
-        /// A credential of this control plane.
+        /// A credential registered in this control plane.
         Credential = "credential",
-        /// A credential of a PostgreSQL database.
+        /// Credentials of a PostgreSQL database.
         PostgresCredential = "postgres_credential",
-        /// A token endpoint.
+        /// An OAuth 2.0 token endpoint.
         Oauth2 = "oauth2",
         /// A Google identity token.
         GoogleIdToken = "google_id_token",
@@ -93,26 +93,26 @@ words! {
     }
 }
 
-words! {
-    /// Who shares a secret.
+string_enum! {
+    /// Visibility of a secret.
     pub enum KeychainScope {
-        /// This run.
+        /// The current execution.
         Local = "local",
-        /// Everyone.
+        /// All executions.
         Global = "global",
-        /// The playbook and its children.
+        /// The playbook and its child executions.
         Shared = "shared",
     }
 }
 
-words! {
-    /// Whether a secret may leave its region.
-    pub enum Residency {
-        /// It may.
+string_enum! {
+    /// Restriction on use of a secret outside its region.
+    pub enum ResidencyPolicy {
+        /// No restriction.
         None = "none",
-        /// It should not.
+        /// Use outside the region is discouraged.
         Advisory = "advisory",
-        /// It must not.
+        /// Use outside the region is forbidden.
         Strict = "strict",
     }
 }

@@ -7,94 +7,92 @@ use noetl_types::time::Millis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::value::DurationText;
-use super::value::SizeText;
-use super::value::{Fields, Setting};
+use super::value::{DurationText, NamedValues, SizeText, ValueOrTemplate};
 use crate::source::Spanned;
-use crate::template::Dynamic;
-use crate::words;
+use crate::string_enum;
+use crate::template::DynamicValue;
 
 /// Runs the tool of a step once for each item.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Loop {
-    /// Where the items come from.
+    /// Items of the loop.
     #[serde(flatten)]
     #[schemars(schema_with = "source_schema")]
     pub source: LoopSource,
-    /// The name of the item.
+    /// Name of the item variable.
     #[schemars(length(min = 1))]
     pub iterator: Spanned<Arc<str>>,
-    /// Mode and width.
+    /// Mode and concurrency.
     #[serde(skip_serializing_if = "LoopSpec::is_default")]
     #[schemars(default)]
     pub spec: LoopSpec,
 }
 
-/// Where the items of a loop come from.
+/// Items of a loop.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum LoopSource {
-    /// A list, or what can be read as one.
+    /// A list, or a value that can be converted to one.
     #[serde(rename = "in")]
-    In(Spanned<Dynamic>),
-    /// Frames of rows, claimed until none is left.
+    In(Spanned<DynamicValue>),
+    /// Frames of rows, claimed until none remain.
     #[serde(rename = "cursor")]
-    Cursor(Cursor),
+    Cursor(CursorSource),
 }
 
 fn source_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let cursor = generator.subschema_for::<Cursor>();
+    let cursor = generator.subschema_for::<CursorSource>();
     schemars::json_schema!({
         "type": "object",
         "properties": {
-            "in": { "description": "A list, a map, a text to split, a number, or a template of one of them." },
+            "in": { "description": "A list, a map, a string to split, a number, or a template that yields one of them." },
             "cursor": cursor
         },
         "oneOf": [{ "required": ["in"] }, { "required": ["cursor"] }]
     })
 }
 
-/// Rows to claim, a frame at a time.
+/// Rows that are claimed one frame at a time.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Cursor {
-    /// The kind of database.
+pub struct CursorSource {
+    /// Kind of database. Defaults to `postgres`.
     #[schemars(default)]
     pub kind: Arc<str>,
-    /// The credential.
+    /// Credential for the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
-    pub auth: Option<Dynamic>,
-    /// The statement that claims rows; it owns the meaning of a claim.
+    pub auth: Option<DynamicValue>,
+    /// Statement that claims rows. The statement alone defines what a claim is.
     #[schemars(with = "String")]
-    pub claim: Dynamic,
-    /// Further settings of the connection.
-    #[serde(skip_serializing_if = "Fields::is_empty")]
+    pub claim: DynamicValue,
+    /// Additional connection settings.
+    #[serde(skip_serializing_if = "NamedValues::is_empty")]
     #[schemars(default)]
-    pub options: Fields,
+    pub options: NamedValues,
 }
 
-/// Mode and width of a loop.
+/// Mode and concurrency of a loop.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoopSpec {
-    /// One after the other, side by side, or in frames.
+    /// Order in which items are processed.
     pub mode: LoopMode,
-    /// How many commands may be open at once.
+    /// Maximum number of commands in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Setting<u32>>")]
-    pub max_in_flight: Option<Spanned<Setting<u32>>>,
+    #[schemars(with = "Option<ValueOrTemplate<u32>>")]
+    pub max_in_flight: Option<Spanned<ValueOrTemplate<u32>>>,
     /// Placement hint.
     #[serde(
         rename = "policy",
         skip_serializing_if = "Option::is_none",
-        serialize_with = "exec"
+        serialize_with = "serialize_exec"
     )]
     #[schemars(schema_with = "exec_schema")]
-    pub exec: Option<Exec>,
-    /// Frames of a cursor loop.
-    #[serde(skip_serializing_if = "Frame::is_default")]
-    pub frame: Frame,
+    pub exec: Option<PlacementHint>,
+    /// Frame settings of a cursor loop.
+    #[serde(skip_serializing_if = "FrameSpec::is_default")]
+    pub frame: FrameSpec,
 }
 
 impl LoopSpec {
@@ -106,9 +104,12 @@ impl LoopSpec {
 #[expect(
     clippy::ref_option,
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "signature required by serde"
 )]
-fn exec<S: serde::Serializer>(exec: &Option<Exec>, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_exec<S: serde::Serializer>(
+    exec: &Option<PlacementHint>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     use serde::ser::SerializeMap as _;
     let mut map = serializer.serialize_map(Some(1))?;
     map.serialize_entry("exec", exec)?;
@@ -116,7 +117,7 @@ fn exec<S: serde::Serializer>(exec: &Option<Exec>, serializer: S) -> Result<S::O
 }
 
 fn exec_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let exec = generator.subschema_for::<Exec>();
+    let exec = generator.subschema_for::<PlacementHint>();
     schemars::json_schema!({
         "type": "object",
         "properties": { "exec": exec },
@@ -124,75 +125,75 @@ fn exec_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
-words! {
-    /// How a loop goes through its items.
+string_enum! {
+    /// Order in which a loop processes its items.
     #[derive(Default)]
     pub enum LoopMode {
-        /// One after the other.
+        /// One item after another.
         #[default]
         Sequential = "sequential",
-        /// Side by side.
+        /// Items concurrently.
         Parallel = "parallel",
-        /// In frames of claimed rows.
+        /// Frames of claimed rows.
         Cursor = "cursor",
     }
 }
 
-words! {
-    /// Where iterations are placed.
-    pub enum Exec {
-        /// Near each other.
+string_enum! {
+    /// Placement of iterations.
+    pub enum PlacementHint {
+        /// On the same worker or close to each other.
         Local = "local",
-        /// Spread out.
+        /// Spread over workers.
         Distributed = "distributed",
     }
 }
 
-/// Frames of a cursor loop.
+/// Frame settings of a cursor loop.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Frame {
-    /// Rows of a frame.
+pub struct FrameSpec {
+    /// Maximum rows per frame.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_rows: Option<Setting<u32>>,
-    /// Soft bound on the time of a frame.
+    pub max_rows: Option<ValueOrTemplate<u32>>,
+    /// Soft limit on the duration of a frame.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Setting<DurationText>>")]
-    pub max_seconds: Option<Setting<Millis>>,
-    /// Soft bound on the size of a frame.
+    #[schemars(with = "Option<ValueOrTemplate<DurationText>>")]
+    pub max_seconds: Option<ValueOrTemplate<Millis>>,
+    /// Soft limit on the size of a frame.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Setting<SizeText>>")]
-    pub max_bytes: Option<Setting<ByteSize>>,
-    /// Lease of a frame.
+    #[schemars(with = "Option<ValueOrTemplate<SizeText>>")]
+    pub max_bytes: Option<ValueOrTemplate<ByteSize>>,
+    /// Lease duration of a frame.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Setting<DurationText>>")]
-    pub lease_seconds: Option<Setting<Millis>>,
-    /// Heartbeat of a frame.
+    #[schemars(with = "Option<ValueOrTemplate<DurationText>>")]
+    pub lease_seconds: Option<ValueOrTemplate<Millis>>,
+    /// Heartbeat interval of a frame.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Setting<DurationText>>")]
-    pub heartbeat_seconds: Option<Setting<Millis>>,
-    /// Rows of a frame that run side by side.
+    #[schemars(with = "Option<ValueOrTemplate<DurationText>>")]
+    pub heartbeat_seconds: Option<ValueOrTemplate<Millis>>,
+    /// Maximum rows of a frame that are processed concurrently.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub row_concurrency: Option<Setting<u32>>,
-    /// Whether the body runs for each row or once for the frame.
+    pub row_concurrency: Option<ValueOrTemplate<u32>>,
+    /// Runs the body for each row or once for the frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<FrameProcess>,
-    /// Whether a failed frame is tried again.
+    /// Retry mode of a failed frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_mode: Option<FrameRetry>,
-    /// How often a frame is tried.
+    /// Maximum attempts per frame.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_attempts: Option<Setting<u32>>,
+    pub max_attempts: Option<ValueOrTemplate<u32>>,
 }
 
-impl Frame {
+impl FrameSpec {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-words! {
-    /// What the body of a cursor loop runs for.
+string_enum! {
+    /// Unit that the body of a cursor loop processes.
     pub enum FrameProcess {
         /// Each row.
         Row = "row",
@@ -201,12 +202,12 @@ words! {
     }
 }
 
-words! {
-    /// Whether a failed frame is tried again.
+string_enum! {
+    /// Retry mode of a failed frame.
     pub enum FrameRetry {
-        /// As a whole.
+        /// Retries the whole frame.
         Frame = "frame",
-        /// Not at all.
+        /// Does not retry.
         None = "none",
     }
 }

@@ -1,8 +1,8 @@
 //! The typed model of a document: the canonical form of the language.
 //!
-//! Legacy spellings are gone here: the parser has already rewritten them. Each type serialises to
-//! the way a careful author would write it, so printing a model gives a document that reads back as
-//! the same model, and the JSON Schema of the language is derived from the same types.
+//! The model has no legacy spellings, because the parser rewrites them. Each type serializes to the
+//! form recommended to authors, so a printed model parses to the same model. The JSON Schema of the
+//! language is derived from these types.
 
 mod document;
 mod keychain;
@@ -19,34 +19,40 @@ mod tool;
 mod value;
 
 pub use document::{
-    ConcurrencyOverlap, Document, Executor, ExecutorPolicy, ExecutorSpec, KeychainMode, Metadata,
-    OtherDocument, Playbook, Profile, Requires, RootConcurrency, RunLimits, TaskDefaults,
-    WorkbookTask,
+    ConcurrencyOverlap, Document, DocumentMetadata, ExecutionProfile, ExecutorConfig,
+    ExecutorPolicy, ExecutorSpec, KeychainMode, OtherDocument, Playbook, RootConcurrency,
+    RunLimits, RuntimeRequirements, TaskDefaults, WorkbookTask,
 };
-pub use keychain::{KeychainEntry, KeychainKind, KeychainScope, Residency};
-pub use kind::{Build, COMMON_TASK_KEYS, Key, KeyType, KindSpec, ToolKind};
+pub use keychain::{KeychainEntry, KeychainKind, KeychainScope, ResidencyPolicy};
+pub use kind::{BuildRequirement, COMMON_TASK_KEYS, KeyType, KindKey, KindSpec, ToolKind};
 pub use looping::{
-    Cursor, Exec, Frame, FrameProcess, FrameRetry, Loop, LoopMode, LoopSource, LoopSpec,
+    CursorSource, FrameProcess, FrameRetry, FrameSpec, Loop, LoopMode, LoopSource, LoopSpec,
+    PlacementHint,
 };
 pub use output::{
-    Accumulate, AccumulateStrategy, OutputScope, OutputSelect, OutputSpec, Select, Store, StoreKind,
+    AccumulateSpec, AccumulateStrategy, OutputScope, OutputSelect, OutputSpec, OutputStore,
+    SelectedPath, StoreKind,
 };
 pub use policy::{
-    Action, Backoff, JumpTarget, OnUnmatched, Retry, Rule, RuleTest, TaskPolicy, Then,
+    Backoff, JumpTarget, OnUnmatched, PolicyRule, RetryPolicy, RuleAction, RuleEffect, RuleTest,
+    TaskPolicy,
 };
 pub use routing::{NoMatch, RouteArc, Router, RouterMode};
-pub use schedule::{Misfire, MisfirePolicy, Overlap, Schedule, ScheduleSpec, Timing};
-pub use set::{ReservedName, Set, SetEntry, SetTarget, WRITE_PROTECTED};
+pub use schedule::{
+    MisfireHandling, MisfirePolicy, OverlapPolicy, Schedule, ScheduleSpec, ScheduleTiming,
+};
+pub use set::{ReservedName, SetClause, SetEntry, SetTarget, WRITE_PROTECTED_NAMES};
 pub use step::{
-    AdmitRule, CacheScope, Concurrency, Failure, FailureMode, Lifecycle, Step, StepCache,
-    StepPolicy, StepSpec,
+    AdmitRule, CacheScope, ConcurrencyLimit, FailureMode, FailurePolicy, Lifecycle, Step,
+    StepCache, StepPolicy, StepSpec,
 };
 pub use subscription::{
-    Activation, Circuit, Connection, Directive, DirectiveControl, Dispatch, Downstream, Drain,
-    Headers, Ingress, OnFull, OnRecovery, Ordering, PayloadFrom, Probe, ProbeType, Propagate,
-    Runtime, Source, SourceKind, SourceMode, Spool, SpoolBackend, SpoolMode, SpoolRetention,
-    SpoolStore, Subscription, SubscriptionDedup, SubscriptionLimits, SubscriptionSpec, Trace,
-    Verify, VerifyType,
+    ActivationMode, CircuitBreaker, DirectiveControl, DispatchSpec, DownstreamService, FetchConfig,
+    HeaderDirective, HeaderRules, HealthProbe, MessageOrdering, MessageSource, MessageVerifier,
+    OnFull, OnRecovery, PayloadFrom, ProbeType, PushIngress, SourceConnection, SourceKind,
+    SourceMode, Spool, SpoolBackend, SpoolDrain, SpoolMode, SpoolRetention, SpoolStore,
+    Subscription, SubscriptionDedup, SubscriptionLimits, SubscriptionSpec, TraceConfig,
+    TracePropagation, VerifierType,
 };
 pub use tool::{Task, TaskSpec, Tool};
-pub use value::{Condition, Field, Fields, Setting};
+pub use value::{Condition, NamedValue, NamedValues, ValueOrTemplate};

@@ -1,4 +1,4 @@
-//! How the data of a step or task is kept.
+//! Storage of the data of a step or task.
 
 use std::sync::Arc;
 
@@ -7,169 +7,168 @@ use noetl_types::time::Millis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::value::SizeText;
-use super::value::{DurationText, Setting};
+use super::value::{DurationText, SizeText, ValueOrTemplate};
 use crate::source::Spanned;
-use crate::words;
+use crate::string_enum;
 
-/// How data is kept.
+/// Storage of the data of a step or task.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OutputSpec {
-    /// Where big data goes.
+    /// Store for data that is too large for the event log.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub store: Option<Store>,
-    /// Parts that stay readable without fetching the rest.
+    pub store: Option<OutputStore>,
+    /// Parts of the data that stay readable without fetching the rest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub select: Vec<Select>,
+    pub select: Vec<SelectedPath>,
     /// Names that stay readable without fetching the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_select: Option<OutputSelect>,
-    /// Gathers the data of several runs.
+    /// Combines the data of several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub accumulate: Option<Accumulate>,
-    /// Data up to this size stays in the log; 0 always moves it out.
+    pub accumulate: Option<AccumulateSpec>,
+    /// Data up to this size stays in the event log. 0 always moves it to the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<SizeText>")]
     pub inline_max_bytes: Option<ByteSize>,
-    /// Size of the preview of data that is moved out.
+    /// Maximum size of the preview of data in the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<SizeText>")]
     pub preview_max_bytes: Option<ByteSize>,
-    /// How long it lives.
+    /// Lifetime of the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<OutputScope>,
-    /// Another name to find it under.
+    /// Alternative name of the data.
     #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
     pub alias: Option<Spanned<Arc<str>>>,
 }
 
-/// Where big data goes.
+/// Store for data that is too large for the event log.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Store {
-    /// The kind of store.
+pub struct OutputStore {
+    /// Kind of store.
     pub kind: StoreKind,
-    /// Its bucket.
+    /// Bucket of the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
-    pub bucket: Option<Setting<Arc<str>>>,
-    /// Put before the key.
+    pub bucket: Option<ValueOrTemplate<Arc<str>>>,
+    /// Prefix of the object key.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
-    pub prefix: Option<Setting<Arc<str>>>,
-    /// How long it is kept.
+    pub prefix: Option<ValueOrTemplate<Arc<str>>>,
+    /// Retention time of the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DurationText>")]
     pub ttl: Option<Millis>,
-    /// How it is compressed.
+    /// Compression algorithm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<Arc<str>>,
-    /// The credential for it.
+    /// Credential for the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<Arc<str>>,
 }
 
-words! {
+string_enum! {
     /// A kind of result store.
     #[derive(Default)]
     pub enum StoreKind {
-        /// By size.
+        /// Chosen by size.
         #[default]
         Auto = "auto",
-        /// In memory.
+        /// Process memory.
         Memory = "memory",
-        /// In the key-value table.
+        /// The key-value table.
         Kv = "kv",
-        /// In a folder.
+        /// A directory on disk.
         Disk = "disk",
-        /// In the object table.
+        /// The object table.
         Object = "object",
-        /// In S3.
+        /// Amazon S3.
         S3 = "s3",
-        /// In Google Cloud Storage.
+        /// Google Cloud Storage.
         Gcs = "gcs",
-        /// In the database.
+        /// The database.
         Db = "db",
-        /// In a DuckDB file.
+        /// A DuckDB file.
         Duckdb = "duckdb",
-        /// In the event itself.
+        /// The event itself.
         Eventlog = "eventlog",
     }
 }
 
-/// A part that stays readable.
+/// A part of the data that stays readable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Select {
-    /// Where it is, like `$.a.b`.
+pub struct SelectedPath {
+    /// Path of the part, such as `$.a.b`.
     pub path: Arc<str>,
-    /// Its name.
+    /// Name under which the part is read.
     #[serde(rename = "as")]
     pub alias: Arc<str>,
 }
 
-/// Which names stay readable.
+/// Selection of the names that stay readable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OutputSelect {
-    /// These.
+    /// The listed names.
     Names(Vec<Arc<str>>),
-    /// Those that fit.
+    /// All names whose values are small enough.
     Threshold {
         /// Always `size_threshold`.
         strategy: Arc<str>,
-        /// Bound in KiB.
+        /// Maximum size of a value in KiB.
         #[serde(skip_serializing_if = "Option::is_none")]
         threshold_kb: Option<u64>,
     },
 }
 
-/// Gathers the data of several runs.
+/// Combines the data of several runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Accumulate {
-    /// Whether it is on.
+pub struct AccumulateSpec {
+    /// Enables accumulation.
     pub enabled: bool,
-    /// How parts are put together.
+    /// Method of combining the parts.
     pub strategy: AccumulateStrategy,
-    /// Where in the data the parts are.
+    /// Path of the part within the data of each run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merge_path: Option<Arc<str>>,
-    /// The name of the whole.
+    /// Name of the accumulated value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest_as: Option<Arc<str>>,
-    /// Bound on the parts.
+    /// Maximum number of accumulated items.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_items: Option<u64>,
 }
 
-words! {
-    /// How parts are put together.
+string_enum! {
+    /// Method of combining the data of several runs.
     #[derive(Default)]
     pub enum AccumulateStrategy {
-        /// One after the other.
+        /// Appends each part to a list.
         #[default]
         Append = "append",
-        /// The last one.
+        /// Keeps only the last part.
         Replace = "replace",
-        /// Key by key.
+        /// Merges maps key by key.
         Merge = "merge",
-        /// As one list.
+        /// Concatenates lists.
         Concat = "concat",
     }
 }
 
-words! {
-    /// How long data lives.
+string_enum! {
+    /// Lifetime of stored data.
     pub enum OutputScope {
-        /// With the step.
+        /// As long as the step.
         Step = "step",
-        /// With the execution.
+        /// As long as the execution.
         Execution = "execution",
-        /// With the tree of executions.
+        /// As long as the tree of executions.
         Workflow = "workflow",
-        /// Until it is deleted.
+        /// Until it is deleted explicitly.
         Permanent = "permanent",
     }
 }

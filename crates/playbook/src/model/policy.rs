@@ -1,4 +1,4 @@
-//! Policy of a task: what happens after each attempt.
+//! Policy of a task: rules that are evaluated after each attempt.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,32 +8,31 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use super::set::Set;
-use super::value::DurationText;
-use super::value::{Condition, Setting};
+use super::set::SetClause;
+use super::value::{Condition, DurationText, ValueOrTemplate};
 use crate::source::Spanned;
-use crate::words;
+use crate::string_enum;
 
-/// Rules tried in order after every attempt of a task; the first that matches decides.
+/// Rules that are evaluated in order after each attempt of a task. The first matching rule decides.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskPolicy {
-    /// What an error does that no rule matches.
+    /// Behavior if no rule matches an error.
     #[serde(skip_serializing_if = "OnUnmatched::is_fail")]
     #[schemars(default)]
     pub on_unmatched: OnUnmatched,
-    /// The rules.
-    pub rules: Vec<Rule>,
+    /// Rules, in order of evaluation.
+    pub rules: Vec<PolicyRule>,
 }
 
-words! {
-    /// What an error does that no rule matches.
+string_enum! {
+    /// Behavior if no rule matches an error.
     #[derive(Default)]
     pub enum OnUnmatched {
-        /// The task fails.
+        /// Fails the task.
         #[default]
         Fail = "fail",
-        /// The pipeline goes on.
+        /// Continues the pipeline.
         Continue = "continue",
     }
 }
@@ -41,103 +40,103 @@ words! {
 impl OnUnmatched {
     #[expect(
         clippy::trivially_copy_pass_by_ref,
-        reason = "the signature serde asks for"
+        reason = "signature required by serde"
     )]
     fn is_fail(&self) -> bool {
         *self == Self::Fail
     }
 }
 
-/// One rule.
+/// A rule of a task policy.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rule {
-    /// When it matches.
+pub struct PolicyRule {
+    /// Condition of the rule.
     pub test: RuleTest,
-    /// What it does.
-    pub then: Then,
+    /// Effect of the rule.
+    pub then: RuleEffect,
 }
 
-/// When a rule matches.
+/// Condition of a rule.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RuleTest {
-    /// Where the condition holds.
+    /// Matches if the condition is true.
     When(Spanned<Condition>),
-    /// Always.
+    /// Always matches.
     Else,
 }
 
-/// What a rule does.
+/// Effect of a rule.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Then {
-    /// The action.
-    pub action: Action,
-    /// What it writes, whatever the action.
-    pub set: Set,
+pub struct RuleEffect {
+    /// Action to take.
+    pub action: RuleAction,
+    /// Variables to write, regardless of the action.
+    pub set: SetClause,
 }
 
-/// What happens next in the pipeline.
+/// Continuation of the pipeline after an attempt.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
-    /// The next task.
+pub enum RuleAction {
+    /// Runs the next task.
     Continue,
-    /// The same task again.
-    Retry(Retry),
-    /// The task with that label.
+    /// Runs the same task again.
+    Retry(RetryPolicy),
+    /// Runs the task with the given label.
     Jump(JumpTarget),
-    /// The pipeline ends, successfully.
+    /// Ends the pipeline successfully.
     Break,
-    /// The pipeline ends, failed.
+    /// Ends the pipeline as failed.
     Fail,
 }
 
-/// Where a jump goes.
+/// Target of a jump.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JumpTarget {
-    /// A task by its label.
+    /// The task with this label.
     Label(Spanned<Arc<str>>),
-    /// The task before.
+    /// The preceding task.
     Previous(Spanned<()>),
 }
 
 impl JumpTarget {
-    /// The ways to write "the task before".
-    pub const PREVIOUS: [&'static str; 4] = ["previous", "prev", "_previous", "@previous"];
+    /// Keywords for the preceding task.
+    pub const PREVIOUS_KEYWORDS: [&'static str; 4] = ["previous", "prev", "_previous", "@previous"];
 }
 
-/// How a task is tried again.
+/// Retry settings of a rule.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Retry {
-    /// Executions in all, the first included; 3 where absent.
-    pub attempts: Option<Spanned<Setting<u32>>>,
-    /// How the delay grows.
+pub struct RetryPolicy {
+    /// Maximum attempts, including the first. Defaults to 3.
+    pub attempts: Option<Spanned<ValueOrTemplate<u32>>>,
+    /// Growth of the delay between attempts.
     pub backoff: Option<Backoff>,
-    /// The first delay; one second where absent.
-    pub delay: Option<Setting<Millis>>,
-    /// Bound on the delay; 300 seconds where absent.
-    pub max_delay: Option<Setting<Millis>>,
-    /// Whether a random part of the delay is taken.
+    /// Delay before the first retry. Defaults to one second.
+    pub delay: Option<ValueOrTemplate<Millis>>,
+    /// Maximum delay. Defaults to 300 seconds.
+    pub max_delay: Option<ValueOrTemplate<Millis>>,
+    /// Replaces each delay by a random fraction of it.
     pub jitter: bool,
 }
 
-words! {
-    /// How the delay between attempts grows.
+string_enum! {
+    /// Growth of the delay between attempts.
     pub enum Backoff {
         /// No delay.
         None = "none",
-        /// Always the same.
+        /// Constant delay.
         Fixed = "fixed",
-        /// By the same amount each time.
+        /// Delay grows by the same amount each time.
         Linear = "linear",
-        /// Twice as long each time.
+        /// Delay doubles each time.
         Exponential = "exponential",
     }
 }
 
-impl Action {
-    /// The words for `do`.
+impl RuleAction {
+    /// Keywords for `do`.
     pub const WORDS: [&'static str; 5] = ["continue", "retry", "jump", "break", "fail"];
 
-    /// The word for it.
+    /// Returns the keyword.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Continue => "continue",
@@ -149,7 +148,7 @@ impl Action {
     }
 }
 
-impl Serialize for Rule {
+impl Serialize for PolicyRule {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match &self.test {
@@ -167,18 +166,18 @@ impl Serialize for Rule {
 
 #[derive(Serialize)]
 struct ElseForm<'t> {
-    then: &'t Then,
+    then: &'t RuleEffect,
 }
 
-impl Serialize for Then {
+impl Serialize for RuleEffect {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("do", self.action.as_str())?;
         match &self.action {
-            Action::Continue | Action::Break | Action::Fail => {}
-            Action::Jump(JumpTarget::Label(label)) => map.serialize_entry("to", label)?,
-            Action::Jump(JumpTarget::Previous(_)) => map.serialize_entry("to", "previous")?,
-            Action::Retry(retry) => retry.entries(&mut map)?,
+            RuleAction::Continue | RuleAction::Break | RuleAction::Fail => {}
+            RuleAction::Jump(JumpTarget::Label(label)) => map.serialize_entry("to", label)?,
+            RuleAction::Jump(JumpTarget::Previous(_)) => map.serialize_entry("to", "previous")?,
+            RuleAction::Retry(retry) => retry.serialize_retry_entries(&mut map)?,
         }
         if !self.set.is_empty() {
             map.serialize_entry("set", &self.set)?;
@@ -187,8 +186,11 @@ impl Serialize for Then {
     }
 }
 
-impl Retry {
-    fn entries<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+impl RetryPolicy {
+    fn serialize_retry_entries<M: serde::ser::SerializeMap>(
+        &self,
+        map: &mut M,
+    ) -> Result<(), M::Error> {
         if let Some(attempts) = &self.attempts {
             map.serialize_entry("attempts", attempts)?;
         }
@@ -208,7 +210,7 @@ impl Retry {
     }
 }
 
-impl JsonSchema for Rule {
+impl JsonSchema for PolicyRule {
     fn schema_name() -> Cow<'static, str> {
         "Rule".into()
     }
@@ -216,12 +218,12 @@ impl JsonSchema for Rule {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let condition = generator.subschema_for::<Condition>();
         let backoff = generator.subschema_for::<Backoff>();
-        let attempts = generator.subschema_for::<Setting<u32>>();
-        let delay = generator.subschema_for::<Setting<DurationText>>();
+        let attempts = generator.subschema_for::<ValueOrTemplate<u32>>();
+        let delay = generator.subschema_for::<ValueOrTemplate<DurationText>>();
         let then = json_schema!({
             "type": "object",
             "properties": {
-                "do": { "enum": Action::WORDS },
+                "do": { "enum": RuleAction::WORDS },
                 "attempts": attempts,
                 "backoff": backoff,
                 "delay": delay,

@@ -1,22 +1,21 @@
-//! Where a step goes on.
+//! Routing from a step to the following steps.
 
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::set::Set;
+use super::set::SetClause;
 use super::value::Condition;
 use crate::source::Spanned;
-use crate::words;
+use crate::string_enum;
 
-/// The arcs of a step and how they are chosen.
+/// Arcs of a step and the mode that selects among them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Router {
-    /// How arcs are chosen.
     #[serde(skip_serializing_if = "RouterSpec::is_default")]
     spec: RouterSpec,
-    /// The arcs, in order.
+    /// Arcs, in order of evaluation.
     pub arcs: Vec<RouteArc>,
 }
 
@@ -30,7 +29,7 @@ struct RouterSpec {
 impl RouterSpec {
     #[expect(
         clippy::trivially_copy_pass_by_ref,
-        reason = "the signature serde asks for"
+        reason = "signature required by serde"
     )]
     fn is_default(&self) -> bool {
         *self == Self::default()
@@ -38,7 +37,7 @@ impl RouterSpec {
 }
 
 impl Router {
-    /// A router.
+    /// Creates a router.
     pub fn new(mode: RouterMode, on_no_match: NoMatch, arcs: Vec<RouteArc>) -> Self {
         Self {
             spec: RouterSpec { mode, on_no_match },
@@ -46,12 +45,12 @@ impl Router {
         }
     }
 
-    /// How arcs are chosen.
+    /// Returns the mode that selects arcs.
     pub fn mode(&self) -> RouterMode {
         self.spec.mode
     }
 
-    /// What happens when none is.
+    /// Returns the behavior if no arc matches.
     pub fn on_no_match(&self) -> NoMatch {
         self.spec.on_no_match
     }
@@ -73,33 +72,33 @@ impl JsonSchema for Router {
                     "required": ["arcs"],
                     "additionalProperties": false
                 },
-                { "deprecated": true, "description": "Old form: one target.", "type": "string" },
-                { "deprecated": true, "description": "Old form: a list of targets.", "type": "array" }
+                { "deprecated": true, "description": "Deprecated: a single target.", "type": "string" },
+                { "deprecated": true, "description": "Deprecated: a list of targets.", "type": "array" }
             ]
         })
     }
 }
 
-words! {
-    /// How the arcs of a step are chosen.
+string_enum! {
+    /// Selection of arcs.
     #[derive(Default)]
     pub enum RouterMode {
-        /// The first true one.
+        /// Takes the first arc whose condition is true.
         #[default]
         Exclusive = "exclusive",
-        /// Every true one.
+        /// Takes every arc whose condition is true.
         Inclusive = "inclusive",
     }
 }
 
-words! {
-    /// What happens when no arc is chosen.
+string_enum! {
+    /// Behavior if no arc matches.
     #[derive(Default)]
     pub enum NoMatch {
-        /// The path ends here.
+        /// Ends this path of the execution.
         #[default]
         Complete = "complete",
-        /// The run fails.
+        /// Fails the execution.
         Error = "error",
     }
 }
@@ -108,13 +107,13 @@ words! {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteArc {
-    /// The target.
+    /// Name of the target step.
     pub step: Spanned<Arc<str>>,
-    /// When it is taken; on success where absent.
+    /// Condition of the arc. If absent, the arc is taken on success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Spanned<Condition>>,
-    /// What it writes on the way.
-    #[serde(skip_serializing_if = "Set::is_empty")]
+    /// Variables to write when the arc is taken.
+    #[serde(skip_serializing_if = "SetClause::is_empty")]
     #[schemars(default)]
-    pub set: Set,
+    pub set: SetClause,
 }

@@ -1,4 +1,4 @@
-//! Schedules: clocks that start playbooks.
+//! Schedules: timers that start playbooks.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use noetl_types::{Millis, PlaybookPath, Timestamp};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use super::document::Metadata;
-use super::step::Concurrency;
-use super::value::{DurationText, Fields};
+use super::document::DocumentMetadata;
+use super::step::ConcurrencyLimit;
+use super::value::{DurationText, NamedValues};
 use crate::source::Spanned;
-use crate::timing::{Cron, Zone};
-use crate::words;
+use crate::string_enum;
+use crate::timing::{CronExpression, TimeZone};
 
-/// A clock that starts a playbook.
+/// A timer that starts a playbook.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// Version of the language.
+    /// Language version.
     #[serde(rename = "apiVersion")]
     #[schemars(extend("enum" = ["noetl.io/v1"]))]
     pub api_version: Arc<str>,
@@ -26,86 +26,89 @@ pub struct Schedule {
     #[schemars(extend("const" = "Schedule"))]
     pub kind: Arc<str>,
     /// Name, path and description.
-    pub metadata: Metadata,
-    /// When it starts what.
+    pub metadata: DocumentMetadata,
+    /// Firing times and the playbook to start.
     pub spec: ScheduleSpec,
 }
 
 impl Schedule {
-    /// The path that the catalog stores it under.
+    /// Returns the path under which the catalog stores the schedule.
     pub fn path(&self) -> &Arc<str> {
         self.metadata.path.as_ref().unwrap_or(&self.metadata.name)
     }
 }
 
-/// When a schedule starts what.
+/// Firing times of a schedule and the playbook that it starts.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleSpec {
-    /// When it fires.
+    /// Firing times.
     #[serde(flatten)]
     #[schemars(schema_with = "timing_schema")]
-    pub timing: Timing,
-    /// The zone in which cron expressions are read.
+    pub timing: ScheduleTiming,
+    /// Time zone of the cron expressions.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
-    pub timezone: Zone,
-    /// The playbook that it starts.
+    pub timezone: TimeZone,
+    /// Path of the playbook to start.
     #[schemars(with = "String")]
     pub playbook: Spanned<PlaybookPath>,
-    /// The version to start; the newest at the time of firing where absent.
+    /// Playbook version to start. Defaults to the newest version at the time of firing.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub version: Option<u32>,
-    /// The input of each run, rendered when it starts; `schedule` is added to it.
-    #[serde(skip_serializing_if = "Fields::is_empty")]
+    /// Input of each execution, rendered when it starts. The key `schedule` is added to it.
+    #[serde(skip_serializing_if = "NamedValues::is_empty")]
     #[schemars(default)]
-    pub payload: Fields,
-    /// What a firing does while an earlier run still goes on.
+    pub payload: NamedValues,
+    /// Behavior of a firing while an earlier execution is still running.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
-    pub overlap: Overlap,
-    /// What happens to firings for which nobody was there.
+    pub overlap: OverlapPolicy,
+    /// Handling of firings that were missed while no server was running.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
-    pub misfire: Misfire,
-    /// Whether it fires at all.
+    pub misfire: MisfireHandling,
+    /// Enables the schedule.
     #[serde(skip_serializing_if = "is_on")]
-    #[schemars(default = "on")]
+    #[schemars(default = "default_enabled")]
     pub enabled: bool,
-    /// It fires at this time or later.
+    /// Earliest firing time, inclusive.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<TimeText>")]
     pub start: Option<Timestamp>,
-    /// It fires before this time.
+    /// Latest firing time, exclusive.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<TimeText>")]
     pub end: Option<Timestamp>,
-    /// Each firing is late by a random part of this.
+    /// Delays each firing by a random fraction of this duration.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default, with = "DurationText")]
     pub jitter: Millis,
-    /// How many runs with the same key may go on at once.
+    /// Limits concurrent executions that have the same key.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub concurrency: Option<Concurrency>,
-    /// From -100 to 100; higher goes first.
+    pub concurrency: Option<ConcurrencyLimit>,
+    /// Priority from -100 to 100. Higher values run first.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i16>", range(min = -100, max = 100))]
     pub priority: Option<Priority>,
 }
 
-/// When a schedule fires.
+/// Firing times of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub enum Timing {
-    /// By the calendar, at the times of all these expressions; there is at least one.
-    #[serde(rename = "cron", serialize_with = "one_or_more")]
-    Cron(Vec<Cron>),
-    /// At a fixed distance, in whole seconds.
+pub enum ScheduleTiming {
+    /// Times that match any of these cron expressions. There is at least one.
+    #[serde(rename = "cron", serialize_with = "serialize_crons")]
+    Cron(Vec<CronExpression>),
+    /// A fixed interval in whole seconds.
     #[serde(rename = "every")]
     Every(Millis),
 }
 
-fn one_or_more<S: Serializer>(crons: &[Cron], serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_crons<S: Serializer>(
+    crons: &[CronExpression],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match crons {
         [cron] => cron.serialize(serializer),
         crons => crons.serialize(serializer),
@@ -113,66 +116,66 @@ fn one_or_more<S: Serializer>(crons: &[Cron], serializer: S) -> Result<S::Ok, S:
 }
 
 fn timing_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let cron = generator.subschema_for::<Cron>();
+    let cron = generator.subschema_for::<CronExpression>();
     let mut every = generator.subschema_for::<DurationText>();
     every.insert(
         "description".to_owned(),
-        "The distance between firings, in whole seconds.".into(),
+        "Interval between firings, in whole seconds.".into(),
     );
     schemars::json_schema!({
         "type": "object",
         "properties": {
-            "cron": { "description": "When it fires by the calendar.", "anyOf": [cron, { "type": "array", "items": cron, "minItems": 1 }] },
+            "cron": { "description": "One or more cron expressions that define the firing times.", "anyOf": [cron, { "type": "array", "items": cron, "minItems": 1 }] },
             "every": every
         },
         "oneOf": [{ "required": ["cron"] }, { "required": ["every"] }]
     })
 }
 
-words! {
-    /// What a firing does while an earlier run of the schedule still goes on.
+string_enum! {
+    /// Behavior of a firing while an earlier execution of the schedule is still running.
     #[derive(Default)]
-    pub enum Overlap {
-        /// It starts nothing.
+    pub enum OverlapPolicy {
+        /// Does not start an execution.
         #[default]
         Skip = "skip",
-        /// It waits for the earlier run to end.
+        /// Waits for the earlier execution to end.
         Queue = "queue",
-        /// It starts beside it.
+        /// Starts a concurrent execution.
         Allow = "allow",
-        /// It cancels the earlier run and takes its place.
+        /// Cancels the earlier execution and starts a new one.
         CancelPrevious = "cancel_previous",
     }
 }
 
-/// What happens to firings for which nobody was there.
+/// Handling of firings that were missed while no server was running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Misfire {
-    /// Which of them are made up for.
+pub struct MisfireHandling {
+    /// Selection of missed firings to run.
     #[serde(skip_serializing_if = "is_default")]
     pub policy: MisfirePolicy,
-    /// How late a firing may be and still be made up for; without it, however late.
+    /// Maximum delay of a missed firing that is still run. Defaults to no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DurationText>")]
     pub grace: Option<Millis>,
 }
 
-words! {
-    /// Which missed firings are made up for.
+string_enum! {
+    /// Selection of missed firings to run.
     #[derive(Default)]
     pub enum MisfirePolicy {
-        /// One run for all of them.
+        /// Starts one execution for all missed firings.
         #[default]
         RunOnce = "run_once",
-        /// A run for each of them, in order.
+        /// Starts one execution per missed firing, in order.
         RunAll = "run_all",
-        /// None.
+        /// Skips all missed firings.
         Skip = "skip",
     }
 }
 
-/// The schema of a time.
+/// JSON Schema of a time.
 struct TimeText;
 
 impl JsonSchema for TimeText {
@@ -182,7 +185,7 @@ impl JsonSchema for TimeText {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
-            "description": "A time with its offset, such as `2026-01-31T08:00:00Z`.",
+            "description": "A time with a UTC offset, such as `2026-01-31T08:00:00Z`.",
             "type": "string",
             "format": "date-time"
         })
@@ -193,13 +196,13 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-fn on() -> bool {
+fn default_enabled() -> bool {
     true
 }
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "signature required by serde"
 )]
 fn is_on(value: &bool) -> bool {
     *value

@@ -1,4 +1,4 @@
-//! `set`: what a task, a rule, a step or an arc writes.
+//! `set`: variables that a task, rule, step or arc writes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,70 +8,72 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use crate::source::Spanned;
-use crate::template::Dynamic;
+use crate::template::DynamicValue;
 
-/// Names that nothing shadows and nobody writes.
-pub const WRITE_PROTECTED: [&str; 5] = ["execution_id", "workload", "ctx", "steps", "keychain"];
+/// Names that cannot be shadowed or written.
+pub const WRITE_PROTECTED_NAMES: [&str; 5] =
+    ["execution_id", "workload", "ctx", "steps", "keychain"];
 
 /// Writes that are rendered against the same state and applied together.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Set(pub Vec<SetEntry>);
+pub struct SetClause(pub Vec<SetEntry>);
 
 /// One write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SetEntry {
-    /// Where to.
+    /// Variable to write.
     pub target: Spanned<SetTarget>,
-    /// What.
-    pub value: Dynamic,
+    /// Value to write.
+    pub value: DynamicValue,
 }
 
-/// Where a `set` writes.
+/// Target of a write.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SetTarget {
-    /// A variable of the execution, by its path.
+    /// `ctx.<path>`: a variable of the execution.
     Ctx(Vec<Arc<str>>),
-    /// A variable of the iteration (of the run of the step, outside loops).
+    /// `iter.<path>`: a variable of the iteration, or of this step pass outside loops.
     Iter(Vec<Arc<str>>),
-    /// A variable of this run of the step.
+    /// `step.<path>`: a variable of this step pass.
     Step(Vec<Arc<str>>),
-    /// No scope named: a pipeline variable in a task or a rule, the same as `ctx.` in a step or an arc.
+    /// A name without a prefix: a pipeline variable in a task or rule, equivalent to `ctx.` in a
+    /// step or arc.
     Bare(Arc<str>),
 }
 
-/// A name that `set` must not write.
+/// A name that `set` cannot write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the name is reserved or empty")]
 pub struct ReservedName;
 
 impl SetTarget {
-    /// Reads a key of a `set`. A dotted key whose first part is no scope is a literal key.
+    /// Parses a key of a `set`. A dotted key with an unknown prefix is a literal key.
     pub fn parse(key: &str) -> Result<Self, ReservedName> {
-        let Some((scope, path)) = key.split_once('.') else {
-            return if key.is_empty() || WRITE_PROTECTED.contains(&key) {
+        let Some((prefix, path)) = key.split_once('.') else {
+            return if key.is_empty() || WRITE_PROTECTED_NAMES.contains(&key) {
                 Err(ReservedName)
             } else {
                 Ok(Self::Bare(key.into()))
             };
         };
-        let build: fn(Vec<Arc<str>>) -> Self = match scope {
+        let build: fn(Vec<Arc<str>>) -> Self = match prefix {
             "ctx" => Self::Ctx,
             "iter" => Self::Iter,
             "step" => Self::Step,
-            _ if WRITE_PROTECTED.contains(&scope) => return Err(ReservedName),
+            _ if WRITE_PROTECTED_NAMES.contains(&prefix) => return Err(ReservedName),
             _ => return Ok(Self::Bare(key.into())),
         };
         let path: Vec<Arc<str>> = path.split('.').map(Arc::from).collect();
         if path.iter().any(|part| part.is_empty()) {
             return Err(ReservedName);
         }
-        if scope == "iter" && &*path[0] == "parent" {
+        if prefix == "iter" && &*path[0] == "parent" {
             return Err(ReservedName);
         }
         Ok(build(path))
     }
 
-    /// The key as it is written.
+    /// Returns the key as written in a document.
     pub fn key(&self) -> String {
         match self {
             Self::Ctx(path) => format!("ctx.{}", path.join(".")),
@@ -82,21 +84,21 @@ impl SetTarget {
     }
 }
 
-impl Set {
-    /// Adds a write. Of two writes to one place, which only two spellings of it can make, the later
-    /// one counts.
-    pub fn put(&mut self, entry: SetEntry) {
+impl SetClause {
+    /// Adds a write. If two spellings name the same target, the later write replaces the earlier
+    /// one.
+    pub fn insert_entry(&mut self, entry: SetEntry) {
         self.0.retain(|earlier| earlier.target != entry.target);
         self.0.push(entry);
     }
 
-    /// Whether it writes nothing.
+    /// True if there are no writes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-impl Serialize for Set {
+impl Serialize for SetClause {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for entry in &self.0 {
@@ -106,14 +108,14 @@ impl Serialize for Set {
     }
 }
 
-impl JsonSchema for Set {
+impl JsonSchema for SetClause {
     fn schema_name() -> Cow<'static, str> {
         "Set".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "Writes: `ctx.x` for the execution, `iter.x` for the iteration, `step.x` for this run of the step.",
+            "description": "Variables to write: `ctx.x` for the execution, `iter.x` for the iteration, `step.x` for this step pass.",
             "type": "object"
         })
     }
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scopes_are_read_from_the_key() {
+    fn parses_target_from_key() {
         let path = |parts: &[&str]| {
             parts
                 .iter()
@@ -148,7 +150,7 @@ mod tests {
             SetTarget::parse("cxt.n"),
             Ok(SetTarget::Bare("cxt.n".into()))
         );
-        for refused in [
+        for key in [
             "",
             "ctx",
             "ctx.",
@@ -159,7 +161,7 @@ mod tests {
             "execution_id",
             "iter.parent",
         ] {
-            assert_eq!(SetTarget::parse(refused), Err(ReservedName), "{refused}");
+            assert_eq!(SetTarget::parse(key), Err(ReservedName), "{key}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A step.
+//! Steps.
 
 use std::sync::Arc;
 
@@ -11,71 +11,70 @@ use serde::{Serialize, Serializer};
 use super::looping::Loop;
 use super::output::OutputSpec;
 use super::routing::Router;
-use super::set::Set;
+use super::set::SetClause;
 use super::tool::Tool;
-use super::value::DurationText;
-use super::value::{Condition, Fields, Setting};
+use super::value::{Condition, DurationText, NamedValues, ValueOrTemplate};
 use crate::source::Spanned;
-use crate::words;
+use crate::string_enum;
 
 /// A step of a workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// Its name, unique in the playbook.
+    /// Name of the step, unique in the playbook.
     #[serde(rename = "step")]
     #[schemars(regex(pattern = r"^[A-Za-z_][A-Za-z0-9_-]*$"))]
     pub name: Spanned<Arc<str>>,
-    /// What it is for; never rendered.
+    /// Description for readers. Not rendered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desc: Option<Arc<str>>,
-    /// Guard: the step is skipped where it does not hold.
+    /// Condition of the step. If it is false, the step is skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Spanned<Condition>>,
-    /// Timeouts, policy and cache.
+    /// Timeout, policy and cache.
     #[serde(skip_serializing_if = "StepSpec::is_default")]
     #[schemars(default)]
     pub spec: StepSpec,
-    /// Values that every task of the step sees.
-    #[serde(skip_serializing_if = "Fields::is_empty")]
+    /// Input values available to every task of the step.
+    #[serde(skip_serializing_if = "NamedValues::is_empty")]
     #[schemars(default)]
-    pub input: Fields,
+    pub input: NamedValues,
     /// Runs the tool once for each item.
     #[serde(rename = "loop", skip_serializing_if = "Option::is_none")]
     pub looping: Option<Loop>,
-    /// What it runs.
+    /// Task or pipeline of tasks to run.
     pub tool: Tool,
-    /// What it writes after success.
-    #[serde(skip_serializing_if = "Set::is_empty")]
+    /// Variables to write after the step succeeds.
+    #[serde(skip_serializing_if = "SetClause::is_empty")]
     #[schemars(default)]
-    pub set: Set,
-    /// How its data is kept.
+    pub set: SetClause,
+    /// Storage of the step's data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputSpec>,
-    /// Where it goes on.
+    /// Arcs to the following steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Router>,
-    /// How many runs of steps with the same key may go on at once.
+    /// Limits concurrently running steps that have the same key.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub concurrency: Option<Concurrency>,
-    /// From -100 to 100; higher goes first.
+    pub concurrency: Option<ConcurrencyLimit>,
+    /// Priority from -100 to 100. Higher values run first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Setting<i64>>")]
-    pub priority: Option<Spanned<Setting<i64>>>,
+    #[schemars(with = "Option<ValueOrTemplate<i64>>")]
+    pub priority: Option<Spanned<ValueOrTemplate<i64>>>,
 }
 
-/// Timeouts, policy and cache of a step.
+/// Timeout, policy and cache of a step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StepSpec {
-    /// Time from entering to leaving, all attempts and iterations together.
+    /// Time limit of the step, including all attempts and iterations.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DurationText>")]
     pub timeout: Option<Millis>,
-    /// Admission, lifecycle and failure.
+    /// Admission, lifecycle and failure handling.
     #[serde(skip_serializing_if = "StepPolicy::is_default")]
     pub policy: StepPolicy,
-    /// Takes over an earlier result instead of running.
+    /// Reuses an earlier result instead of running the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<StepCache>,
 }
@@ -86,21 +85,24 @@ impl StepSpec {
     }
 }
 
-/// Admission, lifecycle and failure of a step.
+/// Admission, lifecycle and failure handling of a step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StepPolicy {
-    /// Rules that let the step in or not; the first that matches decides.
-    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "rules")]
+    /// Rules that allow or deny entry to the step. The first matching rule decides.
+    #[serde(
+        skip_serializing_if = "Vec::is_empty",
+        serialize_with = "serialize_rules"
+    )]
     #[schemars(schema_with = "admit_schema")]
     pub admit: Vec<AdmitRule>,
-    /// A deadline besides the timeout.
+    /// Deadline, in addition to the timeout.
     #[serde(skip_serializing_if = "Lifecycle::is_default")]
     pub lifecycle: Lifecycle,
-    /// What a failed iteration does to its loop.
-    #[serde(skip_serializing_if = "Failure::is_default")]
-    pub failure: Failure,
-    /// Kept for other runtimes; has no effect here.
+    /// Effect of a failed iteration on its loop.
+    #[serde(skip_serializing_if = "FailurePolicy::is_default")]
+    pub failure: FailurePolicy,
+    /// Accepted for compatibility with other runtimes. Has no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub emit: Option<Json>,
@@ -112,7 +114,7 @@ impl StepPolicy {
     }
 }
 
-fn rules<S: Serializer>(rules: &[AdmitRule], serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_rules<S: Serializer>(rules: &[AdmitRule], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(1))?;
     map.serialize_entry("rules", rules)?;
     map.end()
@@ -126,12 +128,12 @@ fn admit_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
-/// One rule of admission.
+/// An admission rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdmitRule {
-    /// When it applies; `None` is `else`.
+    /// Condition of the rule. `None` means `else`.
     pub when: Option<Spanned<Condition>>,
-    /// What it decides.
+    /// Allows entry to the step.
     pub allow: bool,
 }
 
@@ -149,11 +151,11 @@ impl Serialize for AdmitRule {
     }
 }
 
-/// A deadline besides the timeout.
+/// Deadline of a step, in addition to its timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lifecycle {
-    /// Time from the first arrival at the step.
+    /// Time limit, counted from the first arrival at the step.
     #[serde(rename = "deadline_s", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DurationText>")]
     pub deadline: Option<Millis>,
@@ -165,72 +167,72 @@ impl Lifecycle {
     }
 }
 
-/// What a failed iteration does to its loop.
+/// Effect of a failed iteration on its loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Failure {
-    /// The way to take it.
+pub struct FailurePolicy {
+    /// Failure mode.
     pub mode: FailureMode,
 }
 
-impl Failure {
+impl FailurePolicy {
     #[expect(
         clippy::trivially_copy_pass_by_ref,
-        reason = "the signature serde asks for"
+        reason = "signature required by serde"
     )]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-words! {
-    /// What a failed iteration does to its loop.
+string_enum! {
+    /// Effect of a failed iteration on its loop.
     #[derive(Default)]
     pub enum FailureMode {
-        /// The step fails with the first one.
+        /// Fails the step at the first failed iteration.
         #[default]
         FailFast = "fail_fast",
-        /// It is counted, and the loop goes on.
+        /// Counts the failure and continues the loop.
         BestEffort = "best_effort",
     }
 }
 
-/// Takes over an earlier result instead of running.
+/// Reuses an earlier result instead of running the step.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepCache {
-    /// What must be equal.
+    /// Cache key. A result is reused if its key is equal.
     #[schemars(with = "String")]
-    pub key: Spanned<Setting<Arc<str>>>,
-    /// How long a result may be taken over.
+    pub key: Spanned<ValueOrTemplate<Arc<str>>>,
+    /// Maximum age of a reused result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DurationText>")]
     pub ttl: Option<Millis>,
-    /// Who shares it.
+    /// Playbooks that share the cached result.
     #[schemars(default)]
     pub scope: CacheScope,
 }
 
-words! {
-    /// Who shares a cached result.
+string_enum! {
+    /// Playbooks that share a cached result.
     #[derive(Default)]
     pub enum CacheScope {
-        /// Runs of the same playbook.
+        /// Executions of the same playbook.
         #[default]
         Playbook = "playbook",
-        /// Every playbook of the tenant.
+        /// All playbooks of the tenant.
         Tenant = "tenant",
     }
 }
 
-/// How many runs of steps with the same key may go on at once.
+/// Limits concurrent executions or steps that have the same key.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Concurrency {
-    /// What they share.
+pub struct ConcurrencyLimit {
+    /// Key that the limited executions or steps have in common.
     #[schemars(with = "String")]
-    pub key: Spanned<Setting<Arc<str>>>,
-    /// How many.
-    #[schemars(range(min = 1), default = "super::value::one")]
+    pub key: Spanned<ValueOrTemplate<Arc<str>>>,
+    /// Maximum number that run concurrently.
+    #[schemars(range(min = 1), default = "super::value::default_limit")]
     pub limit: Spanned<u32>,
 }

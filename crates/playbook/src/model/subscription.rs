@@ -1,4 +1,4 @@
-//! Subscriptions: sources of messages that start playbooks.
+//! Subscriptions: message sources whose messages start playbooks.
 
 mod form;
 mod headers;
@@ -12,24 +12,27 @@ use noetl_types::{Millis, PlaybookPath, PoolName};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::document::Metadata;
+use super::document::DocumentMetadata;
 use crate::source::Spanned;
+use crate::string_enum;
 use crate::template::Template;
-use crate::words;
 
 use form::is_default;
-pub use headers::{Directive, DirectiveControl, Headers, Propagate, Trace};
-pub use source::{Connection, Ingress, Source, SourceKind, SourceMode, Verify, VerifyType};
+pub use headers::{DirectiveControl, HeaderDirective, HeaderRules, TraceConfig, TracePropagation};
+pub use source::{
+    MessageSource, MessageVerifier, PushIngress, SourceConnection, SourceKind, SourceMode,
+    VerifierType,
+};
 pub use spool::{
-    Circuit, Downstream, Drain, OnFull, OnRecovery, Ordering, Probe, ProbeType, Spool,
-    SpoolBackend, SpoolMode, SpoolRetention, SpoolStore,
+    CircuitBreaker, DownstreamService, HealthProbe, MessageOrdering, OnFull, OnRecovery, ProbeType,
+    Spool, SpoolBackend, SpoolDrain, SpoolMode, SpoolRetention, SpoolStore,
 };
 
-/// A source of messages, each of which starts a playbook.
+/// A message source. Each message starts a playbook.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Subscription {
-    /// Version of the language.
+    /// Language version.
     #[serde(rename = "apiVersion")]
     #[schemars(extend("enum" = ["noetl.io/v1"]))]
     pub api_version: Arc<str>,
@@ -37,69 +40,72 @@ pub struct Subscription {
     #[schemars(extend("const" = "Subscription"))]
     pub kind: Arc<str>,
     /// Name, path and description.
-    pub metadata: Metadata,
-    /// Where messages come from and what they start.
+    pub metadata: DocumentMetadata,
+    /// Message source and the playbook to start.
     pub spec: SubscriptionSpec,
 }
 
 impl Subscription {
-    /// The path that the catalog stores it under.
+    /// Returns the path under which the catalog stores the subscription.
     pub fn path(&self) -> &Arc<str> {
         self.metadata.path.as_ref().unwrap_or(&self.metadata.name)
     }
 
-    /// Every playbook that a message may start: the one it starts by default, and those that a header
-    /// may choose.
+    /// Returns every playbook that a message may start: the default one, and those that a header
+    /// may select.
     pub fn playbooks(&self) -> impl Iterator<Item = Spanned<&str>> {
-        let chosen = self.spec.headers.directives.iter();
-        let chosen = chosen.filter(|directive| directive.controls == DirectiveControl::Playbook);
-        let allowed = chosen.flat_map(|directive| &directive.allowed);
+        let directives = self.spec.headers.directives.iter();
+        let directives =
+            directives.filter(|directive| directive.controls == DirectiveControl::Playbook);
+        let allowed = directives.flat_map(|directive| &directive.allowed);
         let default = &self.spec.dispatch.playbook;
         std::iter::once(Spanned::new(default.as_str(), default.span))
             .chain(allowed.map(|path| Spanned::new(&***path, path.span)))
     }
 }
 
-/// Where messages come from and what they start.
+/// Message source and the playbook that its messages start.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubscriptionSpec {
-    /// Where messages come from.
+    /// Message source.
     #[serde(flatten)]
-    #[schemars(schema_with = "source::schema")]
-    pub source: Source,
-    /// Whether it runs all the time.
+    #[schemars(schema_with = "source::source_schema")]
+    pub source: MessageSource,
+    /// Activation of the subscription.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
-    pub activation: Activation,
-    /// How the source is reached.
+    pub activation: ActivationMode,
+    /// Connection to the source.
     #[serde(flatten)]
-    pub connection: Connection,
-    /// Where and how messages are fetched.
+    pub connection: SourceConnection,
+    /// Workers that fetch messages, and the size and duration of a fetch.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
-    pub runtime: Runtime,
-    /// What a message starts.
-    pub dispatch: Dispatch,
-    /// Whether a message that comes again starts nothing.
+    pub runtime: FetchConfig,
+    /// Playbook that a message starts.
+    pub dispatch: DispatchSpec,
+    /// Deduplication of redelivered messages.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub dedup: SubscriptionDedup,
-    /// Bounds; they slow fetching down and drop nothing.
+    /// Rate limits. They slow down fetching and never drop messages.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub limits: SubscriptionLimits,
-    /// What the headers of a message do.
+    /// Use of message headers.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
-    pub headers: Headers,
-    /// Where messages wait while what they need is down; without it they stay at their source.
+    pub headers: HeaderRules,
+    /// Buffer for messages while a downstream service is unavailable. Without it, messages stay at
+    /// their source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spool: Option<Spool>,
 }
 
 impl SubscriptionSpec {
-    /// How long one fetch waits for messages; Pub/Sub answers best to long waits.
+    /// Returns the maximum time that one fetch waits for messages. Pub/Sub works best with long
+    /// waits.
     pub fn poll_timeout(&self) -> Millis {
         self.runtime.timeout.unwrap_or(match self.source.kind() {
             SourceKind::Pubsub => Millis::from_secs(5),
@@ -108,135 +114,135 @@ impl SubscriptionSpec {
     }
 }
 
-words! {
-    /// Whether a subscription runs all the time.
+string_enum! {
+    /// Activation of a subscription.
     #[derive(Default)]
-    pub enum Activation {
-        /// All the time.
+    pub enum ActivationMode {
+        /// Runs continuously.
         #[default]
         Continuous = "continuous",
-        /// When a schedule wakes it.
+        /// Runs when a schedule starts it.
         Scheduled = "scheduled",
     }
 }
 
-/// Where and how messages are fetched.
+/// Workers that fetch messages, and the size and duration of a fetch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Runtime {
-    /// What fetches them.
+pub struct FetchConfig {
+    /// Component that fetches messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Arc<str>>,
-    /// The pool of workers that fetches them.
+    /// Worker pool that fetches messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub pool: Option<PoolName>,
-    /// Messages of one fetch.
-    #[serde(skip_serializing_if = "Runtime::is_default_batch")]
+    /// Maximum messages per fetch.
+    #[serde(skip_serializing_if = "FetchConfig::is_default_batch")]
     #[schemars(range(min = 1, max = 1000))]
     pub batch: u32,
-    /// How long one fetch waits; what the source does best where absent.
+    /// Maximum time that one fetch waits. The default depends on the source.
     #[serde(
         rename = "timeout_ms",
         skip_serializing_if = "Option::is_none",
-        serialize_with = "form::optional_ms"
+        serialize_with = "form::serialize_optional_ms"
     )]
     #[schemars(with = "Option<u32>", range(min = 1, max = 5000))]
     pub timeout: Option<Millis>,
 }
 
-impl Runtime {
-    const BATCH: u32 = 100;
+impl FetchConfig {
+    const DEFAULT_BATCH_SIZE: u32 = 100;
 
     #[expect(
         clippy::trivially_copy_pass_by_ref,
-        reason = "the signature serde asks for"
+        reason = "signature required by serde"
     )]
     fn is_default_batch(batch: &u32) -> bool {
-        *batch == Self::BATCH
+        *batch == Self::DEFAULT_BATCH_SIZE
     }
 }
 
-impl Default for Runtime {
+impl Default for FetchConfig {
     fn default() -> Self {
         Self {
             target: None,
             pool: None,
-            batch: Self::BATCH,
+            batch: Self::DEFAULT_BATCH_SIZE,
             timeout: None,
         }
     }
 }
 
-/// What a message starts.
+/// Playbook that a message starts.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Dispatch {
-    /// The playbook.
+pub struct DispatchSpec {
+    /// Path of the playbook.
     #[schemars(with = "String")]
     pub playbook: Spanned<PlaybookPath>,
-    /// The part of a message that becomes the payload.
+    /// Part of the message that becomes the payload.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub payload_from: PayloadFrom,
-    /// The pool of workers that runs the playbook.
+    /// Worker pool that runs the playbook.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub execution_pool: Option<PoolName>,
-    /// Whether several executions are started in one call.
+    /// Starts several executions in one call.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schemars(default)]
     pub batch_dispatch: bool,
-    /// How many executions one call starts at most; as many as one fetch brings where absent.
+    /// Maximum number of executions per call. Defaults to the size of a fetch.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub batch_max: Option<u32>,
 }
 
-words! {
-    /// The part of a message that becomes the payload.
+string_enum! {
+    /// Part of a message that becomes the payload.
     #[derive(Default)]
     pub enum PayloadFrom {
-        /// Its body, read as JSON.
+        /// Message body, parsed as JSON.
         #[default]
         Json = "message.json",
-        /// Its attributes.
+        /// Message attributes.
         Attributes = "message.attributes",
-        /// Its body as it is.
+        /// Message body, unparsed.
         Body = "message.body",
     }
 }
 
-/// Whether a message that comes again starts nothing.
+/// Deduplication of redelivered messages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SubscriptionDedup {
-    /// Whether it does.
+    /// Enables deduplication.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub enabled: bool,
-    /// How long a key is remembered.
+    /// Time for which a key is remembered.
     #[serde(rename = "window_secs", skip_serializing_if = "is_default")]
     #[schemars(with = "u32", range(min = 1, max = 2_592_000))]
     pub window: DedupWindowSecs,
-    /// What tells messages apart; else a header that controls `idempotency_key`, else the id that the
-    /// source gave.
+    /// Key that identifies a message. Defaults to the header that controls `idempotency_key`, or
+    /// else the message ID assigned by the source.
     #[serde(
         skip_serializing_if = "Option::is_none",
-        serialize_with = "form::optional_template"
+        serialize_with = "form::serialize_optional_template"
     )]
     #[schemars(with = "Option<String>")]
     pub key: Option<Spanned<Template>>,
 }
 
-/// Bounds; they slow fetching down and drop nothing.
+/// Rate limits. They slow down fetching and never drop messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SubscriptionLimits {
-    /// Executions that go on at once.
+    /// Maximum number of concurrent executions.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_in_flight: Option<u32>,
-    /// Executions started in a second.
+    /// Maximum number of executions started per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_dispatch_per_sec: Option<u32>,

@@ -1,4 +1,4 @@
-//! What a step runs.
+//! The tool of a step: one task or a pipeline of tasks.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,23 +12,22 @@ use serde::{Serialize, Serializer};
 use super::kind::ToolKind;
 use super::output::OutputSpec;
 use super::policy::TaskPolicy;
-use super::set::Set;
-use super::value::DurationText;
-use super::value::Fields;
+use super::set::SetClause;
+use super::value::{DurationText, NamedValues};
 use crate::source::Spanned;
-use crate::template::Dynamic;
+use crate::template::DynamicValue;
 
-/// What a step runs.
+/// One task or a pipeline of tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tool {
-    /// One task whose label is the step's name and whose data is the step's data.
+    /// One task. Its label is the step's name and its data is the step's data.
     Single(Box<Task>),
-    /// Tasks in order; the step's data is a map of their labels.
+    /// Tasks that run in order. The step's data is a map from label to data.
     Pipeline(Vec<Task>),
 }
 
 impl Tool {
-    /// The tasks in order.
+    /// Returns the tasks in order.
     pub fn tasks(&self) -> &[Task] {
         match self {
             Self::Single(task) => std::slice::from_ref(task),
@@ -40,40 +39,40 @@ impl Tool {
 /// One call of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
-    /// Its label, unique in the step.
+    /// Label of the task, unique in the step.
     pub label: Spanned<Arc<str>>,
-    /// What it runs.
+    /// Kind of tool.
     pub kind: Spanned<ToolKind>,
-    /// The credential: an alias, a template of one, or a map.
-    pub auth: Option<Dynamic>,
-    /// Where the credential is named.
+    /// Credential: an alias, a template of an alias, or a map.
+    pub auth: Option<DynamicValue>,
+    /// Source location of the credential.
     pub auth_span: Spanned<()>,
-    /// Its input; lies over the step's.
-    pub input: Fields,
+    /// Input values. They override those of the step.
+    pub input: NamedValues,
     /// Timeout and policy.
     pub spec: TaskSpec,
-    /// What it writes after an attempt that went well.
-    pub set: Set,
-    /// How its data is kept.
+    /// Variables to write after a successful attempt.
+    pub set: SetClause,
+    /// Storage of the task's data.
     pub output: Option<OutputSpec>,
-    /// Modules that python code may use.
+    /// Modules available to Python code.
     pub libs: Option<Json>,
-    /// The keys of its kind.
-    pub config: Fields,
+    /// Keys that are specific to the tool kind.
+    pub config: NamedValues,
 }
 
 /// Timeout and policy of a task.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TaskSpec {
-    /// Time for one attempt.
+    /// Timeout of one attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<DurationText>")]
     pub timeout: Option<Millis>,
-    /// What happens after each attempt.
+    /// Rules that are evaluated after each attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<TaskPolicy>,
-    /// Kept for other runtimes; has no effect here.
+    /// Accepted for compatibility with other runtimes. Has no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub result: Option<Json>,
@@ -86,7 +85,10 @@ impl TaskSpec {
 }
 
 impl Task {
-    fn entries<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+    fn serialize_task_entries<M: serde::ser::SerializeMap>(
+        &self,
+        map: &mut M,
+    ) -> Result<(), M::Error> {
         map.serialize_entry("kind", &self.kind)?;
         if let Some(auth) = &self.auth {
             map.serialize_entry("auth", auth)?;
@@ -113,22 +115,22 @@ impl Task {
     }
 }
 
-/// A task without its label: the label of a single task is the name of its step.
+/// Serializes a task without its label, because the label of a single task is the name of its step.
 impl Serialize for Task {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        self.entries(&mut map)?;
+        self.serialize_task_entries(&mut map)?;
         map.end()
     }
 }
 
-struct Labelled<'t>(&'t Task);
+struct LabelledTask<'t>(&'t Task);
 
-impl Serialize for Labelled<'_> {
+impl Serialize for LabelledTask<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("name", &self.0.label)?;
-        self.0.entries(&mut map)?;
+        self.0.serialize_task_entries(&mut map)?;
         map.end()
     }
 }
@@ -137,7 +139,7 @@ impl Serialize for Tool {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Single(task) => task.serialize(serializer),
-            Self::Pipeline(tasks) => serializer.collect_seq(tasks.iter().map(Labelled)),
+            Self::Pipeline(tasks) => serializer.collect_seq(tasks.iter().map(LabelledTask)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Building blocks: settings that may be templates, conditions, named values.
+//! Building blocks: values that may be templates, conditions, named values.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,28 +8,28 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use crate::source::{Span, Spanned};
-use crate::template::{Dynamic, Key, Template};
+use crate::template::{DynamicKey, DynamicValue, Template};
 
-/// A setting that is known, or known only when it is rendered.
+/// A setting that is either a literal or a template to render.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Setting<T> {
-    /// Written out.
+pub enum ValueOrTemplate<T> {
+    /// A literal value.
     Fixed(T),
-    /// To be rendered.
+    /// A template.
     Template(Spanned<Template>),
 }
 
-impl<T> Setting<T> {
-    /// The value, where it is written out.
-    pub fn fixed(&self) -> Option<&T> {
+impl<T> ValueOrTemplate<T> {
+    /// Returns the literal value, if it is one.
+    pub fn as_fixed(&self) -> Option<&T> {
         match self {
             Self::Fixed(value) => Some(value),
             Self::Template(_) => None,
         }
     }
 
-    /// The template, where it is one.
-    pub fn template(&self) -> Option<&Spanned<Template>> {
+    /// Returns the template, if it is one.
+    pub fn as_template(&self) -> Option<&Spanned<Template>> {
         match self {
             Self::Fixed(_) => None,
             Self::Template(template) => Some(template),
@@ -37,7 +37,7 @@ impl<T> Setting<T> {
     }
 }
 
-impl<T: Serialize> Serialize for Setting<T> {
+impl<T: Serialize> Serialize for ValueOrTemplate<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Fixed(value) => value.serialize(serializer),
@@ -46,7 +46,7 @@ impl<T: Serialize> Serialize for Setting<T> {
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Setting<T> {
+impl<T: JsonSchema> JsonSchema for ValueOrTemplate<T> {
     fn inline_schema() -> bool {
         true
     }
@@ -61,7 +61,7 @@ impl<T: JsonSchema> JsonSchema for Setting<T> {
     }
 }
 
-/// A condition: decided already, or to be tested.
+/// A condition: a literal bool or a test to evaluate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Condition {
     /// A YAML bool.
@@ -71,8 +71,8 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// The template, where there is one.
-    pub fn template(&self) -> Option<&Template> {
+    /// Returns the template, if it is one.
+    pub fn as_template(&self) -> Option<&Template> {
         match self {
             Self::Fixed(_) => None,
             Self::Test(template) => Some(template),
@@ -102,19 +102,19 @@ impl JsonSchema for Condition {
     }
 }
 
-/// A name with the value written under it.
+/// A name and its value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Field {
-    /// The name.
+pub struct NamedValue {
+    /// Name of the value.
     pub name: Spanned<Arc<str>>,
-    /// The value, with templates inside.
-    pub value: Dynamic,
-    /// Where the value stands.
+    /// Value, which may contain templates.
+    pub value: DynamicValue,
+    /// Source location of the value.
     pub value_span: Spanned<()>,
 }
 
-impl Field {
-    /// Where the value stands.
+impl NamedValue {
+    /// Returns the source location of the value.
     pub fn span(&self) -> Span {
         self.value_span.span
     }
@@ -122,16 +122,16 @@ impl Field {
 
 /// Named values in document order.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Fields(pub Vec<Field>);
+pub struct NamedValues(pub Vec<NamedValue>);
 
-impl Fields {
-    /// The value under a name.
-    pub fn get(&self, name: &str) -> Option<&Field> {
+impl NamedValues {
+    /// Finds a value by name.
+    pub fn get(&self, name: &str) -> Option<&NamedValue> {
         self.0.iter().find(|field| &**field.name == name)
     }
 
-    /// Lays other values under these: what is here already stays.
-    pub fn lay_under(&mut self, others: Self) {
+    /// Adds the values whose names are not present yet.
+    pub fn add_missing(&mut self, others: Self) {
         for field in others.0 {
             if self.get(&field.name).is_none() {
                 self.0.push(field);
@@ -139,27 +139,27 @@ impl Fields {
         }
     }
 
-    /// Whether there is none.
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them.
-    pub fn iter(&self) -> std::slice::Iter<'_, Field> {
+    /// Iterates over the values.
+    pub fn iter(&self) -> std::slice::Iter<'_, NamedValue> {
         self.0.iter()
     }
 }
 
-impl<'f> IntoIterator for &'f Fields {
-    type Item = &'f Field;
-    type IntoIter = std::slice::Iter<'f, Field>;
+impl<'f> IntoIterator for &'f NamedValues {
+    type Item = &'f NamedValue;
+    type IntoIter = std::slice::Iter<'f, NamedValue>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.iter()
     }
 }
 
-impl Serialize for Fields {
+impl Serialize for NamedValues {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for field in &self.0 {
@@ -169,7 +169,7 @@ impl Serialize for Fields {
     }
 }
 
-impl JsonSchema for Fields {
+impl JsonSchema for NamedValues {
     fn inline_schema() -> bool {
         true
     }
@@ -183,8 +183,8 @@ impl JsonSchema for Fields {
     }
 }
 
-/// As written, in document order.
-impl Serialize for Dynamic {
+/// Serializes the value as written, in document order.
+impl Serialize for DynamicValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Const(value) => value.serialize(serializer),
@@ -194,8 +194,8 @@ impl Serialize for Dynamic {
                 let mut map = serializer.serialize_map(Some(entries.len()))?;
                 for (key, value) in entries {
                     match key {
-                        Key::Name(name) => map.serialize_entry(&**name, value)?,
-                        Key::Template(leaf) => {
+                        DynamicKey::Name(name) => map.serialize_entry(&**name, value)?,
+                        DynamicKey::Template(leaf) => {
                             map.serialize_entry(leaf.template.source(), value)?;
                         }
                     }
@@ -226,12 +226,12 @@ impl<T: JsonSchema> JsonSchema for Spanned<T> {
     }
 }
 
-/// The default of a limit.
-pub(super) fn one() -> Spanned<u32> {
+/// Default of a concurrency limit.
+pub(super) fn default_limit() -> Spanned<u32> {
     Spanned::new(1, Span::default())
 }
 
-/// The schema of a duration.
+/// JSON Schema of a duration.
 pub(super) struct DurationText;
 
 impl JsonSchema for DurationText {
@@ -250,7 +250,7 @@ impl JsonSchema for DurationText {
     }
 }
 
-/// The schema of a size.
+/// JSON Schema of a size in bytes.
 pub(super) struct SizeText;
 
 impl JsonSchema for SizeText {
@@ -260,7 +260,7 @@ impl JsonSchema for SizeText {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A size in bytes, or a text such as `64KiB`, `1MiB`, `2GiB`.",
+            "description": "A size in bytes, or a string such as `64KiB`, `1MiB`, `2GiB`.",
             "anyOf": [
                 { "type": "integer", "minimum": 0 },
                 { "type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)?$" }

@@ -1,50 +1,55 @@
-//! Loops.
+//! Parses loops.
 
 use std::sync::Arc;
 
 use noetl_types::Json;
 
-use crate::diag::{Code, Sink};
-use crate::model::{Cursor, Exec, Frame, Loop, LoopMode, LoopSource, LoopSpec, Setting};
+use crate::diag::{Code, DiagnosticSink};
+use crate::model::{
+    CursorSource, FrameSpec, Loop, LoopMode, LoopSource, LoopSpec, PlacementHint, ValueOrTemplate,
+};
 use crate::source::Spanned;
-use crate::yaml::{Entry, Node, NodeValue};
+use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
-use super::reader::{MapReader, count, duration, is_name, size, text, word};
-use super::values::{dynamic, fields, setting};
+use super::reader::{
+    MapReader, is_name, read_count, read_duration, read_keyword, read_size, read_text,
+};
+use super::values::{parse_dynamic, parse_named_values, parse_setting};
 
-/// A loop.
-pub(super) fn looping(sink: &mut Sink<'_>, entry: &Entry) -> Option<Loop> {
+/// Parses a `loop`.
+pub(super) fn parse_loop(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Loop> {
     let mut reader = MapReader::open(sink, "loop", "loop", &entry.value)?;
-    let items = reader.take_raw("in");
-    let cursor = reader.take("cursor");
-    let iterator = iterator(sink, &mut reader, &entry.value);
-    let spec_entry = reader.take("spec");
+    let items = reader.take_nullable("in");
+    let cursor = reader.take_entry("cursor");
+    let iterator = parse_iterator(sink, &mut reader, &entry.value);
+    let spec_entry = reader.take_entry("spec");
     let mut spec = spec_entry
-        .map(|entry| loop_spec(sink, entry))
+        .map(|entry| parse_loop_spec(sink, entry))
         .unwrap_or_default();
-    reader.finish(sink);
+    reader.report_unread(sink);
     if let Some(entry) = spec_entry {
-        without_effect(sink, entry, &spec, cursor.is_some());
+        report_unused_settings(sink, entry, &spec, cursor.is_some());
     }
     let source = match (items, cursor) {
         (Some(items), None) => {
             if spec.mode == LoopMode::Cursor {
-                let at = spec_entry.map_or(entry.value.head(), |spec| spec.value.head());
-                sink.add(Code::NP303, at, "mode cursor needs cursor.claim");
+                let span =
+                    spec_entry.map_or(entry.value.head_span(), |spec| spec.value.head_span());
+                sink.add_finding(Code::NP303, span, "mode cursor needs cursor.claim");
             }
-            in_source(sink, items)
+            parse_in_source(sink, items)
         }
         (None, Some(cursor)) => {
             let explicit = spec_entry.and_then(|spec| spec.value.get("mode"));
             if let Some(node) = explicit.filter(|_| spec.mode != LoopMode::Cursor) {
                 let message = format!("cursor cannot be combined with mode {}", spec.mode);
-                sink.add(Code::NP705, node.span, message);
+                sink.add_finding(Code::NP705, node.span, message);
             }
             spec.mode = LoopMode::Cursor;
-            cursor_source(sink, cursor)
+            parse_cursor_source(sink, cursor)
         }
         (Some(_), Some(cursor)) => {
-            sink.add(
+            sink.add_finding(
                 Code::NP301,
                 cursor.key_span,
                 "loop needs exactly one of 'in' and 'cursor'",
@@ -52,9 +57,9 @@ pub(super) fn looping(sink: &mut Sink<'_>, entry: &Entry) -> Option<Loop> {
             None
         }
         (None, None) => {
-            sink.add(
+            sink.add_finding(
                 Code::NP301,
-                entry.value.head(),
+                entry.value.head_span(),
                 "loop needs exactly one of 'in' and 'cursor'",
             );
             None
@@ -67,15 +72,15 @@ pub(super) fn looping(sink: &mut Sink<'_>, entry: &Entry) -> Option<Loop> {
     })
 }
 
-fn iterator(
-    sink: &mut Sink<'_>,
+fn parse_iterator(
+    sink: &mut DiagnosticSink<'_>,
     reader: &mut MapReader<'_>,
-    node: &Node,
+    node: &YamlNode,
 ) -> Option<Spanned<Arc<str>>> {
-    let Some(entry) = reader.take_raw("iterator") else {
-        sink.hinted(
+    let Some(entry) = reader.take_nullable("iterator") else {
+        sink.add_with_hint(
             Code::NP302,
-            node.head(),
+            node.head_span(),
             "loop needs a non-empty iterator",
             "add 'iterator: item'",
         );
@@ -84,7 +89,7 @@ fn iterator(
     let name = match &entry.value.value {
         NodeValue::Text(name) if !name.is_empty() => name,
         NodeValue::Text(_) | NodeValue::Plain(_) | NodeValue::List(_) | NodeValue::Map(_) => {
-            sink.hinted(
+            sink.add_with_hint(
                 Code::NP302,
                 entry.value.span,
                 "loop needs a non-empty iterator",
@@ -94,7 +99,7 @@ fn iterator(
         }
     };
     if !is_name(name, false) {
-        sink.add(
+        sink.add_finding(
             Code::NP013,
             entry.value.span,
             format!("'{name}' is not a valid name"),
@@ -104,46 +109,50 @@ fn iterator(
     Some(Spanned::new(Arc::clone(name), entry.value.span))
 }
 
-fn in_source(sink: &mut Sink<'_>, entry: &Entry) -> Option<LoopSource> {
+fn parse_in_source(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<LoopSource> {
     if let NodeValue::Plain(Json::Null | Json::Bool(_)) = &entry.value.value {
         let message = format!(
             "loop over a constant that is not iterable: {}",
             entry.value.type_name()
         );
-        sink.hinted(
+        sink.add_with_hint(
             Code::NP308,
             entry.value.span,
             message,
-            "give a list, a map, a text, a number or a template",
+            "use a list, a map, text, a number or a template",
         );
         return None;
     }
-    let items = dynamic(sink, &entry.value);
+    let items = parse_dynamic(sink, &entry.value);
     Some(LoopSource::In(Spanned::new(items, entry.value.span)))
 }
 
-fn cursor_source(sink: &mut Sink<'_>, entry: &Entry) -> Option<LoopSource> {
+fn parse_cursor_source(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<LoopSource> {
     let mut reader = MapReader::open(sink, "cursor", "cursor", &entry.value)?;
-    let kind = reader.take("kind").and_then(|entry| text(sink, entry));
-    let auth = reader.take("auth").map(|entry| dynamic(sink, &entry.value));
+    let kind = reader
+        .take_entry("kind")
+        .and_then(|entry| read_text(sink, entry));
+    let auth = reader
+        .take_entry("auth")
+        .map(|entry| parse_dynamic(sink, &entry.value));
     let claim = reader
-        .take("claim")
-        .map(|entry| dynamic(sink, &entry.value));
+        .take_entry("claim")
+        .map(|entry| parse_dynamic(sink, &entry.value));
     let options = reader
-        .take("options")
-        .map(|entry| fields(sink, entry))
+        .take_entry("options")
+        .map(|entry| parse_named_values(sink, entry))
         .unwrap_or_default();
-    reader.finish(sink);
+    reader.report_unread(sink);
     if claim.is_none() {
         let hint = "'claim' is the statement that marks and returns the next rows";
-        sink.hinted(
+        sink.add_with_hint(
             Code::NP303,
-            entry.value.head(),
+            entry.value.head_span(),
             "mode cursor needs cursor.claim",
             hint,
         );
     }
-    Some(LoopSource::Cursor(Cursor {
+    Some(LoopSource::Cursor(CursorSource {
         kind: kind.unwrap_or_else(|| "postgres".into()),
         auth,
         claim: claim?,
@@ -151,30 +160,37 @@ fn cursor_source(sink: &mut Sink<'_>, entry: &Entry) -> Option<LoopSource> {
     }))
 }
 
-fn loop_spec(sink: &mut Sink<'_>, entry: &Entry) -> LoopSpec {
+fn parse_loop_spec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> LoopSpec {
     let Some(mut reader) = MapReader::open(sink, "spec", "loop.spec", &entry.value) else {
         return LoopSpec::default();
     };
     let spec = LoopSpec {
         mode: reader
-            .take("mode")
-            .and_then(|entry| word(sink, entry))
+            .take_entry("mode")
+            .and_then(|entry| read_keyword(sink, entry))
             .unwrap_or_default(),
         max_in_flight: reader
-            .take("max_in_flight")
-            .and_then(|entry| max_in_flight(sink, entry)),
-        exec: reader.take("policy").and_then(|entry| exec(sink, entry)),
+            .take_entry("max_in_flight")
+            .and_then(|entry| parse_max_in_flight(sink, entry)),
+        exec: reader
+            .take_entry("policy")
+            .and_then(|entry| parse_exec(sink, entry)),
         frame: reader
-            .take("frame")
-            .map(|entry| frame(sink, entry))
+            .take_entry("frame")
+            .map(|entry| parse_frame(sink, entry))
             .unwrap_or_default(),
     };
-    reader.finish(sink);
+    reader.report_unread(sink);
     spec
 }
 
-/// Settings that the mode of the loop does not use.
-fn without_effect(sink: &mut Sink<'_>, entry: &Entry, spec: &LoopSpec, cursor: bool) {
+/// Reports settings that the mode of the loop does not use.
+fn report_unused_settings(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+    spec: &LoopSpec,
+    cursor: bool,
+) {
     let is_cursor = cursor || spec.mode == LoopMode::Cursor;
     for entry in entry.value.as_map().unwrap_or_default() {
         let (unused, mode) = match &*entry.key {
@@ -187,61 +203,70 @@ fn without_effect(sink: &mut Sink<'_>, entry: &Entry, spec: &LoopSpec, cursor: b
         };
         if unused {
             let message = format!("'{}' has no effect", entry.key);
-            sink.hinted(
+            sink.add_with_hint(
                 Code::NP018,
                 entry.key_span,
                 message,
-                format!("it is for {mode}: set 'mode'"),
+                format!("it applies only to {mode}; set 'mode'"),
             );
         }
     }
 }
 
-fn max_in_flight(sink: &mut Sink<'_>, entry: &Entry) -> Option<Spanned<Setting<u32>>> {
+fn parse_max_in_flight(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<Spanned<ValueOrTemplate<u32>>> {
     if matches!(&entry.value.value, NodeValue::Plain(Json::Int(value)) if *value < 1) {
-        sink.add(
+        sink.add_finding(
             Code::NP304,
             entry.value.span,
             "max_in_flight must be at least 1",
         );
         return None;
     }
-    let width = setting(sink, &entry.value, |sink, _| count(sink, entry, 1))?;
+    let width = parse_setting(sink, &entry.value, |sink, _| read_count(sink, entry, 1))?;
     Some(Spanned::new(width, entry.value.span))
 }
 
-fn exec(sink: &mut Sink<'_>, entry: &Entry) -> Option<Exec> {
+fn parse_exec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<PlacementHint> {
     let mut reader = MapReader::open(sink, "policy", "loop.spec.policy", &entry.value)?;
-    let exec = reader.take("exec").and_then(|entry| word(sink, entry));
-    reader.finish(sink);
+    let exec = reader
+        .take_entry("exec")
+        .and_then(|entry| read_keyword(sink, entry));
+    reader.report_unread(sink);
     exec
 }
 
-fn frame(sink: &mut Sink<'_>, entry: &Entry) -> Frame {
+fn parse_frame(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> FrameSpec {
     let Some(mut reader) = MapReader::open(sink, "frame", "loop.spec.frame", &entry.value) else {
-        return Frame::default();
+        return FrameSpec::default();
     };
-    let number = |sink: &mut Sink<'_>, entry: Option<&Entry>| {
-        entry.and_then(|entry| setting(sink, &entry.value, |sink, _| count(sink, entry, 1)))
+    let number = |sink: &mut DiagnosticSink<'_>, entry: Option<&YamlEntry>| {
+        entry.and_then(|entry| {
+            parse_setting(sink, &entry.value, |sink, _| read_count(sink, entry, 1))
+        })
     };
-    let time = |sink: &mut Sink<'_>, entry: Option<&Entry>| {
-        entry.and_then(|entry| setting(sink, &entry.value, duration))
+    let time = |sink: &mut DiagnosticSink<'_>, entry: Option<&YamlEntry>| {
+        entry.and_then(|entry| parse_setting(sink, &entry.value, read_duration))
     };
-    let frame = Frame {
-        max_rows: number(sink, reader.take("max_rows")),
-        max_seconds: time(sink, reader.take("max_seconds")),
+    let frame = FrameSpec {
+        max_rows: number(sink, reader.take_entry("max_rows")),
+        max_seconds: time(sink, reader.take_entry("max_seconds")),
         max_bytes: reader
-            .take("max_bytes")
-            .and_then(|entry| setting(sink, &entry.value, size)),
-        lease_seconds: time(sink, reader.take("lease_seconds")),
-        heartbeat_seconds: time(sink, reader.take("heartbeat_seconds")),
-        row_concurrency: number(sink, reader.take("row_concurrency")),
-        process: reader.take("process").and_then(|entry| word(sink, entry)),
+            .take_entry("max_bytes")
+            .and_then(|entry| parse_setting(sink, &entry.value, read_size)),
+        lease_seconds: time(sink, reader.take_entry("lease_seconds")),
+        heartbeat_seconds: time(sink, reader.take_entry("heartbeat_seconds")),
+        row_concurrency: number(sink, reader.take_entry("row_concurrency")),
+        process: reader
+            .take_entry("process")
+            .and_then(|entry| read_keyword(sink, entry)),
         retry_mode: reader
-            .take("retry_mode")
-            .and_then(|entry| word(sink, entry)),
-        max_attempts: number(sink, reader.take("max_attempts")),
+            .take_entry("retry_mode")
+            .and_then(|entry| read_keyword(sink, entry)),
+        max_attempts: number(sink, reader.take_entry("max_attempts")),
     };
-    reader.finish(sink);
+    reader.report_unread(sink);
     frame
 }

@@ -1,4 +1,4 @@
-//! From a text to the model: every mistake is reported, whatever can be read is read.
+//! Parses a text into the model. Reports all mistakes and parses as much as possible.
 
 mod looping;
 mod output;
@@ -15,27 +15,27 @@ mod values;
 
 use std::sync::Arc;
 
-use crate::diag::{Code, Sink};
+use crate::diag::{Code, DiagnosticSink};
 use crate::model::{Document, OtherDocument};
-use crate::source::Source;
-use crate::yaml::{Node, YamlFault, load};
+use crate::source::DocumentText;
+use crate::yaml::{YamlError, YamlNode, load_yaml};
 
 pub(crate) use playbook::step_name;
 
-use reader::{MapReader, text};
+use reader::{MapReader, read_text};
 
-/// What the checker knows besides the document.
+/// Options of the checker.
 #[derive(Debug, Clone, Default)]
 pub struct CheckOptions {
-    /// Notes each use of an addition to the classic language.
+    /// Reports each use of an extension to the classic language.
     pub portable: bool,
-    /// Cargo features of the build that will run the document; `None` where that is not known.
+    /// Cargo features of the build that will run the document. `None` if unknown.
     pub features: Option<Vec<String>>,
-    /// What the catalog holds; `None` where there is none to ask.
+    /// Contents of the catalog. `None` if no catalog is available.
     pub catalog: Option<CatalogNames>,
 }
 
-/// Names that a catalog holds.
+/// Names that a catalog contains.
 #[derive(Debug, Clone, Default)]
 pub struct CatalogNames {
     /// Paths of playbooks.
@@ -44,96 +44,100 @@ pub struct CatalogNames {
     pub credentials: Vec<String>,
 }
 
-/// A text that was read.
-pub(crate) struct Parsed<'t> {
-    pub(crate) sink: Sink<'t>,
-    pub(crate) root: Option<Node>,
+/// Result of parsing a text.
+pub(crate) struct ParsedDocument<'t> {
+    pub(crate) sink: DiagnosticSink<'t>,
+    pub(crate) root: Option<YamlNode>,
     pub(crate) document: Option<Document>,
 }
 
-/// Reads a text.
-pub(crate) fn parse<'t>(source: &'t str, options: &CheckOptions) -> Parsed<'t> {
-    let mut sink = Sink::new(Source::new(source), options.portable);
-    let (root, faults) = load(source);
-    for fault in faults {
-        report(&mut sink, fault);
+/// Parses a text.
+pub(crate) fn parse<'t>(source: &'t str, options: &CheckOptions) -> ParsedDocument<'t> {
+    let mut sink = DiagnosticSink::new(DocumentText::new(source), options.portable);
+    let (root, errors) = load_yaml(source);
+    for error in errors {
+        report_yaml_error(&mut sink, error);
     }
     let document = root
         .as_ref()
-        .and_then(|root| document(&mut sink, root, options));
-    Parsed {
+        .and_then(|root| parse_document(&mut sink, root, options));
+    ParsedDocument {
         sink,
         root,
         document,
     }
 }
 
-fn report(sink: &mut Sink<'_>, fault: YamlFault) {
-    match fault {
-        YamlFault::Syntax { span, reason, hint } => {
+fn report_yaml_error(sink: &mut DiagnosticSink<'_>, error: YamlError) {
+    match error {
+        YamlError::Syntax { span, reason, hint } => {
             let message = format!("invalid YAML: {reason}");
             match hint {
-                Some(hint) => sink.hinted(Code::NP001, span, message, hint),
-                None => sink.add(Code::NP001, span, message),
+                Some(hint) => sink.add_with_hint(Code::NP001, span, message, hint),
+                None => sink.add_finding(Code::NP001, span, message),
             }
         }
-        YamlFault::DuplicateKey { span, key, first } => {
+        YamlError::DuplicateKey { span, key, first } => {
             let line = sink.source.position(first.start).line;
-            sink.add(
+            sink.add_finding(
                 Code::NP002,
                 span,
                 format!("duplicate key '{key}', first at line {line}"),
             );
         }
-        YamlFault::TooLarge { limit } => {
-            sink.add(
+        YamlError::TooLarge { limit } => {
+            sink.add_finding(
                 Code::NP007,
                 crate::source::Span::default(),
                 format!("document exceeds {limit}"),
             );
         }
-        YamlFault::SecondDocument { span } => {
-            sink.hinted(
+        YamlError::SecondDocument { span } => {
+            sink.add_with_hint(
                 Code::NP008,
                 span,
                 "more than one document in the file",
-                "put each document into a file of its own",
+                "put each document into a separate file",
             );
         }
     }
 }
 
-/// Versions of the language and the kinds that they fit.
+/// Language versions that each kind of document accepts.
 const PLAYBOOK_VERSIONS: [&str; 2] = ["noetl.io/v2", "noetl.io/v10"];
 const RESOURCE_VERSIONS: [&str; 1] = ["noetl.io/v1"];
 
-fn document(sink: &mut Sink<'_>, root: &Node, options: &CheckOptions) -> Option<Document> {
+fn parse_document(
+    sink: &mut DiagnosticSink<'_>,
+    root: &YamlNode,
+    options: &CheckOptions,
+) -> Option<Document> {
     let mut reader = MapReader::open(sink, "document", "document", root)?;
-    let Some(entry) = reader.take("kind") else {
+    let Some(entry) = reader.take_entry("kind") else {
         let hint = "start with: apiVersion: noetl.io/v2, kind: Playbook, metadata: {name: …}";
-        sink.hinted(Code::NP004, root.head(), "'kind' is missing", hint);
+        sink.add_with_hint(Code::NP004, root.head_span(), "'kind' is missing", hint);
         return None;
     };
-    let kind = text(sink, entry)?;
+    let kind = read_text(sink, entry)?;
     match &*kind {
         "Playbook" => {
-            let version = api_version(sink, &mut reader, &kind, &PLAYBOOK_VERSIONS);
-            let playbook = playbook::playbook(sink, root, options, version)?;
+            let version = parse_api_version(sink, &mut reader, &kind, &PLAYBOOK_VERSIONS);
+            let playbook = playbook::parse_playbook(sink, root, options, version)?;
             Some(Document::Playbook(Box::new(playbook)))
         }
         "Subscription" => {
-            let version = api_version(sink, &mut reader, &kind, &RESOURCE_VERSIONS);
-            let subscription = subscription::subscription(sink, root, version)?;
+            let version = parse_api_version(sink, &mut reader, &kind, &RESOURCE_VERSIONS);
+            let subscription = subscription::parse_subscription(sink, root, version)?;
             Some(Document::Subscription(Box::new(subscription)))
         }
         "Schedule" => {
-            sink.addition(entry.value.span, "kind: Schedule");
-            let version = api_version(sink, &mut reader, &kind, &RESOURCE_VERSIONS);
-            let schedule = schedule::schedule(sink, root, version)?;
+            sink.note_extension(entry.value.span, "kind: Schedule");
+            let version = parse_api_version(sink, &mut reader, &kind, &RESOURCE_VERSIONS);
+            let schedule = schedule::parse_schedule(sink, root, version)?;
             Some(Document::Schedule(Box::new(schedule)))
         }
         _ => {
-            playbook::unknown_kind(sink, entry.value.span, &kind);
+            playbook::report_unknown_kind(sink, entry.value.span, &kind);
             let metadata = root.get("metadata");
             let path = ["path", "name"]
                 .iter()
@@ -146,21 +150,21 @@ fn document(sink: &mut Sink<'_>, root: &Node, options: &CheckOptions) -> Option<
     }
 }
 
-fn api_version(
-    sink: &mut Sink<'_>,
+fn parse_api_version(
+    sink: &mut DiagnosticSink<'_>,
     reader: &mut MapReader<'_>,
     kind: &str,
-    valid: &[&str],
+    valid_versions: &[&str],
 ) -> Option<Arc<str>> {
-    let entry = reader.require(sink, "apiVersion")?;
-    let version = text(sink, entry)?;
-    if valid.contains(&&*version) {
+    let entry = reader.require_entry(sink, "apiVersion")?;
+    let version = read_text(sink, entry)?;
+    if valid_versions.contains(&&*version) {
         return Some(version);
     }
     let message = format!(
         "apiVersion '{version}' is not valid for {kind}; use {}",
-        valid.join(" or ")
+        valid_versions.join(" or ")
     );
-    sink.add(Code::NP003, entry.value.span, message);
+    sink.add_finding(Code::NP003, entry.value.span, message);
     None
 }

@@ -1,111 +1,126 @@
-//! How data is kept.
+//! Parses `output`.
 
 use std::sync::Arc;
 
-use super::values::text_setting;
-use crate::diag::{Code, Sink};
-use crate::model::{Accumulate, OutputSelect, OutputSpec, Select, Store};
-use crate::yaml::{Entry, Node, NodeValue};
+use super::values::parse_text_setting;
+use crate::diag::{Code, DiagnosticSink};
+use crate::model::{AccumulateSpec, OutputSelect, OutputSpec, OutputStore, SelectedPath};
+use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
 use super::reader::{
-    MapReader, bool, duration, integer, list, name, size, text, texts, word, wrong_type,
+    MapReader, read_bool, read_duration, read_integer, read_keyword, read_list, read_name,
+    read_size, read_text, read_texts, report_wrong_type,
 };
 
-/// The `output` of a step or task.
-pub(super) fn output(sink: &mut Sink<'_>, entry: &Entry) -> Option<OutputSpec> {
+/// Parses the `output` of a step or task.
+pub(super) fn parse_output(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<OutputSpec> {
     let mut reader = MapReader::open(sink, "output", "output", &entry.value)?;
     let spec = OutputSpec {
-        store: reader.take("store").and_then(|entry| store(sink, entry)),
+        store: reader
+            .take_entry("store")
+            .and_then(|entry| parse_store(sink, entry)),
         select: reader
-            .take("select")
-            .map(|entry| selects(sink, entry))
+            .take_entry("select")
+            .map(|entry| parse_selects(sink, entry))
             .unwrap_or_default(),
         output_select: reader
-            .take("output_select")
-            .and_then(|entry| output_select(sink, entry)),
+            .take_entry("output_select")
+            .and_then(|entry| parse_output_select(sink, entry)),
         accumulate: reader
-            .take("accumulate")
-            .and_then(|entry| accumulate(sink, entry)),
+            .take_entry("accumulate")
+            .and_then(|entry| parse_accumulate(sink, entry)),
         inline_max_bytes: reader
-            .take("inline_max_bytes")
-            .and_then(|entry| size(sink, &entry.value)),
+            .take_entry("inline_max_bytes")
+            .and_then(|entry| read_size(sink, &entry.value)),
         preview_max_bytes: reader
-            .take("preview_max_bytes")
-            .and_then(|entry| size(sink, &entry.value)),
-        scope: reader.take("scope").and_then(|entry| word(sink, entry)),
-        alias: reader.take("as").and_then(|entry| name(sink, entry, false)),
+            .take_entry("preview_max_bytes")
+            .and_then(|entry| read_size(sink, &entry.value)),
+        scope: reader
+            .take_entry("scope")
+            .and_then(|entry| read_keyword(sink, entry)),
+        alias: reader
+            .take_entry("as")
+            .and_then(|entry| read_name(sink, entry, false)),
     };
-    reader.finish(sink);
+    reader.report_unread(sink);
     Some(spec)
 }
 
-fn store(sink: &mut Sink<'_>, entry: &Entry) -> Option<Store> {
+fn parse_store(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<OutputStore> {
     let mut reader = MapReader::open(sink, "store", "output.store", &entry.value)?;
-    let store = Store {
+    let store = OutputStore {
         kind: reader
-            .take("kind")
-            .and_then(|entry| word(sink, entry))
+            .take_entry("kind")
+            .and_then(|entry| read_keyword(sink, entry))
             .unwrap_or_default(),
         bucket: reader
-            .take("bucket")
-            .and_then(|entry| text_setting(sink, entry))
+            .take_entry("bucket")
+            .and_then(|entry| parse_text_setting(sink, entry))
             .map(|text| text.value),
         prefix: reader
-            .take("prefix")
-            .and_then(|entry| text_setting(sink, entry))
+            .take_entry("prefix")
+            .and_then(|entry| parse_text_setting(sink, entry))
             .map(|text| text.value),
         ttl: reader
-            .take("ttl")
-            .and_then(|entry| duration(sink, &entry.value)),
+            .take_entry("ttl")
+            .and_then(|entry| read_duration(sink, &entry.value)),
         compression: reader
-            .take("compression")
-            .and_then(|entry| text(sink, entry)),
+            .take_entry("compression")
+            .and_then(|entry| read_text(sink, entry)),
         credential: reader
-            .take("credential")
-            .and_then(|entry| text(sink, entry)),
+            .take_entry("credential")
+            .and_then(|entry| read_text(sink, entry)),
     };
-    reader.finish(sink);
+    reader.report_unread(sink);
     Some(store)
 }
 
-fn selects(sink: &mut Sink<'_>, entry: &Entry) -> Vec<Select> {
-    let items = list(sink, entry).unwrap_or_default();
-    items.iter().filter_map(|item| select(sink, item)).collect()
+fn parse_selects(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Vec<SelectedPath> {
+    let items = read_list(sink, entry).unwrap_or_default();
+    items
+        .iter()
+        .filter_map(|item| parse_select(sink, item))
+        .collect()
 }
 
-fn select(sink: &mut Sink<'_>, node: &Node) -> Option<Select> {
+fn parse_select(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<SelectedPath> {
     let mut reader = MapReader::open(sink, "select", "output.select", node)?;
     let path = reader
-        .require(sink, "path")
-        .and_then(|entry| text(sink, entry));
+        .require_entry(sink, "path")
+        .and_then(|entry| read_text(sink, entry));
     let alias = reader
-        .require(sink, "as")
-        .and_then(|entry| text(sink, entry));
-    reader.finish(sink);
-    Some(Select {
+        .require_entry(sink, "as")
+        .and_then(|entry| read_text(sink, entry));
+    reader.report_unread(sink);
+    Some(SelectedPath {
         path: path?,
         alias: alias?,
     })
 }
 
-/// Names, or a bound below which everything stays readable.
-pub(super) fn output_select(sink: &mut Sink<'_>, entry: &Entry) -> Option<OutputSelect> {
+/// Parses a list of names, or a size threshold.
+pub(super) fn parse_output_select(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<OutputSelect> {
     match &entry.value.value {
-        NodeValue::Text(_) | NodeValue::List(_) => Some(OutputSelect::Names(texts(sink, entry))),
-        NodeValue::Map(_) => threshold(sink, entry),
+        NodeValue::Text(_) | NodeValue::List(_) => {
+            Some(OutputSelect::Names(read_texts(sink, entry)))
+        }
+        NodeValue::Map(_) => parse_threshold(sink, entry),
         NodeValue::Plain(_) => {
-            wrong_type(sink, &entry.key, "a list of names or a map", &entry.value);
+            report_wrong_type(sink, &entry.key, "a list of names or a map", &entry.value);
             None
         }
     }
 }
 
-fn threshold(sink: &mut Sink<'_>, entry: &Entry) -> Option<OutputSelect> {
+fn parse_threshold(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<OutputSelect> {
     let mut reader = MapReader::open(sink, "output_select", "output_select", &entry.value)?;
-    let strategy = reader.require(sink, "strategy").and_then(|entry| {
-        let strategy = text(sink, entry)?;
+    let strategy = reader.require_entry(sink, "strategy").and_then(|entry| {
+        let strategy = read_text(sink, entry)?;
         if &*strategy != "size_threshold" {
-            sink.add(
+            sink.add_finding(
                 Code::NP011,
                 entry.value.span,
                 format!("'{strategy}' is not one of size_threshold"),
@@ -113,38 +128,38 @@ fn threshold(sink: &mut Sink<'_>, entry: &Entry) -> Option<OutputSelect> {
         }
         Some(strategy)
     });
-    let bound = reader
-        .take("threshold_kb")
-        .and_then(|entry| integer(sink, entry, 0..=1_048_576));
-    reader.finish(sink);
+    let threshold = reader
+        .take_entry("threshold_kb")
+        .and_then(|entry| read_integer(sink, entry, 0..=1_048_576));
+    reader.report_unread(sink);
     Some(OutputSelect::Threshold {
         strategy: strategy.unwrap_or_else(|| Arc::from("size_threshold")),
-        threshold_kb: bound.and_then(|bound| u64::try_from(bound).ok()),
+        threshold_kb: threshold.and_then(|threshold| u64::try_from(threshold).ok()),
     })
 }
 
-fn accumulate(sink: &mut Sink<'_>, entry: &Entry) -> Option<Accumulate> {
+fn parse_accumulate(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<AccumulateSpec> {
     let mut reader = MapReader::open(sink, "accumulate", "output.accumulate", &entry.value)?;
-    let accumulate = Accumulate {
+    let accumulate = AccumulateSpec {
         enabled: reader
-            .take("enabled")
-            .and_then(|entry| bool(sink, entry))
+            .take_entry("enabled")
+            .and_then(|entry| read_bool(sink, entry))
             .unwrap_or_default(),
         strategy: reader
-            .take("strategy")
-            .and_then(|entry| word(sink, entry))
+            .take_entry("strategy")
+            .and_then(|entry| read_keyword(sink, entry))
             .unwrap_or_default(),
         merge_path: reader
-            .take("merge_path")
-            .and_then(|entry| text(sink, entry)),
+            .take_entry("merge_path")
+            .and_then(|entry| read_text(sink, entry)),
         manifest_as: reader
-            .take("manifest_as")
-            .and_then(|entry| text(sink, entry)),
+            .take_entry("manifest_as")
+            .and_then(|entry| read_text(sink, entry)),
         max_items: reader
-            .take("max_items")
-            .and_then(|entry| integer(sink, entry, 1..=i64::MAX))
+            .take_entry("max_items")
+            .and_then(|entry| read_integer(sink, entry, 1..=i64::MAX))
             .and_then(|items| u64::try_from(items).ok()),
     };
-    reader.finish(sink);
+    reader.report_unread(sink);
     Some(accumulate)
 }

@@ -1,53 +1,54 @@
-//! The root of a playbook.
+//! Parses the top level of a playbook.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap};
 
-use crate::diag::{Code, Sink, near};
+use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{
-    Executor, ExecutorPolicy, ExecutorSpec, Fields, KeychainEntry, KeychainKind, KeychainScope,
-    Metadata, Playbook, Requires, RootConcurrency, RunLimits, Step, TaskDefaults, WorkbookTask,
+    DocumentMetadata, ExecutorConfig, ExecutorPolicy, ExecutorSpec, KeychainEntry, KeychainKind,
+    KeychainScope, NamedValues, Playbook, RootConcurrency, RunLimits, RuntimeRequirements, Step,
+    TaskDefaults, WorkbookTask,
 };
 use crate::source::{Span, Spanned};
-use crate::template::Place;
-use crate::yaml::{Entry, Node, NodeValue};
+use crate::template::TemplatePlace;
+use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
 use super::CheckOptions;
 use super::reader::{
-    MapReader, bool, count, duration, integer, list, not_a_word, size, spanned_text, text, texts,
-    word, wrong_type,
+    MapReader, read_bool, read_count, read_duration, read_integer, read_keyword, read_list,
+    read_size, read_spanned_text, read_text, read_texts, report_unknown_keyword, report_wrong_type,
 };
-use super::step::{priority, step};
-use super::tool::{ToolContext, task};
-use super::values::{dynamic, field, fields, text_setting};
+use super::step::{parse_priority, parse_step};
+use super::tool::{ToolContext, parse_task};
+use super::values::{parse_dynamic, parse_named_value, parse_named_values, parse_text_setting};
 
-/// Reads a playbook.
-pub(super) fn playbook(
-    sink: &mut Sink<'_>,
-    root: &Node,
+/// Parses a playbook.
+pub(super) fn parse_playbook(
+    sink: &mut DiagnosticSink<'_>,
+    root: &YamlNode,
     options: &CheckOptions,
     api_version: Option<Arc<str>>,
 ) -> Option<Playbook> {
     let mut reader = MapReader::open(sink, "document", "playbook", root)?;
-    reader.know(["apiVersion", "kind"]);
-    let metadata = metadata(sink, &mut reader);
+    reader.mark_known(["apiVersion", "kind"]);
+    let metadata = parse_metadata(sink, &mut reader);
     let executor = reader
-        .take("executor")
-        .map(|entry| executor(sink, entry))
+        .take_entry("executor")
+        .map(|entry| parse_executor(sink, entry))
         .unwrap_or_default();
     let workload = reader
-        .take("workload")
-        .map(|entry| workload(sink, entry))
+        .take_entry("workload")
+        .map(|entry| parse_workload(sink, entry))
         .unwrap_or_default();
     let keychain = reader
-        .take("keychain")
-        .map(|entry| keychain(sink, entry))
+        .take_entry("keychain")
+        .map(|entry| parse_keychain(sink, entry))
         .unwrap_or_default();
-    if let Some(entry) = reader.take_raw("vars") {
+    if let Some(entry) = reader.take_nullable("vars") {
         let hint = "put defaults of the input under 'workload'; write variables with 'set'";
-        sink.hinted(
+        sink.add_with_hint(
             Code::NP015,
             entry.key_span,
             "root 'vars' is not supported; use workload or set",
@@ -59,24 +60,24 @@ pub(super) fn playbook(
         features: options.features.as_deref(),
     };
     let workbook = reader
-        .take("workbook")
-        .map(|entry| workbook(sink, entry, context))
+        .take_entry("workbook")
+        .map(|entry| parse_workbook(sink, entry, context))
         .unwrap_or_default();
     let context = ToolContext {
         workbook: &workbook,
         ..context
     };
     let steps = reader
-        .require(sink, "workflow")
-        .and_then(|entry| workflow(sink, entry, context));
+        .require_entry(sink, "workflow")
+        .and_then(|entry| parse_workflow(sink, entry, context));
     let concurrency = reader
-        .take("concurrency")
-        .and_then(|entry| concurrency(sink, entry));
+        .take_entry("concurrency")
+        .and_then(|entry| parse_root_concurrency(sink, entry));
     let priority = reader
-        .take("priority")
-        .and_then(|entry| priority(sink, entry));
-    reader.finish(sink);
-    // What is missing has been reported, so the document is refused; the rest is worth checking.
+        .take_entry("priority")
+        .and_then(|entry| parse_priority(sink, entry));
+    reader.report_unread(sink);
+    // Missing keys have been reported, so the document is rejected. The rest is still checked.
     Some(Playbook {
         api_version: api_version.unwrap_or_default(),
         kind: "Playbook".into(),
@@ -91,17 +92,22 @@ pub(super) fn playbook(
     })
 }
 
-/// What a document says about itself.
-pub(super) fn metadata(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> Option<Metadata> {
-    let entry = reader.require(sink, "metadata")?;
+/// Parses the metadata of a document.
+pub(super) fn parse_metadata(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+) -> Option<DocumentMetadata> {
+    let entry = reader.require_entry(sink, "metadata")?;
     let mut reader = MapReader::open(sink, "metadata", "metadata", &entry.value)?;
     let name = reader
-        .require(sink, "name")
-        .and_then(|entry| text(sink, entry));
-    let path = reader.take("path").and_then(|entry| text(sink, entry));
+        .require_entry(sink, "name")
+        .and_then(|entry| read_text(sink, entry));
+    let path = reader
+        .take_entry("path")
+        .and_then(|entry| read_text(sink, entry));
     let description = reader
-        .take("description")
-        .and_then(|entry| text(sink, entry));
+        .take_entry("description")
+        .and_then(|entry| read_text(sink, entry));
     for key in ["labels", "tags"] {
         let Some(entry) = entry
             .value
@@ -112,27 +118,27 @@ pub(super) fn metadata(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> Optio
         else {
             continue;
         };
-        let fits = match (&entry.value.value, key) {
+        let has_valid_type = match (&entry.value.value, key) {
             (NodeValue::Map(_), "labels") | (NodeValue::List(_) | NodeValue::Text(_), "tags") => {
                 true
             }
             (NodeValue::Plain(json), _) => json.is_null(),
             (NodeValue::Map(_) | NodeValue::List(_) | NodeValue::Text(_), _) => false,
         };
-        if !fits {
-            let wanted = if key == "labels" {
+        if !has_valid_type {
+            let expected = if key == "labels" {
                 "a map"
             } else {
-                "a list or a text"
+                "a list or text"
             };
-            wrong_type(sink, key, wanted, &entry.value);
+            report_wrong_type(sink, key, expected, &entry.value);
         }
     }
     let more: JsonMap = reader
-        .rest()
+        .unread_entries()
         .map(|entry| (Arc::clone(&entry.key), entry.value.to_json()))
         .collect();
-    Some(Metadata {
+    Some(DocumentMetadata {
         name: name?,
         path,
         description,
@@ -140,73 +146,77 @@ pub(super) fn metadata(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> Optio
     })
 }
 
-fn executor(sink: &mut Sink<'_>, entry: &Entry) -> Executor {
+fn parse_executor(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> ExecutorConfig {
     let Some(mut reader) = MapReader::open(sink, "executor", "executor", &entry.value) else {
-        return Executor::default();
+        return ExecutorConfig::default();
     };
-    let executor = Executor {
-        profile: reader.take("profile").and_then(|entry| word(sink, entry)),
-        version: reader.take("version").and_then(|entry| text(sink, entry)),
+    let executor = ExecutorConfig {
+        profile: reader
+            .take_entry("profile")
+            .and_then(|entry| read_keyword(sink, entry)),
+        version: reader
+            .take_entry("version")
+            .and_then(|entry| read_text(sink, entry)),
         requires: reader
-            .take("requires")
-            .map(|entry| requires(sink, entry))
+            .take_entry("requires")
+            .map(|entry| parse_requires(sink, entry))
             .unwrap_or_default(),
         spec: reader
-            .take("spec")
-            .map(|entry| executor_spec(sink, entry))
+            .take_entry("spec")
+            .map(|entry| parse_executor_spec(sink, entry))
             .unwrap_or_default(),
     };
-    reader.finish(sink);
+    reader.report_unread(sink);
     executor
 }
 
-fn requires(sink: &mut Sink<'_>, entry: &Entry) -> Requires {
+fn parse_requires(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> RuntimeRequirements {
     let Some(mut reader) = MapReader::open(sink, "requires", "executor.requires", &entry.value)
     else {
-        return Requires::default();
+        return RuntimeRequirements::default();
     };
-    let requires = Requires {
+    let requires = RuntimeRequirements {
         tools: reader
-            .take("tools")
-            .map(|entry| texts(sink, entry))
+            .take_entry("tools")
+            .map(|entry| read_texts(sink, entry))
             .unwrap_or_default(),
         features: reader
-            .take("features")
-            .map(|entry| texts(sink, entry))
+            .take_entry("features")
+            .map(|entry| read_texts(sink, entry))
             .unwrap_or_default(),
     };
-    reader.finish(sink);
+    reader.report_unread(sink);
     requires
 }
 
-fn executor_spec(sink: &mut Sink<'_>, entry: &Entry) -> ExecutorSpec {
+fn parse_executor_spec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> ExecutorSpec {
     let Some(mut reader) = MapReader::open(sink, "spec", "executor.spec", &entry.value) else {
         return ExecutorSpec::default();
     };
     let spec = ExecutorSpec {
         entry_step: reader
-            .take("entry_step")
-            .and_then(|entry| spanned_text(sink, entry)),
+            .take_entry("entry_step")
+            .and_then(|entry| read_spanned_text(sink, entry)),
         final_step: reader
-            .take("final_step")
-            .and_then(|entry| spanned_text(sink, entry)),
+            .take_entry("final_step")
+            .and_then(|entry| read_spanned_text(sink, entry)),
         no_next_is_error: reader
-            .take("no_next_is_error")
-            .and_then(|entry| bool(sink, entry))
+            .take_entry("no_next_is_error")
+            .and_then(|entry| read_bool(sink, entry))
             .unwrap_or_default(),
         timeout: reader
-            .take("timeout")
-            .and_then(|entry| duration(sink, &entry.value)),
+            .take_entry("timeout")
+            .and_then(|entry| read_duration(sink, &entry.value)),
         policy: reader
-            .take("policy")
-            .map(|entry| executor_policy(sink, entry))
+            .take_entry("policy")
+            .map(|entry| parse_executor_policy(sink, entry))
             .unwrap_or_default(),
     };
-    reader.finish(sink);
+    reader.report_unread(sink);
     spec
 }
 
-fn executor_policy(sink: &mut Sink<'_>, entry: &Entry) -> ExecutorPolicy {
+fn parse_executor_policy(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> ExecutorPolicy {
     let Some(mut reader) = MapReader::open(sink, "policy", "executor.spec.policy", &entry.value)
     else {
         return ExecutorPolicy::default();
@@ -214,168 +224,178 @@ fn executor_policy(sink: &mut Sink<'_>, entry: &Entry) -> ExecutorPolicy {
     let mut policy = ExecutorPolicy::default();
     if let Some(mut reader) = open_child(sink, &mut reader, "defaults", "policy.defaults") {
         let timeout = reader
-            .take("timeout_s")
-            .and_then(|entry| duration(sink, &entry.value));
+            .take_entry("timeout_s")
+            .and_then(|entry| read_duration(sink, &entry.value));
         policy.defaults = TaskDefaults { timeout };
-        reader.finish(sink);
+        reader.report_unread(sink);
     }
     if let Some(mut reader) = open_child(sink, &mut reader, "results", "policy.results") {
         policy.reference_first = reader
-            .take("reference_first")
-            .and_then(|entry| bool(sink, entry))
+            .take_entry("reference_first")
+            .and_then(|entry| read_bool(sink, entry))
             .unwrap_or_default();
-        reader.finish(sink);
+        reader.report_unread(sink);
     }
     if let Some(mut reader) = open_child(sink, &mut reader, "limits", "policy.limits") {
         policy.limits = RunLimits {
             max_payload_bytes: reader
-                .take("max_payload_bytes")
-                .and_then(|entry| size(sink, &entry.value)),
+                .take_entry("max_payload_bytes")
+                .and_then(|entry| read_size(sink, &entry.value)),
             max_step_runs: reader
-                .take("max_step_runs")
-                .and_then(|entry| integer(sink, entry, 1..=1_000_000_000))
+                .take_entry("max_step_runs")
+                .and_then(|entry| read_integer(sink, entry, 1..=1_000_000_000))
                 .and_then(|runs| u64::try_from(runs).ok()),
         };
-        reader.finish(sink);
+        reader.report_unread(sink);
     }
     policy.keychain = reader
-        .take("keychain")
-        .and_then(|entry| word(sink, entry))
+        .take_entry("keychain")
+        .and_then(|entry| read_keyword(sink, entry))
         .unwrap_or_default();
-    reader.finish(sink);
+    reader.report_unread(sink);
     policy
 }
 
 fn open_child<'n>(
-    sink: &mut Sink<'_>,
+    sink: &mut DiagnosticSink<'_>,
     reader: &mut MapReader<'n>,
     key: &'static str,
-    place: &'static str,
+    context: &'static str,
 ) -> Option<MapReader<'n>> {
-    let entry = reader.take(key)?;
-    MapReader::open(sink, key, place, &entry.value)
+    let entry = reader.take_entry(key)?;
+    MapReader::open(sink, key, context, &entry.value)
 }
 
-fn workload(sink: &mut Sink<'_>, entry: &Entry) -> Fields {
+fn parse_workload(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> NamedValues {
     let Some(entries) = entry.value.as_map() else {
-        wrong_type(sink, "workload", "a map", &entry.value);
-        return Fields::default();
+        report_wrong_type(sink, "workload", "a map", &entry.value);
+        return NamedValues::default();
     };
-    Fields(
+    NamedValues(
         entries
             .iter()
-            .map(|entry| field(sink, entry, Place::Start))
+            .map(|entry| parse_named_value(sink, entry, TemplatePlace::Start))
             .collect(),
     )
 }
 
-fn keychain(sink: &mut Sink<'_>, entry: &Entry) -> Vec<KeychainEntry> {
-    let items = list(sink, entry).unwrap_or_default();
-    let mut read: Vec<KeychainEntry> = Vec::with_capacity(items.len());
+fn parse_keychain(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Vec<KeychainEntry> {
+    let items = read_list(sink, entry).unwrap_or_default();
+    let mut entries: Vec<KeychainEntry> = Vec::with_capacity(items.len());
     for item in items {
-        let Some(entry) = keychain_entry(sink, item) else {
+        let Some(entry) = parse_keychain_entry(sink, item) else {
             continue;
         };
-        if read.iter().any(|earlier| earlier.name == entry.name) {
+        if entries.iter().any(|earlier| earlier.name == entry.name) {
             let message = format!("keychain entry '{}' is declared twice", entry.name.value);
-            sink.add(Code::NP604, entry.name.span, message);
+            sink.add_finding(Code::NP604, entry.name.span, message);
         } else {
-            read.push(entry);
+            entries.push(entry);
         }
     }
-    read
+    entries
 }
 
-fn keychain_entry(sink: &mut Sink<'_>, node: &Node) -> Option<KeychainEntry> {
+fn parse_keychain_entry(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<KeychainEntry> {
     let mut reader = MapReader::open(sink, "keychain", "keychain entry", node)?;
     let name = reader
-        .require(sink, "name")
-        .and_then(|entry| super::reader::name(sink, entry, true));
+        .require_entry(sink, "name")
+        .and_then(|entry| super::reader::read_name(sink, entry, true));
     let kind = reader
-        .require(sink, "kind")
-        .and_then(|entry| aliased_word(sink, entry, "secrets", "secret_manager"));
+        .require_entry(sink, "kind")
+        .and_then(|entry| read_aliased_keyword(sink, entry, "secrets", "secret_manager"));
     let provider = reader
-        .take("provider")
-        .and_then(|entry| provider(sink, entry));
+        .take_entry("provider")
+        .and_then(|entry| parse_provider(sink, entry));
     let auth = reader
-        .take("auth")
-        .or(reader.take("credential"))
-        .map(|entry| dynamic(sink, &entry.value));
+        .take_entry("auth")
+        .or(reader.take_entry("credential"))
+        .map(|entry| parse_dynamic(sink, &entry.value));
     let mut entry = KeychainEntry {
-        // A placeholder while the rest is read for its own mistakes.
+        // A placeholder, so that the remaining keys are checked too.
         name: name
             .clone()
             .unwrap_or_else(|| Spanned::new("".into(), Span::default())),
         kind: kind.unwrap_or(KeychainKind::Credential),
-        scope: reader
-            .take("scope")
-            .and_then(|entry| aliased_word::<KeychainScope>(sink, entry, "catalog", "shared")),
+        scope: reader.take_entry("scope").and_then(|entry| {
+            read_aliased_keyword::<KeychainScope>(sink, entry, "catalog", "shared")
+        }),
         provider,
         auth,
         map: reader
-            .take("map")
-            .map(|entry| fields(sink, entry))
+            .take_entry("map")
+            .map(|entry| parse_named_values(sink, entry))
             .unwrap_or_default(),
         token: reader
-            .take("token")
-            .map(|entry| dynamic(sink, &entry.value)),
+            .take_entry("token")
+            .map(|entry| parse_dynamic(sink, &entry.value)),
         token_type: reader
-            .take("token_type")
-            .and_then(|entry| text(sink, entry)),
+            .take_entry("token_type")
+            .and_then(|entry| read_text(sink, entry)),
         endpoint: reader
-            .take("endpoint")
-            .map(|entry| dynamic(sink, &entry.value)),
-        method: reader.take("method").and_then(|entry| text(sink, entry)),
+            .take_entry("endpoint")
+            .map(|entry| parse_dynamic(sink, &entry.value)),
+        method: reader
+            .take_entry("method")
+            .and_then(|entry| read_text(sink, entry)),
         headers: reader
-            .take("headers")
-            .map(|entry| fields(sink, entry))
+            .take_entry("headers")
+            .map(|entry| parse_named_values(sink, entry))
             .unwrap_or_default(),
         data: reader
-            .take("data")
-            .map(|entry| fields(sink, entry))
+            .take_entry("data")
+            .map(|entry| parse_named_values(sink, entry))
             .unwrap_or_default(),
         auto_renew: reader
-            .take("auto_renew")
-            .and_then(|entry| bool(sink, entry)),
-        region: reader.take("region").and_then(|entry| text(sink, entry)),
-        residency: reader.take("residency").and_then(|entry| word(sink, entry)),
+            .take_entry("auto_renew")
+            .and_then(|entry| read_bool(sink, entry)),
+        region: reader
+            .take_entry("region")
+            .and_then(|entry| read_text(sink, entry)),
+        residency: reader
+            .take_entry("residency")
+            .and_then(|entry| read_keyword(sink, entry)),
         allowed_regions: reader
-            .take("allowed_regions")
-            .map(|entry| texts(sink, entry))
+            .take_entry("allowed_regions")
+            .map(|entry| read_texts(sink, entry))
             .unwrap_or_default(),
         no_broker_fallback: reader
-            .take("no_broker_fallback")
-            .and_then(|entry| bool(sink, entry)),
+            .take_entry("no_broker_fallback")
+            .and_then(|entry| read_bool(sink, entry)),
     };
-    reader.finish(sink);
+    reader.report_unread(sink);
     entry.name = name?;
     kind.map(|_| entry)
 }
 
-fn aliased_word<W: crate::words::Word>(
-    sink: &mut Sink<'_>,
-    entry: &Entry,
+fn read_aliased_keyword<W: crate::string_enum::StringEnum>(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
     alias: &str,
-    of: &str,
+    keyword: &str,
 ) -> Option<W> {
     if entry.value.as_text().is_some_and(|text| &**text == alias) {
-        return W::from_word(of);
+        return W::parse_keyword(keyword);
     }
-    word(sink, entry)
+    read_keyword(sink, entry)
 }
 
-fn provider(sink: &mut Sink<'_>, entry: &Entry) -> Option<Arc<str>> {
+fn parse_provider(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Arc<str>> {
     const PROVIDERS: [&str; 5] = ["gcp", "aws", "azure", "vault", "k8s"];
-    let provider = text(sink, entry)?;
+    let provider = read_text(sink, entry)?;
     if !PROVIDERS.contains(&&*provider) {
-        not_a_word(sink, &entry.value, &provider, &PROVIDERS);
+        report_unknown_keyword(sink, &entry.value, &provider, &PROVIDERS);
     }
     Some(provider)
 }
 
-/// A list of `{name, tool}`, or a map under `tasks`.
-fn workbook(sink: &mut Sink<'_>, entry: &Entry, context: ToolContext<'_>) -> Vec<WorkbookTask> {
-    let mut read = Vec::new();
+/// Parses a list of `{name, tool}`, or a map under `tasks`.
+fn parse_workbook(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+    context: ToolContext<'_>,
+) -> Vec<WorkbookTask> {
+    let mut workbook = Vec::new();
     match &entry.value.value {
         NodeValue::List(items) => {
             for item in items {
@@ -384,49 +404,51 @@ fn workbook(sink: &mut Sink<'_>, entry: &Entry, context: ToolContext<'_>) -> Vec
                     continue;
                 };
                 let name = reader
-                    .require(sink, "name")
-                    .and_then(|entry| super::reader::name(sink, entry, true));
-                read.extend(workbook_task(sink, reader, name, context));
+                    .require_entry(sink, "name")
+                    .and_then(|entry| super::reader::read_name(sink, entry, true));
+                workbook.extend(parse_workbook_task(sink, reader, name, context));
             }
         }
         NodeValue::Map(_) => {
             let Some(mut reader) = MapReader::open(sink, "workbook", "workbook", &entry.value)
             else {
-                return read;
+                return workbook;
             };
             let tasks = reader
-                .require(sink, "tasks")
+                .require_entry(sink, "tasks")
                 .and_then(|entry| entry.value.as_map())
                 .unwrap_or_default();
-            reader.finish(sink);
+            reader.report_unread(sink);
             for entry in tasks {
                 let Some(reader) = MapReader::open(sink, "tasks", "workbook task", &entry.value)
                 else {
                     continue;
                 };
                 let name = Spanned::new(Arc::clone(&entry.key), entry.key_span);
-                read.extend(workbook_task(sink, reader, Some(name), context));
+                workbook.extend(parse_workbook_task(sink, reader, Some(name), context));
             }
         }
         NodeValue::Plain(_) | NodeValue::Text(_) => {
-            wrong_type(sink, "workbook", "a list", &entry.value);
+            report_wrong_type(sink, "workbook", "a list", &entry.value);
         }
     }
-    read
+    workbook
 }
 
-fn workbook_task(
-    sink: &mut Sink<'_>,
+fn parse_workbook_task(
+    sink: &mut DiagnosticSink<'_>,
     mut reader: MapReader<'_>,
     name: Option<Spanned<Arc<str>>>,
     context: ToolContext<'_>,
 ) -> Option<WorkbookTask> {
     let tool = reader
-        .require(sink, "tool")
-        .and_then(|entry| task(sink, &entry.value, name.clone(), context));
-    let assert = reader.take("assert").map(|entry| entry.value.to_json());
-    let sink_spec = reader.take("sink").map(|entry| entry.value.to_json());
-    reader.finish(sink);
+        .require_entry(sink, "tool")
+        .and_then(|entry| parse_task(sink, &entry.value, name.clone(), context));
+    let assert = reader
+        .take_entry("assert")
+        .map(|entry| entry.value.to_json());
+    let sink_spec = reader.take_entry("sink").map(|entry| entry.value.to_json());
+    reader.report_unread(sink);
     Some(WorkbookTask {
         name: name?,
         tool: tool?,
@@ -435,10 +457,14 @@ fn workbook_task(
     })
 }
 
-fn workflow(sink: &mut Sink<'_>, entry: &Entry, context: ToolContext<'_>) -> Option<Vec<Step>> {
-    let items = list(sink, entry)?;
+fn parse_workflow(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+    context: ToolContext<'_>,
+) -> Option<Vec<Step>> {
+    let items = read_list(sink, entry)?;
     if items.is_empty() {
-        sink.add(Code::NP014, entry.value.span, "workflow has no step");
+        sink.add_finding(Code::NP014, entry.value.span, "workflow has no steps");
     }
     let mut defined: HashMap<Arc<str>, Span> = HashMap::new();
     let mut steps = Vec::with_capacity(items.len());
@@ -447,36 +473,39 @@ fn workflow(sink: &mut Sink<'_>, entry: &Entry, context: ToolContext<'_>) -> Opt
             if let Some(first) = defined.get(&name.value) {
                 let line = sink.source.position(first.start).line;
                 let message = format!("step '{}' is already defined at line {line}", name.value);
-                sink.add(Code::NP101, name.span, message);
+                sink.add_finding(Code::NP101, name.span, message);
             } else {
                 defined.insert(name.value, name.span);
             }
         }
-        steps.extend(step(sink, item, context));
+        steps.extend(parse_step(sink, item, context));
     }
     Some(steps)
 }
 
-/// The name of a step, also of one that cannot be read.
-pub(crate) fn step_name(node: &Node) -> Option<Spanned<Arc<str>>> {
+/// Returns the name of a step, even if the step is invalid.
+pub(crate) fn step_name(node: &YamlNode) -> Option<Spanned<Arc<str>>> {
     let name = node.get("step")?;
     Some(Spanned::new(name.as_text()?.clone(), name.span))
 }
 
-fn concurrency(sink: &mut Sink<'_>, entry: &Entry) -> Option<RootConcurrency> {
-    sink.addition(entry.key_span, "concurrency");
+fn parse_root_concurrency(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<RootConcurrency> {
+    sink.note_extension(entry.key_span, "concurrency");
     let mut reader = MapReader::open(sink, "concurrency", "concurrency", &entry.value)?;
     let key = reader
-        .require(sink, "key")
-        .and_then(|entry| text_setting(sink, entry));
+        .require_entry(sink, "key")
+        .and_then(|entry| parse_text_setting(sink, entry));
     let limit = reader
-        .take("limit")
-        .and_then(|entry| Some(Spanned::new(count(sink, entry, 1)?, entry.value.span)));
+        .take_entry("limit")
+        .and_then(|entry| Some(Spanned::new(read_count(sink, entry, 1)?, entry.value.span)));
     let overlap = reader
-        .take("overlap")
-        .and_then(|entry| word(sink, entry))
+        .take_entry("overlap")
+        .and_then(|entry| read_keyword(sink, entry))
         .unwrap_or_default();
-    reader.finish(sink);
+    reader.report_unread(sink);
     Some(RootConcurrency {
         key: key?.value,
         limit: limit.unwrap_or(Spanned::new(1, entry.value.span)),
@@ -484,8 +513,8 @@ fn concurrency(sink: &mut Sink<'_>, entry: &Entry) -> Option<RootConcurrency> {
     })
 }
 
-/// The kinds that are checked, and those that are known to be stored only.
-const KINDS: [&str; 7] = [
+/// Kinds that are checked, and known kinds that are only stored.
+const KNOWN_KINDS: [&str; 7] = [
     "Playbook",
     "Subscription",
     "Schedule",
@@ -495,15 +524,15 @@ const KINDS: [&str; 7] = [
     "Agent",
 ];
 
-/// Reports a kind that nobody knows.
-pub(super) fn unknown_kind(sink: &mut Sink<'_>, span: Span, kind: &str) {
-    if !KINDS.contains(&kind) {
-        let near = near(kind, KINDS);
-        sink.misspelt(
+/// Reports an unknown kind.
+pub(super) fn report_unknown_kind(sink: &mut DiagnosticSink<'_>, span: Span, kind: &str) {
+    if !KNOWN_KINDS.contains(&kind) {
+        let nearest = nearest_name(kind, KNOWN_KINDS);
+        sink.add_with_suggestion(
             Code::NP009,
             span,
             format!("kind '{kind}' is stored unchecked"),
-            near,
+            nearest,
         );
     }
 }

@@ -1,25 +1,32 @@
-//! Policy of a task.
+//! Parses the policy of a task.
 
 use std::sync::Arc;
 
-use crate::diag::{Code, Sink, near};
+use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{
-    Action, Condition, JumpTarget, OnUnmatched, Retry, Rule, RuleTest, Set, TaskPolicy, Then,
+    Condition, JumpTarget, OnUnmatched, PolicyRule, RetryPolicy, RuleAction, RuleEffect, RuleTest,
+    SetClause, TaskPolicy,
 };
 use crate::source::Spanned;
 use crate::template::Template;
-use crate::yaml::{Entry, Node};
+use crate::yaml::{YamlEntry, YamlNode};
 
-use super::reader::{MapReader, bool, count, duration, list, texts, word, wrong_type};
-use super::routing::old_key;
-use super::values::{SetPlace, condition, set, set_entry, setting};
+use super::reader::{
+    MapReader, read_bool, read_count, read_duration, read_keyword, read_list, read_texts,
+    report_wrong_type,
+};
+use super::routing::report_deprecated_key;
+use super::values::{SetPlace, parse_set, parse_set_entry, parse_setting, parse_when};
 
-/// A task policy.
-pub(super) fn task_policy(sink: &mut Sink<'_>, entry: &Entry) -> Option<TaskPolicy> {
+/// Parses a task policy.
+pub(super) fn parse_task_policy(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<TaskPolicy> {
     let mut reader = MapReader::open(sink, "policy", "policy", &entry.value)?;
     for (old, new) in [("eval", "rules"), ("expr", "rules"), ("on_error", "rules")] {
-        if let Some(entry) = reader.take_raw(old) {
-            sink.add(
+        if let Some(entry) = reader.take_nullable(old) {
+            sink.add_finding(
                 Code::NP416,
                 entry.key_span,
                 format!("'{old}' is not supported; use {new}"),
@@ -27,80 +34,87 @@ pub(super) fn task_policy(sink: &mut Sink<'_>, entry: &Entry) -> Option<TaskPoli
         }
     }
     let on_unmatched = reader
-        .take("on_unmatched")
-        .and_then(|entry| word::<OnUnmatched>(sink, entry));
-    let rules = reader.take("rules");
-    reader.finish(sink);
+        .take_entry("on_unmatched")
+        .and_then(|entry| read_keyword::<OnUnmatched>(sink, entry));
+    let rules = reader.take_entry("rules");
+    reader.report_unread(sink);
     let items = rules
-        .and_then(|rules| list(sink, rules))
+        .and_then(|rules| read_list(sink, rules))
         .unwrap_or_default();
     if items.is_empty() {
         let hint = "give 'rules' a list of {when, then} and at most one {else} at its end";
-        sink.hinted(Code::NP410, entry.value.head(), "policy has no rules", hint);
+        sink.add_with_hint(
+            Code::NP410,
+            entry.value.head_span(),
+            "policy has no rules",
+            hint,
+        );
         return None;
     }
-    let rules = rule_list(sink, items);
+    let rules = parse_rules(sink, items);
     Some(TaskPolicy {
         on_unmatched: on_unmatched.unwrap_or_default(),
         rules,
     })
 }
 
-fn rule_list(sink: &mut Sink<'_>, items: &[Node]) -> Vec<Rule> {
+fn parse_rules(sink: &mut DiagnosticSink<'_>, items: &[YamlNode]) -> Vec<PolicyRule> {
     let mut rules = Vec::with_capacity(items.len());
-    let mut closed = false;
+    let mut has_else = false;
     for item in items {
-        if closed {
-            sink.add(
+        if has_else {
+            sink.add_finding(
                 Code::NP415,
-                item.head(),
+                item.head_span(),
                 "rule after 'else' is never reached",
             );
         }
-        if let Some(rule) = rule(sink, item) {
-            closed |= rule.test == RuleTest::Else;
+        if let Some(rule) = parse_rule(sink, item) {
+            has_else |= rule.test == RuleTest::Else;
             rules.push(rule);
         }
     }
     rules
 }
 
-fn rule(sink: &mut Sink<'_>, node: &Node) -> Option<Rule> {
+fn parse_rule(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<PolicyRule> {
     let mut reader = MapReader::open(sink, "rules", "rule", node)?;
-    let expr = reader.take_raw("expr");
+    let expr = reader.take_nullable("expr");
     if let Some(entry) = expr {
-        sink.add(
+        sink.add_finding(
             Code::NP416,
             entry.key_span,
             "'expr' is not supported; use when",
         );
     }
-    let when = reader.take("when");
-    let otherwise = reader.take_raw("else");
-    let beside = reader.take("then");
-    reader.finish(sink);
+    let when = reader.take_entry("when");
+    let otherwise = reader.take_nullable("else");
+    let then_entry = reader.take_entry("then");
+    reader.report_unread(sink);
     match (when, otherwise) {
         (Some(when), _) => {
-            let test = condition(sink, when).map(RuleTest::When);
-            let then =
-                beside.map_or_else(|| Some(Then::default()), |entry| then(sink, &entry.value));
-            Some(Rule {
+            let test = parse_when(sink, when).map(RuleTest::When);
+            let then = then_entry.map_or_else(
+                || Some(RuleEffect::default()),
+                |entry| parse_then(sink, &entry.value),
+            );
+            Some(PolicyRule {
                 test: test?,
                 then: then?,
             })
         }
         (None, Some(otherwise)) => {
-            let then = else_then(sink, otherwise, beside)?;
-            Some(Rule {
+            let then = parse_else(sink, otherwise, then_entry)?;
+            Some(PolicyRule {
                 test: RuleTest::Else,
                 then,
             })
         }
         (None, None) => {
             if expr.is_none() {
-                sink.add(
+                sink.add_finding(
                     Code::NP411,
-                    node.head(),
+                    node.head_span(),
                     "rule has neither 'when' nor 'else'",
                 );
             }
@@ -109,74 +123,84 @@ fn rule(sink: &mut Sink<'_>, node: &Node) -> Option<Rule> {
     }
 }
 
-/// `else` may hold `{then: {…}}`, the action itself, or nothing beside a `then`.
-fn else_then(sink: &mut Sink<'_>, otherwise: &Entry, beside: Option<&Entry>) -> Option<Then> {
+/// Parses `else`, which may contain `{then: {…}}`, the action itself, or nothing if the rule has a
+/// `then`.
+fn parse_else(
+    sink: &mut DiagnosticSink<'_>,
+    otherwise: &YamlEntry,
+    then_entry: Option<&YamlEntry>,
+) -> Option<RuleEffect> {
     if otherwise.value.is_null() {
-        return beside.map_or_else(|| Some(Then::default()), |entry| then(sink, &entry.value));
+        return then_entry.map_or_else(
+            || Some(RuleEffect::default()),
+            |entry| parse_then(sink, &entry.value),
+        );
     }
     if otherwise.value.get("then").is_some() {
         let mut reader = MapReader::open(sink, "else", "else", &otherwise.value)?;
         let inner = reader
-            .take("then")
-            .and_then(|entry| then(sink, &entry.value));
-        reader.finish(sink);
+            .take_entry("then")
+            .and_then(|entry| parse_then(sink, &entry.value));
+        reader.report_unread(sink);
         return inner;
     }
-    then(sink, &otherwise.value)
+    parse_then(sink, &otherwise.value)
 }
 
-fn then(sink: &mut Sink<'_>, node: &Node) -> Option<Then> {
+fn parse_then(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RuleEffect> {
     let mut reader = MapReader::open(sink, "then", "then", node)?;
-    let word = reader.take("do");
-    let writes = writes(sink, &mut reader);
-    let action = match word.map(|entry| (entry, entry.value.as_text().map(|text| &**text))) {
-        None | Some((_, Some("continue"))) => Some(Action::Continue),
-        Some((_, Some("break"))) => Some(Action::Break),
-        Some((_, Some("fail"))) => Some(Action::Fail),
-        Some((_, Some("retry"))) => Some(Action::Retry(retry(sink, &mut reader))),
-        Some((_, Some("jump"))) => jump(sink, &mut reader, node),
+    let do_entry = reader.take_entry("do");
+    let writes = parse_writes(sink, &mut reader);
+    let action = match do_entry.map(|entry| (entry, entry.value.as_text().map(|text| &**text))) {
+        None | Some((_, Some("continue"))) => Some(RuleAction::Continue),
+        Some((_, Some("break"))) => Some(RuleAction::Break),
+        Some((_, Some("fail"))) => Some(RuleAction::Fail),
+        Some((_, Some("retry"))) => Some(RuleAction::Retry(parse_retry(sink, &mut reader))),
+        Some((_, Some("jump"))) => parse_jump(sink, &mut reader, node),
         Some((entry, Some(other))) => {
             let message = format!(
-                "'{other}' is not an action; there are {}",
-                Action::WORDS.join(", ")
+                "'{other}' is not an action; use one of {}",
+                RuleAction::WORDS.join(", ")
             );
-            sink.misspelt(
+            sink.add_with_suggestion(
                 Code::NP412,
                 entry.value.span,
                 message,
-                near(other, Action::WORDS),
+                nearest_name(other, RuleAction::WORDS),
             );
-            // The other keys belong to some action; which one is not known.
-            reader.know(["attempts", "backoff", "delay", "max_delay", "jitter", "to"]);
+            // The other keys belong to an unknown action, so they are not reported.
+            reader.mark_known(["attempts", "backoff", "delay", "max_delay", "jitter", "to"]);
             None
         }
         Some((entry, None)) => {
-            wrong_type(sink, "do", "text", &entry.value);
+            report_wrong_type(sink, "do", "text", &entry.value);
             None
         }
     };
-    reader.finish(sink);
-    Some(Then {
+    reader.report_unread(sink);
+    Some(RuleEffect {
         action: action?,
         set: writes,
     })
 }
 
-fn writes(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> Set {
+fn parse_writes(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>) -> SetClause {
     let mut writes = reader
-        .take("set")
-        .map_or_else(Set::default, |entry| set(sink, entry, SetPlace::Task));
-    for (old, scope) in [("set_ctx", "ctx."), ("set_iter", "iter.")] {
-        if let Some(entry) = reader.take(old) {
-            old_key(
+        .take_entry("set")
+        .map_or_else(SetClause::default, |entry| {
+            parse_set(sink, entry, SetPlace::Task)
+        });
+    for (old, prefix) in [("set_ctx", "ctx."), ("set_iter", "iter.")] {
+        if let Some(entry) = reader.take_entry(old) {
+            report_deprecated_key(
                 sink,
                 entry.key_span,
                 old,
-                &format!("set: {{{scope}<name>: …}}"),
+                &format!("set: {{{prefix}<name>: …}}"),
             );
             for entry in entry.value.as_map().unwrap_or_default() {
-                if let Some(entry) = set_entry(sink, entry, scope, SetPlace::Task) {
-                    writes.put(entry);
+                if let Some(entry) = parse_set_entry(sink, entry, prefix, SetPlace::Task) {
+                    writes.insert_entry(entry);
                 }
             }
         }
@@ -184,31 +208,37 @@ fn writes(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> Set {
     writes
 }
 
-fn retry(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> Retry {
-    Retry {
-        attempts: reader.take("attempts").and_then(|entry| {
-            let attempts = setting(sink, &entry.value, |sink, _| count(sink, entry, 1))?;
+fn parse_retry(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>) -> RetryPolicy {
+    RetryPolicy {
+        attempts: reader.take_entry("attempts").and_then(|entry| {
+            let attempts = parse_setting(sink, &entry.value, |sink, _| read_count(sink, entry, 1))?;
             Some(Spanned::new(attempts, entry.value.span))
         }),
-        backoff: reader.take("backoff").and_then(|entry| word(sink, entry)),
+        backoff: reader
+            .take_entry("backoff")
+            .and_then(|entry| read_keyword(sink, entry)),
         delay: reader
-            .take("delay")
-            .and_then(|entry| setting(sink, &entry.value, duration)),
+            .take_entry("delay")
+            .and_then(|entry| parse_setting(sink, &entry.value, read_duration)),
         max_delay: reader
-            .take("max_delay")
-            .and_then(|entry| setting(sink, &entry.value, duration)),
+            .take_entry("max_delay")
+            .and_then(|entry| parse_setting(sink, &entry.value, read_duration)),
         jitter: reader
-            .take("jitter")
-            .and_then(|entry| bool(sink, entry))
+            .take_entry("jitter")
+            .and_then(|entry| read_bool(sink, entry))
             .unwrap_or_default(),
     }
 }
 
-fn jump(sink: &mut Sink<'_>, reader: &mut MapReader<'_>, node: &Node) -> Option<Action> {
-    let Some(to) = reader.take("to") else {
-        sink.hinted(
+fn parse_jump(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+    node: &YamlNode,
+) -> Option<RuleAction> {
+    let Some(to) = reader.take_entry("to") else {
+        sink.add_with_hint(
             Code::NP413,
-            node.head(),
+            node.head_span(),
             "jump needs 'to'",
             "name a label of the pipeline, or 'previous'",
         );
@@ -216,40 +246,43 @@ fn jump(sink: &mut Sink<'_>, reader: &mut MapReader<'_>, node: &Node) -> Option<
     };
     let label = to.value.as_text();
     if label.is_none() {
-        wrong_type(sink, "to", "text", &to.value);
+        report_wrong_type(sink, "to", "text", &to.value);
     }
     let label = label?;
-    let target = if JumpTarget::PREVIOUS.contains(&&**label) {
+    let target = if JumpTarget::PREVIOUS_KEYWORDS.contains(&&**label) {
         JumpTarget::Previous(Spanned::new((), to.value.span))
     } else {
         JumpTarget::Label(Spanned::new(Arc::clone(label), to.value.span))
     };
-    Some(Action::Jump(target))
+    Some(RuleAction::Jump(target))
 }
 
-/// Reads the old `retry` of a task as a leading rule.
-pub(super) fn legacy_retry(sink: &mut Sink<'_>, entry: &Entry) -> Option<Rule> {
+/// Parses the legacy `retry` of a task as the first rule.
+pub(super) fn parse_legacy_retry(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<PolicyRule> {
     let hint = "write spec.policy.rules: [{when: \"{{ output.error.retryable }}\", then: {do: retry, attempts: 3}}]";
-    sink.hinted(
+    sink.add_with_hint(
         Code::NP019,
         entry.key_span,
         "'retry' was read as a policy rule",
         hint,
     );
     let mut reader = MapReader::open(sink, "retry", "retry", &entry.value)?;
-    let attempts = reader.take("max_attempts").and_then(|entry| {
-        let attempts = setting(sink, &entry.value, |sink, _| count(sink, entry, 1))?;
+    let attempts = reader.take_entry("max_attempts").and_then(|entry| {
+        let attempts = parse_setting(sink, &entry.value, |sink, _| read_count(sink, entry, 1))?;
         Some(Spanned::new(attempts, entry.value.span))
     });
     let kinds = reader
-        .take("retry_on")
-        .map(|entry| texts(sink, entry))
+        .take_entry("retry_on")
+        .map(|entry| read_texts(sink, entry))
         .unwrap_or_default();
-    let retry = Retry {
+    let retry = RetryPolicy {
         attempts,
-        ..retry(sink, &mut reader)
+        ..parse_retry(sink, &mut reader)
     };
-    reader.finish(sink);
+    reader.report_unread(sink);
     let kinds: Vec<String> = kinds
         .iter()
         .map(|kind| format!("'{}'", kind.replace('\'', "")))
@@ -262,21 +295,21 @@ pub(super) fn legacy_retry(sink: &mut Sink<'_>, entry: &Entry) -> Option<Rule> {
             kinds.join(", ")
         )
     };
-    let test = Condition::Test(Template::condition(&text).ok()?);
-    Some(Rule {
+    let test = Condition::Test(Template::parse_condition(&text).ok()?);
+    Some(PolicyRule {
         test: RuleTest::When(Spanned::new(test, entry.value.span)),
-        then: Then {
-            action: Action::Retry(retry),
-            set: Set::default(),
+        then: RuleEffect {
+            action: RuleAction::Retry(retry),
+            set: SetClause::default(),
         },
     })
 }
 
-impl Default for Then {
+impl Default for RuleEffect {
     fn default() -> Self {
         Self {
-            action: Action::Continue,
-            set: Set::default(),
+            action: RuleAction::Continue,
+            set: SetClause::default(),
         }
     }
 }

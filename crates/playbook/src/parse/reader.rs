@@ -1,98 +1,109 @@
-//! Reading maps and scalars: what is wrong is reported, what is right comes out typed.
+//! Reads maps and scalars. Reports invalid values and returns valid ones with their type.
 
 use std::sync::Arc;
 
 use noetl_types::time::Millis;
 use noetl_types::{ByteSize, Json};
 
-use crate::diag::{Code, Sink, near};
+use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::source::Spanned;
-use crate::words::Word;
-use crate::yaml::{Entry, Node, NodeValue};
+use crate::string_enum::StringEnum;
+use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
-/// A map whose keys are asked for one by one; what nobody asked for is unknown.
+/// Reads a map key by key. Keys that are never read are reported as unknown.
 pub(super) struct MapReader<'n> {
-    node: &'n Node,
-    entries: &'n [Entry],
-    place: &'static str,
-    asked: Vec<&'static str>,
+    node: &'n YamlNode,
+    entries: &'n [YamlEntry],
+    context: &'static str,
+    read_keys: Vec<&'static str>,
 }
 
 impl<'n> MapReader<'n> {
-    /// Opens a map; anything else is reported under `key`.
+    /// Opens a map. Reports any other type under `key`.
     pub(super) fn open(
-        sink: &mut Sink<'_>,
+        sink: &mut DiagnosticSink<'_>,
         key: &str,
-        place: &'static str,
-        node: &'n Node,
+        context: &'static str,
+        node: &'n YamlNode,
     ) -> Option<Self> {
         let Some(entries) = node.as_map() else {
-            wrong_type(sink, key, "a map", node);
+            report_wrong_type(sink, key, "a map", node);
             return None;
         };
         Some(Self {
             node,
             entries,
-            place,
-            asked: Vec::new(),
+            context,
+            read_keys: Vec::new(),
         })
     }
 
-    /// The entry of a key, with null standing for absence.
-    pub(super) fn take(&mut self, key: &'static str) -> Option<&'n Entry> {
-        self.take_raw(key).filter(|entry| !entry.value.is_null())
+    /// Returns the entry of a key, treating null as absent.
+    pub(super) fn take_entry(&mut self, key: &'static str) -> Option<&'n YamlEntry> {
+        self.take_nullable(key)
+            .filter(|entry| !entry.value.is_null())
     }
 
-    /// The entry of a key, null included.
-    pub(super) fn take_raw(&mut self, key: &'static str) -> Option<&'n Entry> {
-        self.asked.push(key);
+    /// Returns the entry of a key, including null.
+    pub(super) fn take_nullable(&mut self, key: &'static str) -> Option<&'n YamlEntry> {
+        self.read_keys.push(key);
         self.entries.iter().find(|entry| &*entry.key == key)
     }
 
-    /// The value of a key that must be there.
-    pub(super) fn require(&mut self, sink: &mut Sink<'_>, key: &'static str) -> Option<&'n Entry> {
-        let entry = self.take(key);
+    /// Returns the entry of a required key.
+    pub(super) fn require_entry(
+        &mut self,
+        sink: &mut DiagnosticSink<'_>,
+        key: &'static str,
+    ) -> Option<&'n YamlEntry> {
+        let entry = self.take_entry(key);
         if entry.is_none() {
-            let message = format!("{} lacks required key '{key}'", self.place);
-            sink.add(Code::NP005, self.node.head(), message);
+            let message = format!("{} lacks required key '{key}'", self.context);
+            sink.add_finding(Code::NP005, self.node.head_span(), message);
         }
         entry
     }
 
     /// Marks keys as known without reading them.
-    pub(super) fn know(&mut self, keys: impl IntoIterator<Item = &'static str>) {
-        self.asked.extend(keys);
+    pub(super) fn mark_known(&mut self, keys: impl IntoIterator<Item = &'static str>) {
+        self.read_keys.extend(keys);
     }
 
-    /// The entries that nobody has asked for.
-    pub(super) fn rest(&self) -> impl Iterator<Item = &'n Entry> {
+    /// Returns the entries that have not been read.
+    pub(super) fn unread_entries(&self) -> impl Iterator<Item = &'n YamlEntry> {
         self.entries
             .iter()
-            .filter(|entry| !self.asked.contains(&&*entry.key))
+            .filter(|entry| !self.read_keys.contains(&&*entry.key))
     }
 
-    /// Reports what nobody asked for.
-    pub(super) fn finish(self, sink: &mut Sink<'_>) {
-        for entry in self.rest() {
-            let near = near(&entry.key, self.asked.iter().copied());
-            let message = format!("unknown key '{}' in {}", entry.key, self.place);
-            sink.misspelt(Code::NP010, entry.key_span, message, near);
+    /// Reports the entries that have not been read.
+    pub(super) fn report_unread(self, sink: &mut DiagnosticSink<'_>) {
+        for entry in self.unread_entries() {
+            let nearest = nearest_name(&entry.key, self.read_keys.iter().copied());
+            let message = format!("unknown key '{}' in {}", entry.key, self.context);
+            sink.add_with_suggestion(Code::NP010, entry.key_span, message, nearest);
         }
     }
 }
 
 /// Reports a value of the wrong type.
-pub(super) fn wrong_type(sink: &mut Sink<'_>, key: &str, wanted: &str, node: &Node) {
-    let message = format!("'{key}' must be {wanted}, found {}", node.type_name());
-    sink.add(Code::NP006, node.span, message);
+pub(super) fn report_wrong_type(
+    sink: &mut DiagnosticSink<'_>,
+    key: &str,
+    expected: &str,
+    node: &YamlNode,
+) {
+    let message = format!("'{key}' must be {expected}, found {}", node.type_name());
+    sink.add_finding(Code::NP006, node.span, message);
 }
 
-/// A text. Numbers and bools are taken as they are written, since `version: 1.10` means a text.
-pub(super) fn text(sink: &mut Sink<'_>, entry: &Entry) -> Option<Arc<str>> {
+/// Reads a string. Numbers and bools are accepted as written, because `version: 1.10` means a
+/// string.
+pub(super) fn read_text(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Arc<str>> {
     match &entry.value.value {
         NodeValue::Text(text) => Some(Arc::clone(text)),
         NodeValue::Plain(Json::Null) | NodeValue::List(_) | NodeValue::Map(_) => {
-            wrong_type(sink, &entry.key, "text", &entry.value);
+            report_wrong_type(sink, &entry.key, "text", &entry.value);
             None
         }
         NodeValue::Plain(_) => {
@@ -106,28 +117,31 @@ pub(super) fn text(sink: &mut Sink<'_>, entry: &Entry) -> Option<Arc<str>> {
     }
 }
 
-/// A text with its place.
-pub(super) fn spanned_text(sink: &mut Sink<'_>, entry: &Entry) -> Option<Spanned<Arc<str>>> {
-    text(sink, entry).map(|text| Spanned::new(text, entry.value.span))
+/// Reads a string with its position.
+pub(super) fn read_spanned_text(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<Spanned<Arc<str>>> {
+    read_text(sink, entry).map(|text| Spanned::new(text, entry.value.span))
 }
 
-/// A bool.
-pub(super) fn bool(sink: &mut Sink<'_>, entry: &Entry) -> Option<bool> {
+/// Reads a bool.
+pub(super) fn read_bool(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<bool> {
     if let NodeValue::Plain(Json::Bool(value)) = &entry.value.value {
         return Some(*value);
     }
-    wrong_type(sink, &entry.key, "a bool", &entry.value);
+    report_wrong_type(sink, &entry.key, "a bool", &entry.value);
     None
 }
 
-/// A whole number in a range; outside of it is reported as such.
-pub(super) fn integer(
-    sink: &mut Sink<'_>,
-    entry: &Entry,
+/// Reads an integer in a range. Reports values out of range.
+pub(super) fn read_integer(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
     range: std::ops::RangeInclusive<i64>,
 ) -> Option<i64> {
     let NodeValue::Plain(Json::Int(value)) = &entry.value.value else {
-        wrong_type(sink, &entry.key, "a whole number", &entry.value);
+        report_wrong_type(sink, &entry.key, "an integer", &entry.value);
         return None;
     };
     if range.contains(value) {
@@ -139,80 +153,92 @@ pub(super) fn integer(
         range.start(),
         range.end()
     );
-    sink.add(Code::NP704, entry.value.span, message);
+    sink.add_finding(Code::NP704, entry.value.span, message);
     None
 }
 
-/// A whole number that is not negative and fits 32 bits.
-pub(super) fn count(sink: &mut Sink<'_>, entry: &Entry, least: u32) -> Option<u32> {
-    integer(sink, entry, i64::from(least)..=i64::from(u32::MAX))
+/// Reads a 32-bit unsigned integer of at least `min`.
+pub(super) fn read_count(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+    min: u32,
+) -> Option<u32> {
+    read_integer(sink, entry, i64::from(min)..=i64::from(u32::MAX))
         .and_then(|value| u32::try_from(value).ok())
 }
 
-/// One word of a closed set.
-pub(super) fn word<W: Word>(sink: &mut Sink<'_>, entry: &Entry) -> Option<W> {
+/// Reads a keyword of a string enum.
+pub(super) fn read_keyword<W: StringEnum>(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<W> {
     let Some(text) = entry.value.as_text() else {
-        wrong_type(
+        report_wrong_type(
             sink,
             &entry.key,
-            &format!("one of {}", W::words().join(", ")),
+            &format!("one of {}", W::keywords().join(", ")),
             &entry.value,
         );
         return None;
     };
-    let word = W::from_word(text);
-    if word.is_none() {
-        not_a_word(sink, &entry.value, text, W::words());
+    let keyword = W::parse_keyword(text);
+    if keyword.is_none() {
+        report_unknown_keyword(sink, &entry.value, text, W::keywords());
     }
-    word
+    keyword
 }
 
-/// Reports a word that is not in its set.
-pub(super) fn not_a_word(sink: &mut Sink<'_>, node: &Node, text: &str, words: &[&str]) {
-    let message = format!("'{text}' is not one of {}", words.join(", "));
-    let near = near(text, words.iter().copied());
-    sink.misspelt(Code::NP011, node.span, message, near);
+/// Reports an unknown keyword.
+pub(super) fn report_unknown_keyword(
+    sink: &mut DiagnosticSink<'_>,
+    node: &YamlNode,
+    text: &str,
+    keywords: &[&str],
+) {
+    let message = format!("'{text}' is not one of {}", keywords.join(", "));
+    let nearest = nearest_name(text, keywords.iter().copied());
+    sink.add_with_suggestion(Code::NP011, node.span, message, nearest);
 }
 
-/// A duration: a text such as `30s`, or a number of seconds.
-pub(super) fn duration(sink: &mut Sink<'_>, node: &Node) -> Option<Millis> {
-    let read = match &node.value {
+/// Reads a duration: a string such as `30s`, or a number of seconds.
+pub(super) fn read_duration(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<Millis> {
+    let duration = match &node.value {
         NodeValue::Text(text) => Millis::parse(text).ok(),
         NodeValue::Plain(json) => Millis::parse(&json.to_string()).ok(),
         NodeValue::List(_) | NodeValue::Map(_) => None,
     };
-    if read.is_none() {
-        let message = format!("'{}' is not a duration", written(node));
-        sink.hinted(
+    if duration.is_none() {
+        let message = format!("'{}' is not a duration", display_scalar(node));
+        sink.add_with_hint(
             Code::NP012,
             node.span,
             message,
             "write 500ms, 30s, 5m, 2h, 1d or a number of seconds",
         );
     }
-    read
+    duration
 }
 
-/// A size: a number of bytes, or a text such as `64KiB`.
-pub(super) fn size(sink: &mut Sink<'_>, node: &Node) -> Option<ByteSize> {
-    let read = match &node.value {
+/// Reads a size: a number of bytes, or a string such as `64KiB`.
+pub(super) fn read_size(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<ByteSize> {
+    let size = match &node.value {
         NodeValue::Text(text) => ByteSize::parse(text).ok(),
         NodeValue::Plain(json) => ByteSize::parse(&json.to_string()).ok(),
         NodeValue::List(_) | NodeValue::Map(_) => None,
     };
-    if read.is_none() {
-        let message = format!("'{}' is not a size", written(node));
-        sink.hinted(
+    if size.is_none() {
+        let message = format!("'{}' is not a size", display_scalar(node));
+        sink.add_with_hint(
             Code::NP012,
             node.span,
             message,
             "write a number of bytes, 64KiB, 1MiB or 2GiB",
         );
     }
-    read
+    size
 }
 
-fn written(node: &Node) -> String {
+fn display_scalar(node: &YamlNode) -> String {
     match &node.value {
         NodeValue::Text(text) => text.to_string(),
         NodeValue::Plain(json) => json.to_string(),
@@ -221,13 +247,13 @@ fn written(node: &Node) -> String {
     }
 }
 
-/// A list of texts; a single text stands for a list of one.
-pub(super) fn texts(sink: &mut Sink<'_>, entry: &Entry) -> Vec<Arc<str>> {
+/// Reads a list of strings. A single string is accepted as a list of one.
+pub(super) fn read_texts(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Vec<Arc<str>> {
     if let Some(text) = entry.value.as_text() {
         return vec![Arc::clone(text)];
     }
     let Some(items) = entry.value.as_list() else {
-        wrong_type(sink, &entry.key, "a list of texts", &entry.value);
+        report_wrong_type(sink, &entry.key, "a list of strings", &entry.value);
         return Vec::new();
     };
     let mut texts = Vec::with_capacity(items.len());
@@ -235,35 +261,43 @@ pub(super) fn texts(sink: &mut Sink<'_>, entry: &Entry) -> Vec<Arc<str>> {
         if let Some(text) = item.as_text() {
             texts.push(Arc::clone(text));
         } else {
-            wrong_type(sink, &entry.key, "a list of texts", item);
+            report_wrong_type(sink, &entry.key, "a list of strings", item);
         }
     }
     texts
 }
 
-/// The items of a list.
-pub(super) fn list<'n>(sink: &mut Sink<'_>, entry: &'n Entry) -> Option<&'n [Node]> {
+/// Reads a list.
+pub(super) fn read_list<'n>(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &'n YamlEntry,
+) -> Option<&'n [YamlNode]> {
     let items = entry.value.as_list();
     if items.is_none() {
-        wrong_type(sink, &entry.key, "a list", &entry.value);
+        report_wrong_type(sink, &entry.key, "a list", &entry.value);
     }
     items
 }
 
-/// Whether a text is a name: a letter or underscore, then letters, digits, underscores, hyphens.
+/// True if a text is a name: a letter or underscore, followed by letters, digits, underscores and,
+/// if allowed, hyphens.
 pub(super) fn is_name(text: &str, hyphens: bool) -> bool {
     let mut chars = text.chars();
-    let starts = chars
+    let has_valid_start = chars
         .next()
         .is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-    starts
+    has_valid_start
         && text.len() <= 128
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || (hyphens && c == '-'))
 }
 
-/// A name with its place; anything else is reported.
-pub(super) fn name(sink: &mut Sink<'_>, entry: &Entry, hyphens: bool) -> Option<Spanned<Arc<str>>> {
-    let name = spanned_text(sink, entry)?;
+/// Reads a name with its position. Reports anything else.
+pub(super) fn read_name(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+    hyphens: bool,
+) -> Option<Spanned<Arc<str>>> {
+    let name = read_spanned_text(sink, entry)?;
     if is_name(&name, hyphens) {
         return Some(name);
     }
@@ -274,6 +308,6 @@ pub(super) fn name(sink: &mut Sink<'_>, entry: &Entry, hyphens: bool) -> Option<
         "letters, digits and '_'"
     };
     let hint = format!("a name has at most 128 {allowed}, and starts with a letter or '_'");
-    sink.hinted(Code::NP013, entry.value.span, message, hint);
+    sink.add_with_hint(Code::NP013, entry.value.span, message, hint);
     None
 }

@@ -1,26 +1,33 @@
-//! `next` in all its forms.
+//! Parses `next` in all its forms.
 
-use crate::diag::{Code, Sink};
-use crate::model::{Condition, NoMatch, RouteArc, Router, RouterMode, Set};
+use crate::diag::{Code, DiagnosticSink};
+use crate::model::{Condition, NoMatch, RouteArc, Router, RouterMode, SetClause};
 use crate::source::{Span, Spanned};
-use crate::yaml::{Entry, Node, NodeValue};
+use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
-use super::reader::{MapReader, list, not_a_word, spanned_text, word, wrong_type};
-use super::values::{SetPlace, condition, set};
+use super::reader::{
+    MapReader, read_keyword, read_list, read_spanned_text, report_unknown_keyword,
+    report_wrong_type,
+};
+use super::values::{SetPlace, parse_set, parse_when};
 
-/// The mode that an old step names in its `spec`.
+/// Router mode that a legacy step sets in its `spec`.
 pub(super) type LegacyMode = Option<Spanned<RouterMode>>;
 
-/// Where a step goes on.
-pub(super) fn router(sink: &mut Sink<'_>, entry: &Entry, legacy: LegacyMode) -> Option<Router> {
+/// Parses the `next` of a step.
+pub(super) fn parse_router(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+    legacy: LegacyMode,
+) -> Option<Router> {
     match &entry.value.value {
         NodeValue::Text(target) => {
-            old_form(
+            report_deprecated_next(
                 sink,
                 entry,
                 &format!("next: {{arcs: [{{step: {target}}}]}}"),
             );
-            let arc = plain_arc(&entry.value)?;
+            let arc = unconditional_arc(&entry.value)?;
             Some(Router::new(
                 RouterMode::Exclusive,
                 NoMatch::Complete,
@@ -29,7 +36,7 @@ pub(super) fn router(sink: &mut Sink<'_>, entry: &Entry, legacy: LegacyMode) -> 
         }
         NodeValue::List(items) => {
             let only_names = items.iter().all(|item| item.as_text().is_some());
-            old_form(sink, entry, "next: {spec: {mode: …}, arcs: […]}");
+            report_deprecated_next(sink, entry, "next: {spec: {mode: …}, arcs: […]}");
             let mode = match legacy {
                 Some(mode) => mode.value,
                 None if only_names => RouterMode::Inclusive,
@@ -37,81 +44,91 @@ pub(super) fn router(sink: &mut Sink<'_>, entry: &Entry, legacy: LegacyMode) -> 
             };
             let arcs = items
                 .iter()
-                .filter_map(|item| old_arc(sink, item))
+                .filter_map(|item| parse_legacy_arc(sink, item))
                 .collect();
             Some(Router::new(mode, NoMatch::Complete, arcs))
         }
-        NodeValue::Map(_) => canonical(sink, entry, legacy),
+        NodeValue::Map(_) => parse_canonical_router(sink, entry, legacy),
         NodeValue::Plain(_) => {
-            wrong_type(sink, "next", "a map with 'arcs'", &entry.value);
+            report_wrong_type(sink, "next", "a map with 'arcs'", &entry.value);
             None
         }
     }
 }
 
-fn canonical(sink: &mut Sink<'_>, entry: &Entry, legacy: LegacyMode) -> Option<Router> {
+fn parse_canonical_router(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+    legacy: LegacyMode,
+) -> Option<Router> {
     let mut reader = MapReader::open(sink, "next", "next", &entry.value)?;
     let (mode, on_no_match) = reader
-        .take("spec")
-        .map_or((None, None), |spec| router_spec(sink, spec));
+        .take_entry("spec")
+        .map_or((None, None), |spec| parse_router_spec(sink, spec));
     let arcs = reader
-        .require(sink, "arcs")
-        .and_then(|arcs| list(sink, arcs))
+        .require_entry(sink, "arcs")
+        .and_then(|arcs| read_list(sink, arcs))
         .unwrap_or_default()
         .iter()
-        .filter_map(|item| arc(sink, item))
+        .filter_map(|item| parse_arc(sink, item))
         .collect();
-    reader.finish(sink);
+    reader.report_unread(sink);
     let mode = mode.or(legacy.map(|mode| mode.value)).unwrap_or_default();
     Some(Router::new(mode, on_no_match.unwrap_or_default(), arcs))
 }
 
-fn router_spec(sink: &mut Sink<'_>, entry: &Entry) -> (Option<RouterMode>, Option<NoMatch>) {
+fn parse_router_spec(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> (Option<RouterMode>, Option<NoMatch>) {
     let Some(mut reader) = MapReader::open(sink, "spec", "next.spec", &entry.value) else {
         return (None, None);
     };
-    let mode = reader.take("mode").and_then(|entry| word(sink, entry));
+    let mode = reader
+        .take_entry("mode")
+        .and_then(|entry| read_keyword(sink, entry));
     let on_no_match = reader
-        .take("on_no_match")
-        .and_then(|entry| no_match(sink, entry));
-    reader.finish(sink);
+        .take_entry("on_no_match")
+        .and_then(|entry| parse_no_match(sink, entry));
+    reader.report_unread(sink);
     (mode, on_no_match)
 }
 
-fn no_match(sink: &mut Sink<'_>, entry: &Entry) -> Option<NoMatch> {
+fn parse_no_match(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<NoMatch> {
     match entry.value.as_text().map(|text| &**text) {
         Some("quiet") => Some(NoMatch::Complete),
         Some(text) => {
-            let read = NoMatch::parse(text);
-            if read.is_none() {
-                not_a_word(sink, &entry.value, text, &["complete", "quiet", "error"]);
+            let no_match = NoMatch::parse(text);
+            if no_match.is_none() {
+                report_unknown_keyword(sink, &entry.value, text, &["complete", "quiet", "error"]);
             }
-            read
+            no_match
         }
-        None => word(sink, entry),
+        None => read_keyword(sink, entry),
     }
 }
 
-fn arc(sink: &mut Sink<'_>, node: &Node) -> Option<RouteArc> {
+fn parse_arc(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RouteArc> {
     let mut reader = MapReader::open(sink, "arcs", "arc", node)?;
     let step = reader
-        .require(sink, "step")
-        .and_then(|entry| spanned_text(sink, entry));
-    // A condition that cannot be read is not the same as none; its arc counts as one that may stay
-    // untaken.
-    let when = reader.take("when").map(|entry| {
-        condition(sink, entry).unwrap_or(Spanned::new(Condition::Fixed(false), entry.value.span))
+        .require_entry(sink, "step")
+        .and_then(|entry| read_spanned_text(sink, entry));
+    // An invalid condition is not the same as an absent one: the arc counts as conditional.
+    let when = reader.take_entry("when").map(|entry| {
+        parse_when(sink, entry).unwrap_or(Spanned::new(Condition::Fixed(false), entry.value.span))
     });
     let mut writes = reader
-        .take("set")
-        .map_or_else(Set::default, |entry| set(sink, entry, SetPlace::Step));
-    if let Some(args) = reader.take("args") {
-        old_key(sink, args.key_span, "args", "set");
-        for entry in set(sink, args, SetPlace::Step).0 {
-            writes.put(entry);
+        .take_entry("set")
+        .map_or_else(SetClause::default, |entry| {
+            parse_set(sink, entry, SetPlace::Step)
+        });
+    if let Some(args) = reader.take_entry("args") {
+        report_deprecated_key(sink, args.key_span, "args", "set");
+        for entry in parse_set(sink, args, SetPlace::Step).0 {
+            writes.insert_entry(entry);
         }
     }
-    reader.finish(sink);
+    reader.report_unread(sink);
     Some(RouteArc {
         step: step?,
         when,
@@ -119,36 +136,41 @@ fn arc(sink: &mut Sink<'_>, node: &Node) -> Option<RouteArc> {
     })
 }
 
-fn old_arc(sink: &mut Sink<'_>, node: &Node) -> Option<RouteArc> {
+fn parse_legacy_arc(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<RouteArc> {
     if node.as_text().is_some() {
-        plain_arc(node)
+        unconditional_arc(node)
     } else {
-        arc(sink, node)
+        parse_arc(sink, node)
     }
 }
 
-fn plain_arc(node: &Node) -> Option<RouteArc> {
+fn unconditional_arc(node: &YamlNode) -> Option<RouteArc> {
     let step = Spanned::new(node.as_text()?.clone(), node.span);
     Some(RouteArc {
         step,
         when: None,
-        set: Set::default(),
+        set: SetClause::default(),
     })
 }
 
-fn old_form(sink: &mut Sink<'_>, entry: &Entry, write: &str) {
-    sink.add(
+fn report_deprecated_next(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry, replacement: &str) {
+    sink.add_finding(
         Code::NP016,
         entry.key_span,
-        format!("old form of 'next'; write {write}"),
+        format!("deprecated form of 'next'; write {replacement}"),
     );
 }
 
-/// Reports an old key.
-pub(super) fn old_key(sink: &mut Sink<'_>, span: Span, old: &str, new: &str) {
-    sink.add(
+/// Reports a deprecated key.
+pub(super) fn report_deprecated_key(
+    sink: &mut DiagnosticSink<'_>,
+    span: Span,
+    old: &str,
+    new: &str,
+) {
+    sink.add_finding(
         Code::NP016,
         span,
-        format!("old form '{old}'; write '{new}'"),
+        format!("deprecated form '{old}'; write '{new}'"),
     );
 }

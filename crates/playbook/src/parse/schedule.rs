@@ -1,4 +1,4 @@
-//! Schedules.
+//! Parses schedules.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -6,31 +6,38 @@ use std::sync::Arc;
 use noetl_types::limits::Priority;
 use noetl_types::{Millis, Timestamp};
 
-use crate::diag::{Code, Sink};
-use crate::model::{Concurrency, Fields, Misfire, Schedule, ScheduleSpec, Timing};
+use crate::diag::{Code, DiagnosticSink};
+use crate::model::{
+    ConcurrencyLimit, MisfireHandling, NamedValues, Schedule, ScheduleSpec, ScheduleTiming,
+};
 use crate::source::Spanned;
-use crate::template::Place;
-use crate::timing::{Cron, Zone};
-use crate::yaml::{Entry, Node, NodeValue};
+use crate::template::TemplatePlace;
+use crate::timing::{CronExpression, TimeZone};
+use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
-use super::reader::{MapReader, bool, count, integer, text, word, wrong_type};
-use super::resource::{conflict, document, literal, no_effect, playbook_path, whole_seconds};
-use super::values::{field, text_setting};
+use super::reader::{
+    MapReader, read_bool, read_count, read_integer, read_keyword, read_text, report_wrong_type,
+};
+use super::resource::{
+    parse_resource, read_literal, read_playbook_path, read_whole_seconds, report_conflict,
+    report_no_effect,
+};
+use super::values::{parse_named_value, parse_text_setting};
 
-/// Distances between firings.
-const EVERY: RangeInclusive<Millis> = Millis::from_secs(1)..=Millis::from_days(366);
-/// How late a firing may be.
-const GRACE: RangeInclusive<Millis> = Millis::ZERO..=Millis::from_days(366);
-/// How far firings may be spread.
-const JITTER: RangeInclusive<Millis> = Millis::ZERO..=Millis::from_days(1);
+/// Allowed intervals between firings.
+const INTERVAL_RANGE: RangeInclusive<Millis> = Millis::from_secs(1)..=Millis::from_days(366);
+/// Allowed delays of a missed firing.
+const GRACE_RANGE: RangeInclusive<Millis> = Millis::ZERO..=Millis::from_days(366);
+/// Allowed jitter of firings.
+const JITTER_RANGE: RangeInclusive<Millis> = Millis::ZERO..=Millis::from_days(1);
 
-/// Reads a schedule.
-pub(super) fn schedule(
-    sink: &mut Sink<'_>,
-    root: &Node,
+/// Parses a schedule.
+pub(super) fn parse_schedule(
+    sink: &mut DiagnosticSink<'_>,
+    root: &YamlNode,
     api_version: Option<Arc<str>>,
 ) -> Option<Schedule> {
-    let (metadata, spec) = document(sink, (root, "schedule"), spec)?;
+    let (metadata, spec) = parse_resource(sink, root, "schedule", parse_schedule_spec)?;
     Some(Schedule {
         api_version: api_version?,
         kind: "Schedule".into(),
@@ -39,41 +46,41 @@ pub(super) fn schedule(
     })
 }
 
-fn spec(sink: &mut Sink<'_>, node: &Node) -> Option<ScheduleSpec> {
+fn parse_schedule_spec(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<ScheduleSpec> {
     let mut reader = MapReader::open(sink, "spec", "spec", node)?;
-    let timing = timing(sink, &mut reader, node);
-    let timezone = timezone(sink, &mut reader, timing.as_ref());
+    let timing = parse_timing(sink, &mut reader, node);
+    let timezone = parse_timezone(sink, &mut reader, timing.as_ref());
     let playbook = reader
-        .require(sink, "playbook")
-        .and_then(|entry| playbook_path(sink, entry));
+        .require_entry(sink, "playbook")
+        .and_then(|entry| read_playbook_path(sink, entry));
     let version = reader
-        .take("version")
-        .and_then(|entry| count(sink, entry, 1));
+        .take_entry("version")
+        .and_then(|entry| read_count(sink, entry, 1));
     let payload = reader
-        .take("payload")
-        .map(|entry| payload(sink, entry))
+        .take_entry("payload")
+        .map(|entry| parse_payload(sink, entry))
         .unwrap_or_default();
     let overlap = reader
-        .take("overlap")
-        .and_then(|entry| word(sink, entry))
+        .take_entry("overlap")
+        .and_then(|entry| read_keyword(sink, entry))
         .unwrap_or_default();
     let misfire = reader
-        .take("misfire")
-        .map(|entry| misfire(sink, entry))
+        .take_entry("misfire")
+        .map(|entry| parse_misfire(sink, entry))
         .unwrap_or_default();
     let enabled = reader
-        .take("enabled")
-        .and_then(|entry| bool(sink, entry))
+        .take_entry("enabled")
+        .and_then(|entry| read_bool(sink, entry))
         .unwrap_or(true);
-    let (start, end) = life(sink, &mut reader);
-    let jitter = jitter(sink, &mut reader, timing.as_ref());
+    let (start, end) = parse_firing_period(sink, &mut reader);
+    let jitter = parse_jitter(sink, &mut reader, timing.as_ref());
     let concurrency = reader
-        .take("concurrency")
-        .and_then(|entry| concurrency(sink, entry));
+        .take_entry("concurrency")
+        .and_then(|entry| parse_schedule_concurrency(sink, entry));
     let priority = reader
-        .take("priority")
-        .and_then(|entry| integer(sink, entry, -100..=100));
-    reader.finish(sink);
+        .take_entry("priority")
+        .and_then(|entry| read_integer(sink, entry, -100..=100));
+    reader.report_unread(sink);
     Some(ScheduleSpec {
         timing: timing?.value,
         timezone,
@@ -91,29 +98,33 @@ fn spec(sink: &mut Sink<'_>, node: &Node) -> Option<ScheduleSpec> {
     })
 }
 
-/// When it fires, with the place of the value that says so.
-fn timing(sink: &mut Sink<'_>, reader: &mut MapReader<'_>, node: &Node) -> Option<Spanned<Timing>> {
-    let cron = reader.take("cron");
-    let every = reader.take("every");
+/// Parses the firing times, with the position of their value.
+fn parse_timing(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+    node: &YamlNode,
+) -> Option<Spanned<ScheduleTiming>> {
+    let cron = reader.take_entry("cron");
+    let every = reader.take_entry("every");
     if let (Some(cron), Some(every)) = (cron, every) {
-        let hint = "keep the one that says when to fire: by the calendar or at a fixed distance";
-        conflict(
+        let hint = "keep one of them: 'cron' for calendar times or 'every' for a fixed interval";
+        report_conflict(
             sink,
             [cron.key_span, every.key_span],
             "cron cannot be combined with every",
             hint,
         );
     }
-    let crons = cron.map(|entry| crons(sink, entry));
-    let distance = every.map(|entry| whole_seconds(sink, entry, EVERY));
-    let (timing, entry) = match (crons, distance) {
-        (Some(crons), _) => (Timing::Cron(crons?), cron?),
-        (None, Some(distance)) => (Timing::Every(distance?), every?),
+    let crons = cron.map(|entry| parse_crons(sink, entry));
+    let interval = every.map(|entry| read_whole_seconds(sink, entry, INTERVAL_RANGE));
+    let (timing, entry) = match (crons, interval) {
+        (Some(crons), _) => (ScheduleTiming::Cron(crons?), cron?),
+        (None, Some(interval)) => (ScheduleTiming::Every(interval?), every?),
         (None, None) => {
             let hint = "write cron: \"0 2 * * *\" or every: 15m";
-            sink.hinted(
+            sink.add_with_hint(
                 Code::NP005,
-                node.head(),
+                node.head_span(),
                 "spec lacks required key 'cron' or 'every'",
                 hint,
             );
@@ -123,15 +134,15 @@ fn timing(sink: &mut Sink<'_>, reader: &mut MapReader<'_>, node: &Node) -> Optio
     Some(Spanned::new(timing, entry.value.span))
 }
 
-/// One expression or a list of them; all are read, to report all that are wrong.
-fn crons(sink: &mut Sink<'_>, entry: &Entry) -> Option<Vec<Cron>> {
-    const WANTED: &str = "an expression or a list of them";
+/// Parses one cron expression or a list. Parses all of them, in order to report every invalid one.
+fn parse_crons(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Vec<CronExpression>> {
+    const EXPECTED: &str = "a cron expression or a list of them";
     let items = match &entry.value.value {
         NodeValue::List(items) if items.is_empty() => {
-            sink.add(
+            sink.add_finding(
                 Code::NP006,
                 entry.value.span,
-                format!("'cron' must be {WANTED}, found an empty list"),
+                format!("'cron' must be {EXPECTED}, found an empty list"),
             );
             return None;
         }
@@ -140,84 +151,95 @@ fn crons(sink: &mut Sink<'_>, entry: &Entry) -> Option<Vec<Cron>> {
             std::slice::from_ref(&entry.value)
         }
     };
-    let read: Vec<Option<Cron>> = items
+    let crons: Vec<Option<CronExpression>> = items
         .iter()
         .map(|item| {
             let Some(text) = item.as_text() else {
-                wrong_type(sink, "cron", WANTED, item);
+                report_wrong_type(sink, "cron", EXPECTED, item);
                 return None;
             };
-            let cron = Cron::parse(text);
-            if let Err(fault) = &cron {
-                sink.add(Code::NP701, item.span, format!("cron '{text}': {fault}"));
+            let cron = CronExpression::parse(text);
+            if let Err(error) = &cron {
+                sink.add_finding(Code::NP701, item.span, format!("cron '{text}': {error}"));
             }
             cron.ok()
         })
         .collect();
-    read.into_iter().collect()
+    crons.into_iter().collect()
 }
 
-fn timezone(
-    sink: &mut Sink<'_>,
+fn parse_timezone(
+    sink: &mut DiagnosticSink<'_>,
     reader: &mut MapReader<'_>,
-    timing: Option<&Spanned<Timing>>,
-) -> Zone {
-    let Some(entry) = reader.take("timezone") else {
-        return Zone::UTC;
+    timing: Option<&Spanned<ScheduleTiming>>,
+) -> TimeZone {
+    let Some(entry) = reader.take_entry("timezone") else {
+        return TimeZone::UTC;
     };
-    let Some(name) = literal(sink, entry) else {
-        return Zone::UTC;
+    let Some(name) = read_literal(sink, entry) else {
+        return TimeZone::UTC;
     };
-    let Some(zone) = Zone::find(&name) else {
+    let Some(zone) = TimeZone::from_name(&name) else {
         let message = format!("unknown time zone '{name}'");
-        if let Some(meant) = Zone::meant_by(&name) {
-            sink.misspelt(Code::NP702, entry.value.span, message, Some(meant));
+        if let Some(suggestion) = TimeZone::suggest_name(&name) {
+            sink.add_with_suggestion(Code::NP702, entry.value.span, message, Some(suggestion));
         } else {
-            let hint = "write a name of the IANA database, such as Europe/Berlin";
-            sink.hinted(Code::NP702, entry.value.span, message, hint);
+            let hint = "use a name from the IANA database, such as Europe/Berlin";
+            sink.add_with_hint(Code::NP702, entry.value.span, message, hint);
         }
-        return Zone::UTC;
+        return TimeZone::UTC;
     };
-    if timing.is_some_and(|timing| matches!(timing.value, Timing::Every(_))) {
-        no_effect(sink, entry, "a fixed distance is the same in every zone");
+    if timing.is_some_and(|timing| matches!(timing.value, ScheduleTiming::Every(_))) {
+        report_no_effect(
+            sink,
+            entry,
+            "a fixed interval does not depend on the time zone",
+        );
     }
     zone
 }
 
-fn payload(sink: &mut Sink<'_>, entry: &Entry) -> Fields {
+fn parse_payload(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> NamedValues {
     let Some(entries) = entry.value.as_map() else {
-        wrong_type(sink, "payload", "a map", &entry.value);
-        return Fields::default();
+        report_wrong_type(sink, "payload", "a map", &entry.value);
+        return NamedValues::default();
     };
-    Fields(
+    NamedValues(
         entries
             .iter()
-            .map(|entry| field(sink, entry, Place::Start))
+            .map(|entry| parse_named_value(sink, entry, TemplatePlace::Start))
             .collect(),
     )
 }
 
-fn misfire(sink: &mut Sink<'_>, entry: &Entry) -> Misfire {
+fn parse_misfire(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> MisfireHandling {
     let Some(mut reader) = MapReader::open(sink, "misfire", "misfire", &entry.value) else {
-        return Misfire::default();
+        return MisfireHandling::default();
     };
-    let misfire = Misfire {
+    let misfire = MisfireHandling {
         policy: reader
-            .take("policy")
-            .and_then(|entry| word(sink, entry))
+            .take_entry("policy")
+            .and_then(|entry| read_keyword(sink, entry))
             .unwrap_or_default(),
         grace: reader
-            .take("grace")
-            .and_then(|entry| whole_seconds(sink, entry, GRACE)),
+            .take_entry("grace")
+            .and_then(|entry| read_whole_seconds(sink, entry, GRACE_RANGE)),
     };
-    reader.finish(sink);
+    reader.report_unread(sink);
     misfire
 }
 
-/// The time from which and the time until which it fires.
-fn life(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> (Option<Timestamp>, Option<Timestamp>) {
-    let start = reader.take("start").and_then(|entry| time(sink, entry));
-    let end = reader.take("end").and_then(|entry| time(sink, entry));
+/// Parses the time range in which the schedule fires.
+fn parse_firing_period(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+) -> (Option<Timestamp>, Option<Timestamp>) {
+    let start = reader
+        .take_entry("start")
+        .and_then(|entry| read_time(sink, entry));
+    let end = reader
+        .take_entry("end")
+        .and_then(|entry| read_time(sink, entry));
     if let (Some(start), Some(end)) = (&start, &end)
         && start.value >= end.value
     {
@@ -225,67 +247,70 @@ fn life(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> (Option<Timestamp>, 
             "start {} cannot be combined with end {}",
             start.value, end.value
         );
-        conflict(
+        report_conflict(
             sink,
             [start.span, end.span],
             message,
-            "the end comes after the start, or it never fires",
+            "the end must be after the start",
         );
     }
     (start.map(|start| start.value), end.map(|end| end.value))
 }
 
-fn time(sink: &mut Sink<'_>, entry: &Entry) -> Option<Spanned<Timestamp>> {
-    let written = text(sink, entry)?;
-    match Timestamp::parse(&written) {
+fn read_time(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Spanned<Timestamp>> {
+    let text = read_text(sink, entry)?;
+    match Timestamp::parse(&text) {
         Ok(time) => Some(Spanned::new(time, entry.value.span)),
         Err(error) => {
             let message = format!(
-                "'{}' must be a time with its offset, found '{written}'",
+                "'{}' must be a time with a UTC offset, found '{text}'",
                 entry.key
             );
-            sink.hinted(Code::NP006, entry.value.span, message, error.to_string());
+            sink.add_with_hint(Code::NP006, entry.value.span, message, error.to_string());
             None
         }
     }
 }
 
-fn jitter(
-    sink: &mut Sink<'_>,
+fn parse_jitter(
+    sink: &mut DiagnosticSink<'_>,
     reader: &mut MapReader<'_>,
-    timing: Option<&Spanned<Timing>>,
+    timing: Option<&Spanned<ScheduleTiming>>,
 ) -> Millis {
-    let Some(entry) = reader.take("jitter") else {
+    let Some(entry) = reader.take_entry("jitter") else {
         return Millis::ZERO;
     };
-    let jitter = whole_seconds(sink, entry, JITTER).unwrap_or_default();
+    let jitter = read_whole_seconds(sink, entry, JITTER_RANGE).unwrap_or_default();
     if let Some(Spanned {
-        value: Timing::Every(every),
+        value: ScheduleTiming::Every(every),
         span,
     }) = timing
         && jitter >= *every
     {
         let message = format!("jitter {jitter} cannot be combined with every {every}");
-        conflict(
+        report_conflict(
             sink,
             [*span, entry.value.span],
             message,
-            "a firing would overtake the one before it",
+            "the jitter must be shorter than the interval, so that firings stay in order",
         );
     }
     jitter
 }
 
-fn concurrency(sink: &mut Sink<'_>, entry: &Entry) -> Option<Concurrency> {
+fn parse_schedule_concurrency(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<ConcurrencyLimit> {
     let mut reader = MapReader::open(sink, "concurrency", "concurrency", &entry.value)?;
     let key = reader
-        .require(sink, "key")
-        .and_then(|entry| text_setting(sink, entry));
+        .require_entry(sink, "key")
+        .and_then(|entry| parse_text_setting(sink, entry));
     let limit = reader
-        .take("limit")
-        .and_then(|entry| Some(Spanned::new(count(sink, entry, 1)?, entry.value.span)));
-    reader.finish(sink);
-    Some(Concurrency {
+        .take_entry("limit")
+        .and_then(|entry| Some(Spanned::new(read_count(sink, entry, 1)?, entry.value.span)));
+    reader.report_unread(sink);
+    Some(ConcurrencyLimit {
         key: key?,
         limit: limit.unwrap_or(Spanned::new(1, entry.value.span)),
     })

@@ -1,22 +1,27 @@
-//! Steps.
+//! Parses steps.
 
-use crate::diag::{Code, Sink};
+use crate::diag::{Code, DiagnosticSink};
 use crate::model::{
-    AdmitRule, Concurrency, Failure, FailureMode, Lifecycle, RouterMode, Set, Setting, Step,
-    StepCache, StepPolicy, StepSpec,
+    AdmitRule, ConcurrencyLimit, FailureMode, FailurePolicy, Lifecycle, RouterMode, SetClause,
+    Step, StepCache, StepPolicy, StepSpec, ValueOrTemplate,
 };
 use crate::source::Spanned;
-use crate::yaml::{Entry, Node};
+use crate::yaml::{YamlEntry, YamlNode};
 
-use super::looping::looping;
-use super::output::output;
-use super::reader::{MapReader, bool, count, duration, integer, list, name, text, word};
-use super::routing::{LegacyMode, old_key, router};
-use super::tool::{ToolContext, tool};
-use super::values::{SetPlace, condition, fields, set, setting, text_setting};
+use super::looping::parse_loop;
+use super::output::parse_output;
+use super::reader::{
+    MapReader, read_bool, read_count, read_duration, read_integer, read_keyword, read_list,
+    read_name, read_text,
+};
+use super::routing::{LegacyMode, parse_router, report_deprecated_key};
+use super::tool::{ToolContext, parse_tool};
+use super::values::{
+    SetPlace, parse_named_values, parse_set, parse_setting, parse_text_setting, parse_when,
+};
 
-/// Keys that other dialects put on a step, and what does their work here.
-const UNSUPPORTED: [(&str, &str); 8] = [
+/// Step keys of other dialects, and their replacements here.
+const UNSUPPORTED_STEP_KEYS: [(&str, &str); 8] = [
     ("case", "next.arcs with 'when'"),
     ("type", "tool: {kind: …}"),
     ("call", "tool: {kind: …}"),
@@ -27,69 +32,83 @@ const UNSUPPORTED: [(&str, &str); 8] = [
     ("iterator", "loop"),
 ];
 
-/// One step.
+/// Parses a step.
 #[expect(
     clippy::too_many_lines,
-    reason = "one line a key, in the order of the language"
+    reason = "one line per key, in the order of the language"
 )]
-pub(super) fn step(sink: &mut Sink<'_>, node: &Node, context: ToolContext<'_>) -> Option<Step> {
+pub(super) fn parse_step(
+    sink: &mut DiagnosticSink<'_>,
+    node: &YamlNode,
+    context: ToolContext<'_>,
+) -> Option<Step> {
     let mut reader = MapReader::open(sink, "workflow", "step", node)?;
     let name = reader
-        .require(sink, "step")
-        .and_then(|entry| name(sink, entry, true));
-    for (key, instead) in UNSUPPORTED {
-        if let Some(entry) = reader.take_raw(key) {
-            let message = format!("'{key}' is not supported on a step; use {instead}");
-            sink.add(Code::NP103, entry.key_span, message);
+        .require_entry(sink, "step")
+        .and_then(|entry| read_name(sink, entry, true));
+    for (key, replacement) in UNSUPPORTED_STEP_KEYS {
+        if let Some(entry) = reader.take_nullable(key) {
+            let message = format!("'{key}' is not supported on a step; use {replacement}");
+            sink.add_finding(Code::NP103, entry.key_span, message);
         }
     }
-    let desc = reader.take("desc").and_then(|entry| text(sink, entry));
-    let when = reader.take("when").and_then(|entry| condition(sink, entry));
+    let desc = reader
+        .take_entry("desc")
+        .and_then(|entry| read_text(sink, entry));
+    let when = reader
+        .take_entry("when")
+        .and_then(|entry| parse_when(sink, entry));
     let (spec, legacy_mode) = reader
-        .take("spec")
-        .map(|entry| step_spec(sink, entry))
+        .take_entry("spec")
+        .map(|entry| parse_step_spec(sink, entry))
         .unwrap_or_default();
     let mut input = reader
-        .take("input")
-        .map(|entry| fields(sink, entry))
+        .take_entry("input")
+        .map(|entry| parse_named_values(sink, entry))
         .unwrap_or_default();
-    if let Some(args) = reader.take("args") {
-        old_key(sink, args.key_span, "args", "input");
-        input.lay_under(fields(sink, args));
+    if let Some(args) = reader.take_entry("args") {
+        report_deprecated_key(sink, args.key_span, "args", "input");
+        input.add_missing(parse_named_values(sink, args));
     }
-    let looping = reader.take("loop").map(|entry| looping(sink, entry));
-    let tool = match (&name, reader.take("tool")) {
-        (Some(name), Some(entry)) => tool(sink, entry, name, context),
+    let looping = reader
+        .take_entry("loop")
+        .map(|entry| parse_loop(sink, entry));
+    let tool = match (&name, reader.take_entry("tool")) {
+        (Some(name), Some(entry)) => parse_tool(sink, entry, name, context),
         (Some(name), None) => {
             let message = format!("step '{}' has no tool", name.value);
-            sink.hinted(
+            sink.add_with_hint(
                 Code::NP102,
                 name.span,
                 message,
-                "a step that does nothing has 'tool: {kind: noop}'",
+                "for a step that does nothing, write 'tool: {kind: noop}'",
             );
             None
         }
         (None, _) => None,
     };
     let set = reader
-        .take("set")
-        .map_or_else(Set::default, |entry| set(sink, entry, SetPlace::Step));
-    let output = reader.take("output").and_then(|entry| output(sink, entry));
+        .take_entry("set")
+        .map_or_else(SetClause::default, |entry| {
+            parse_set(sink, entry, SetPlace::Step)
+        });
+    let output = reader
+        .take_entry("output")
+        .and_then(|entry| parse_output(sink, entry));
     let next = reader
-        .take("next")
-        .and_then(|entry| router(sink, entry, legacy_mode));
+        .take_entry("next")
+        .and_then(|entry| parse_router(sink, entry, legacy_mode));
     let concurrency = reader
-        .take("concurrency")
-        .and_then(|entry| concurrency(sink, entry));
+        .take_entry("concurrency")
+        .and_then(|entry| parse_step_concurrency(sink, entry));
     let priority = reader
-        .take("priority")
-        .and_then(|entry| priority(sink, entry));
-    reader.finish(sink);
-    // A loop that cannot be read is not the same as none: such a step is not part of the model.
+        .take_entry("priority")
+        .and_then(|entry| parse_priority(sink, entry));
+    reader.report_unread(sink);
+    // An invalid loop is not the same as no loop: such a step is not part of the model.
     let looping = match looping {
         None => None,
-        Some(read) => Some(read?),
+        Some(looping) => Some(looping?),
     };
     Some(Step {
         name: name?,
@@ -107,32 +126,34 @@ pub(super) fn step(sink: &mut Sink<'_>, node: &Node, context: ToolContext<'_>) -
     })
 }
 
-fn step_spec(sink: &mut Sink<'_>, entry: &Entry) -> (StepSpec, LegacyMode) {
+fn parse_step_spec(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> (StepSpec, LegacyMode) {
     let Some(mut reader) = MapReader::open(sink, "spec", "step.spec", &entry.value) else {
         return Default::default();
     };
     let timeout = reader
-        .take("timeout")
-        .and_then(|entry| duration(sink, &entry.value));
+        .take_entry("timeout")
+        .and_then(|entry| read_duration(sink, &entry.value));
     let (policy, lifecycle_timeout) = reader
-        .take("policy")
-        .map(|entry| step_policy(sink, entry))
+        .take_entry("policy")
+        .map(|entry| parse_step_policy(sink, entry))
         .unwrap_or_default();
-    let cache = reader.take("cache").and_then(|entry| cache(sink, entry));
-    let legacy_mode = reader.take("next_mode").and_then(|entry| {
-        old_key(sink, entry.key_span, "next_mode", "next: {spec: {mode: …}}");
-        word::<RouterMode>(sink, entry).map(|mode| Spanned::new(mode, entry.value.span))
+    let cache = reader
+        .take_entry("cache")
+        .and_then(|entry| parse_cache(sink, entry));
+    let legacy_mode = reader.take_entry("next_mode").and_then(|entry| {
+        report_deprecated_key(sink, entry.key_span, "next_mode", "next: {spec: {mode: …}}");
+        read_keyword::<RouterMode>(sink, entry).map(|mode| Spanned::new(mode, entry.value.span))
     });
-    if let Some(entry) = reader.take_raw("on_error") {
+    if let Some(entry) = reader.take_nullable("on_error") {
         let hint = "catch a failure with an arc: when: \"{{ event.name == 'call.error' }}\"";
-        sink.hinted(
+        sink.add_with_hint(
             Code::NP018,
             entry.key_span,
             "'on_error' has no effect",
             hint,
         );
     }
-    reader.finish(sink);
+    reader.report_unread(sink);
     (
         StepSpec {
             timeout: timeout.or(lifecycle_timeout),
@@ -143,101 +164,106 @@ fn step_spec(sink: &mut Sink<'_>, entry: &Entry) -> (StepSpec, LegacyMode) {
     )
 }
 
-fn step_policy(
-    sink: &mut Sink<'_>,
-    entry: &Entry,
+fn parse_step_policy(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
 ) -> (StepPolicy, Option<noetl_types::time::Millis>) {
     let Some(mut reader) = MapReader::open(sink, "policy", "step.spec.policy", &entry.value) else {
         return Default::default();
     };
     let admit = reader
-        .take("admit")
-        .map(|entry| admission(sink, entry))
+        .take_entry("admit")
+        .map(|entry| parse_admission(sink, entry))
         .unwrap_or_default();
     let (lifecycle, timeout) = reader
-        .take("lifecycle")
-        .map(|entry| lifecycle(sink, entry))
+        .take_entry("lifecycle")
+        .map(|entry| parse_lifecycle(sink, entry))
         .unwrap_or_default();
     let failure = reader
-        .take("failure")
-        .and_then(|entry| failure(sink, entry))
+        .take_entry("failure")
+        .and_then(|entry| parse_failure(sink, entry))
         .unwrap_or_default();
-    let emit = reader.take("emit").map(|entry| entry.value.to_json());
-    reader.finish(sink);
+    let emit = reader.take_entry("emit").map(|entry| entry.value.to_json());
+    reader.report_unread(sink);
     (
         StepPolicy {
             admit,
             lifecycle,
-            failure: Failure { mode: failure },
+            failure: FailurePolicy { mode: failure },
             emit,
         },
         timeout,
     )
 }
 
-fn lifecycle(sink: &mut Sink<'_>, entry: &Entry) -> (Lifecycle, Option<noetl_types::time::Millis>) {
+fn parse_lifecycle(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> (Lifecycle, Option<noetl_types::time::Millis>) {
     let Some(mut reader) = MapReader::open(sink, "lifecycle", "lifecycle", &entry.value) else {
         return Default::default();
     };
     let timeout = reader
-        .take("timeout_s")
-        .and_then(|entry| duration(sink, &entry.value));
+        .take_entry("timeout_s")
+        .and_then(|entry| read_duration(sink, &entry.value));
     let deadline = reader
-        .take("deadline_s")
-        .and_then(|entry| duration(sink, &entry.value));
-    reader.finish(sink);
+        .take_entry("deadline_s")
+        .and_then(|entry| read_duration(sink, &entry.value));
+    reader.report_unread(sink);
     (Lifecycle { deadline }, timeout)
 }
 
-fn failure(sink: &mut Sink<'_>, entry: &Entry) -> Option<FailureMode> {
+fn parse_failure(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<FailureMode> {
     let mut reader = MapReader::open(sink, "failure", "failure", &entry.value)?;
-    let mode = reader.take("mode").and_then(|entry| word(sink, entry));
-    reader.finish(sink);
+    let mode = reader
+        .take_entry("mode")
+        .and_then(|entry| read_keyword(sink, entry));
+    reader.report_unread(sink);
     mode
 }
 
-fn admission(sink: &mut Sink<'_>, entry: &Entry) -> Vec<AdmitRule> {
+fn parse_admission(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Vec<AdmitRule> {
     let Some(mut reader) = MapReader::open(sink, "admit", "admit", &entry.value) else {
         return Vec::new();
     };
     let rules = reader
-        .take("rules")
-        .and_then(|entry| list(sink, entry))
+        .take_entry("rules")
+        .and_then(|entry| read_list(sink, entry))
         .unwrap_or_default();
-    reader.finish(sink);
+    reader.report_unread(sink);
     rules
         .iter()
-        .filter_map(|rule| admit_rule(sink, rule))
+        .filter_map(|rule| parse_admit_rule(sink, rule))
         .collect()
 }
 
-fn admit_rule(sink: &mut Sink<'_>, node: &Node) -> Option<AdmitRule> {
+fn parse_admit_rule(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<AdmitRule> {
     let mut reader = MapReader::open(sink, "rules", "admit rule", node)?;
-    let when = reader.take("when");
-    let otherwise = reader.take_raw("else");
-    let then = reader.take("then");
-    reader.finish(sink);
+    let when = reader.take_entry("when");
+    let otherwise = reader.take_nullable("else");
+    let then = reader.take_entry("then");
+    reader.report_unread(sink);
     match (when, otherwise) {
         (Some(when), _) => Some(AdmitRule {
-            when: Some(condition(sink, when)?),
-            allow: allow(sink, then, node)?,
+            when: Some(parse_when(sink, when)?),
+            allow: parse_allow(sink, then, node)?,
         }),
         (None, Some(otherwise)) => {
             let mut then = then;
             if !otherwise.value.is_null() {
                 let mut reader = MapReader::open(sink, "else", "else", &otherwise.value)?;
-                then = reader.take("then").or(then);
-                reader.finish(sink);
+                then = reader.take_entry("then").or(then);
+                reader.report_unread(sink);
             }
             Some(AdmitRule {
                 when: None,
-                allow: allow(sink, then, node)?,
+                allow: parse_allow(sink, then, node)?,
             })
         }
         (None, None) => {
-            sink.add(
+            sink.add_finding(
                 Code::NP411,
-                node.head(),
+                node.head_span(),
                 "rule has neither 'when' nor 'else'",
             );
             None
@@ -245,37 +271,41 @@ fn admit_rule(sink: &mut Sink<'_>, node: &Node) -> Option<AdmitRule> {
     }
 }
 
-fn allow(sink: &mut Sink<'_>, then: Option<&Entry>, rule: &Node) -> Option<bool> {
+fn parse_allow(
+    sink: &mut DiagnosticSink<'_>,
+    then: Option<&YamlEntry>,
+    rule: &YamlNode,
+) -> Option<bool> {
     let Some(then) = then else {
-        sink.add(
+        sink.add_finding(
             Code::NP005,
-            rule.head(),
+            rule.head_span(),
             "admit rule lacks required key 'then'",
         );
         return None;
     };
     let mut reader = MapReader::open(sink, "then", "then", &then.value)?;
     let allow = reader
-        .require(sink, "allow")
-        .and_then(|entry| bool(sink, entry));
-    reader.finish(sink);
+        .require_entry(sink, "allow")
+        .and_then(|entry| read_bool(sink, entry));
+    reader.report_unread(sink);
     allow
 }
 
-fn cache(sink: &mut Sink<'_>, entry: &Entry) -> Option<StepCache> {
-    sink.addition(entry.key_span, "spec.cache");
+fn parse_cache(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<StepCache> {
+    sink.note_extension(entry.key_span, "spec.cache");
     let mut reader = MapReader::open(sink, "cache", "cache", &entry.value)?;
     let key = reader
-        .require(sink, "key")
-        .and_then(|entry| text_setting(sink, entry));
+        .require_entry(sink, "key")
+        .and_then(|entry| parse_text_setting(sink, entry));
     let ttl = reader
-        .take("ttl")
-        .and_then(|entry| duration(sink, &entry.value));
+        .take_entry("ttl")
+        .and_then(|entry| read_duration(sink, &entry.value));
     let scope = reader
-        .take("scope")
-        .and_then(|entry| word(sink, entry))
+        .take_entry("scope")
+        .and_then(|entry| read_keyword(sink, entry))
         .unwrap_or_default();
-    reader.finish(sink);
+    reader.report_unread(sink);
     Some(StepCache {
         key: key?,
         ttl,
@@ -283,27 +313,33 @@ fn cache(sink: &mut Sink<'_>, entry: &Entry) -> Option<StepCache> {
     })
 }
 
-fn concurrency(sink: &mut Sink<'_>, entry: &Entry) -> Option<Concurrency> {
-    sink.addition(entry.key_span, "concurrency");
+fn parse_step_concurrency(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<ConcurrencyLimit> {
+    sink.note_extension(entry.key_span, "concurrency");
     let mut reader = MapReader::open(sink, "concurrency", "concurrency", &entry.value)?;
     let key = reader
-        .require(sink, "key")
-        .and_then(|entry| text_setting(sink, entry));
+        .require_entry(sink, "key")
+        .and_then(|entry| parse_text_setting(sink, entry));
     let limit = reader
-        .take("limit")
-        .and_then(|entry| Some(Spanned::new(count(sink, entry, 1)?, entry.value.span)));
-    reader.finish(sink);
-    Some(Concurrency {
+        .take_entry("limit")
+        .and_then(|entry| Some(Spanned::new(read_count(sink, entry, 1)?, entry.value.span)));
+    reader.report_unread(sink);
+    Some(ConcurrencyLimit {
         key: key?,
         limit: limit.unwrap_or(Spanned::new(1, entry.value.span)),
     })
 }
 
-/// A priority, of a step or of the whole playbook.
-pub(super) fn priority(sink: &mut Sink<'_>, entry: &Entry) -> Option<Spanned<Setting<i64>>> {
-    sink.addition(entry.key_span, "priority");
-    let value = setting(sink, &entry.value, |sink, _| {
-        integer(sink, entry, -100..=100)
+/// Parses the priority of a step or playbook.
+pub(super) fn parse_priority(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<Spanned<ValueOrTemplate<i64>>> {
+    sink.note_extension(entry.key_span, "priority");
+    let value = parse_setting(sink, &entry.value, |sink, _| {
+        read_integer(sink, entry, -100..=100)
     })?;
     Some(Spanned::new(value, entry.value.span))
 }

@@ -1,4 +1,4 @@
-//! Subscriptions.
+//! Parses subscriptions.
 
 mod headers;
 mod source;
@@ -8,26 +8,31 @@ use std::sync::Arc;
 
 use noetl_types::limits::DedupWindowSecs;
 
-use crate::diag::Sink;
+use crate::diag::DiagnosticSink;
 use crate::model::{
-    Connection, Dispatch, Runtime, Setting, SourceMode, Subscription, SubscriptionDedup,
-    SubscriptionLimits, SubscriptionSpec,
+    DispatchSpec, FetchConfig, SourceConnection, SourceMode, Subscription, SubscriptionDedup,
+    SubscriptionLimits, SubscriptionSpec, ValueOrTemplate,
 };
 use crate::source::Spanned;
 use crate::template::Template;
-use crate::yaml::{Entry, Node};
+use crate::yaml::{YamlEntry, YamlNode};
 
-use super::reader::{MapReader, bool, count, integer, word, wrong_type};
-use super::resource::{document, literal, millis, no_effect, playbook_path, pool, spanned_literal};
-use super::values::setting;
+use super::reader::{
+    MapReader, read_bool, read_count, read_integer, read_keyword, report_wrong_type,
+};
+use super::resource::{
+    parse_resource, read_literal, read_millis, read_playbook_path, read_pool_name,
+    read_spanned_literal, report_no_effect,
+};
+use super::values::parse_setting;
 
-/// Reads a subscription.
-pub(super) fn subscription(
-    sink: &mut Sink<'_>,
-    root: &Node,
+/// Parses a subscription.
+pub(super) fn parse_subscription(
+    sink: &mut DiagnosticSink<'_>,
+    root: &YamlNode,
     api_version: Option<Arc<str>>,
 ) -> Option<Subscription> {
-    let (metadata, spec) = document(sink, (root, "subscription"), spec)?;
+    let (metadata, spec) = parse_resource(sink, root, "subscription", parse_subscription_spec)?;
     Some(Subscription {
         api_version: api_version?,
         kind: "Subscription".into(),
@@ -36,37 +41,40 @@ pub(super) fn subscription(
     })
 }
 
-fn spec(sink: &mut Sink<'_>, node: &Node) -> Option<SubscriptionSpec> {
+fn parse_subscription_spec(
+    sink: &mut DiagnosticSink<'_>,
+    node: &YamlNode,
+) -> Option<SubscriptionSpec> {
     let mut reader = MapReader::open(sink, "spec", "spec", node)?;
-    let source = source::source(sink, &mut reader);
+    let source = source::parse_message_source(sink, &mut reader);
     let activation = reader
-        .take("activation")
-        .and_then(|entry| word(sink, entry))
+        .take_entry("activation")
+        .and_then(|entry| read_keyword(sink, entry))
         .unwrap_or_default();
-    let connection = connection(sink, &mut reader);
+    let connection = parse_connection(sink, &mut reader);
     let runtime = reader
-        .take("runtime")
-        .map(|entry| runtime(sink, entry))
+        .take_entry("runtime")
+        .map(|entry| parse_fetch_config(sink, entry))
         .unwrap_or_default();
     let dispatch = reader
-        .require(sink, "dispatch")
-        .and_then(|entry| dispatch(sink, entry));
+        .require_entry(sink, "dispatch")
+        .and_then(|entry| parse_dispatch(sink, entry));
     let dedup = reader
-        .take("dedup")
-        .map(|entry| dedup(sink, entry))
+        .take_entry("dedup")
+        .map(|entry| parse_dedup(sink, entry))
         .unwrap_or_default();
     let limits = reader
-        .take("limits")
-        .map(|entry| limits(sink, entry))
+        .take_entry("limits")
+        .map(|entry| parse_limits(sink, entry))
         .unwrap_or_default();
     let headers = reader
-        .take("headers")
-        .map(|entry| headers::headers(sink, entry))
+        .take_entry("headers")
+        .map(|entry| headers::parse_headers(sink, entry))
         .unwrap_or_default();
     let spool = reader
-        .take("spool")
-        .and_then(|entry| spool::spool(sink, entry));
-    reader.finish(sink);
+        .take_entry("spool")
+        .and_then(|entry| spool::parse_spool(sink, entry));
+    reader.report_unread(sink);
     let spec = SubscriptionSpec {
         source: source?,
         activation,
@@ -82,79 +90,92 @@ fn spec(sink: &mut Sink<'_>, node: &Node) -> Option<SubscriptionSpec> {
         for key in ["batch", "timeout_ms"] {
             let entries = node
                 .get("runtime")
-                .and_then(Node::as_map)
+                .and_then(YamlNode::as_map)
                 .unwrap_or_default();
             if let Some(entry) = entries.iter().find(|entry| &*entry.key == key) {
-                no_effect(sink, entry, "messages that are pushed are not fetched");
+                report_no_effect(sink, entry, "pushed messages are not fetched");
             }
         }
     }
     Some(spec)
 }
 
-fn connection(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> Connection {
-    Connection {
+fn parse_connection(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>) -> SourceConnection {
+    SourceConnection {
         auth: reader
-            .take("auth")
-            .and_then(|entry| spanned_literal(sink, entry)),
-        url: reader.take("url").and_then(|entry| literal(sink, entry)),
-        user: reader.take("user").and_then(|entry| literal(sink, entry)),
+            .take_entry("auth")
+            .and_then(|entry| read_spanned_literal(sink, entry)),
+        url: reader
+            .take_entry("url")
+            .and_then(|entry| read_literal(sink, entry)),
+        user: reader
+            .take_entry("user")
+            .and_then(|entry| read_literal(sink, entry)),
         password: reader
-            .take("password")
-            .and_then(|entry| literal(sink, entry)),
-        token: reader.take("token").and_then(|entry| literal(sink, entry)),
+            .take_entry("password")
+            .and_then(|entry| read_literal(sink, entry)),
+        token: reader
+            .take_entry("token")
+            .and_then(|entry| read_literal(sink, entry)),
     }
 }
 
-fn runtime(sink: &mut Sink<'_>, entry: &Entry) -> Runtime {
-    let mut runtime = Runtime::default();
+fn parse_fetch_config(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> FetchConfig {
+    let mut runtime = FetchConfig::default();
     let Some(mut reader) = MapReader::open(sink, "runtime", "runtime", &entry.value) else {
         return runtime;
     };
-    runtime.target = reader.take("target").and_then(|entry| literal(sink, entry));
-    runtime.pool = reader.take("pool").and_then(|entry| pool(sink, entry));
-    if let Some(batch) = reader.take("batch").and_then(|entry| messages(sink, entry)) {
+    runtime.target = reader
+        .take_entry("target")
+        .and_then(|entry| read_literal(sink, entry));
+    runtime.pool = reader
+        .take_entry("pool")
+        .and_then(|entry| read_pool_name(sink, entry));
+    if let Some(batch) = reader
+        .take_entry("batch")
+        .and_then(|entry| read_batch_size(sink, entry))
+    {
         runtime.batch = batch;
     }
     runtime.timeout = reader
-        .take("timeout_ms")
-        .and_then(|entry| millis(sink, entry, 1..=5000));
-    reader.finish(sink);
+        .take_entry("timeout_ms")
+        .and_then(|entry| read_millis(sink, entry, 1..=5000));
+    reader.report_unread(sink);
     runtime
 }
 
-/// A number of messages that are taken together.
-fn messages(sink: &mut Sink<'_>, entry: &Entry) -> Option<u32> {
-    integer(sink, entry, 1..=1000).and_then(|messages| u32::try_from(messages).ok())
+/// Reads a batch size.
+fn read_batch_size(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<u32> {
+    read_integer(sink, entry, 1..=1000).and_then(|messages| u32::try_from(messages).ok())
 }
 
-fn dispatch(sink: &mut Sink<'_>, entry: &Entry) -> Option<Dispatch> {
+fn parse_dispatch(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<DispatchSpec> {
     let mut reader = MapReader::open(sink, "dispatch", "dispatch", &entry.value)?;
     let playbook = reader
-        .require(sink, "playbook")
-        .and_then(|entry| playbook_path(sink, entry));
+        .require_entry(sink, "playbook")
+        .and_then(|entry| read_playbook_path(sink, entry));
     let payload_from = reader
-        .take("payload_from")
-        .and_then(|entry| word(sink, entry))
+        .take_entry("payload_from")
+        .and_then(|entry| read_keyword(sink, entry))
         .unwrap_or_default();
     let execution_pool = reader
-        .take("execution_pool")
-        .and_then(|entry| pool(sink, entry));
+        .take_entry("execution_pool")
+        .and_then(|entry| read_pool_name(sink, entry));
     let batch_dispatch = reader
-        .take("batch_dispatch")
-        .and_then(|entry| bool(sink, entry))
+        .take_entry("batch_dispatch")
+        .and_then(|entry| read_bool(sink, entry))
         .unwrap_or_default();
-    let batch_entry = reader.take("batch_max");
-    let batch_max = batch_entry.and_then(|entry| messages(sink, entry));
-    reader.finish(sink);
+    let batch_entry = reader.take_entry("batch_max");
+    let batch_max = batch_entry.and_then(|entry| read_batch_size(sink, entry));
+    reader.report_unread(sink);
     if let (Some(entry), Some(_), false) = (batch_entry, batch_max, batch_dispatch) {
-        no_effect(
+        report_no_effect(
             sink,
             entry,
             "executions are started one by one unless 'batch_dispatch' is true",
         );
     }
-    Some(Dispatch {
+    Some(DispatchSpec {
         playbook: playbook?,
         payload_from,
         execution_pool,
@@ -163,39 +184,41 @@ fn dispatch(sink: &mut Sink<'_>, entry: &Entry) -> Option<Dispatch> {
     })
 }
 
-fn dedup(sink: &mut Sink<'_>, entry: &Entry) -> SubscriptionDedup {
+fn parse_dedup(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> SubscriptionDedup {
     let Some(mut reader) = MapReader::open(sink, "dedup", "dedup", &entry.value) else {
         return SubscriptionDedup::default();
     };
-    let switch = reader.take("enabled");
-    let window_entry = reader.take("window_secs");
+    let enabled_entry = reader.take_entry("enabled");
+    let window_entry = reader.take_entry("window_secs");
     let window = window_entry.and_then(|entry| {
         let range = i64::from(DedupWindowSecs::MIN.get())..=i64::from(DedupWindowSecs::MAX.get());
-        integer(sink, entry, range).map(DedupWindowSecs::clamped)
+        read_integer(sink, entry, range).map(DedupWindowSecs::clamped)
     });
-    let key_entry = reader.take("key");
-    let key = key_entry.and_then(|entry| dedup_key(sink, entry));
-    reader.finish(sink);
-    if switch.is_none() {
-        // Whoever says how, but not whether, has most likely forgotten that it is off by default.
+    let key_entry = reader.take_entry("key");
+    let key = key_entry.and_then(|entry| parse_dedup_key(sink, entry));
+    reader.report_unread(sink);
+    if enabled_entry.is_none() {
+        // Deduplication is off by default. Settings without `enabled` suggest that this was
+        // overlooked.
         for entry in [window_entry, key_entry].into_iter().flatten() {
-            no_effect(sink, entry, "add 'enabled: true'");
+            report_no_effect(sink, entry, "add 'enabled: true'");
         }
     }
     SubscriptionDedup {
-        enabled: switch
-            .and_then(|entry| bool(sink, entry))
+        enabled: enabled_entry
+            .and_then(|entry| read_bool(sink, entry))
             .unwrap_or_default(),
         window: window.unwrap_or_default(),
         key,
     }
 }
 
-/// A fixed key would make a duplicate of every message but the first.
-fn dedup_key(sink: &mut Sink<'_>, entry: &Entry) -> Option<Spanned<Template>> {
-    sink.addition(entry.key_span, "dedup.key");
-    let key = setting(sink, &entry.value, |sink, node| {
-        wrong_type(
+/// Parses the deduplication key, which must be a template: with a constant key, every message but
+/// the first would be a duplicate.
+fn parse_dedup_key(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Spanned<Template>> {
+    sink.note_extension(entry.key_span, "dedup.key");
+    let key = parse_setting(sink, &entry.value, |sink, node| {
+        report_wrong_type(
             sink,
             "key",
             "a template of the message, such as \"{{ message.id }}\"",
@@ -204,23 +227,23 @@ fn dedup_key(sink: &mut Sink<'_>, entry: &Entry) -> Option<Spanned<Template>> {
         None::<()>
     })?;
     match key {
-        Setting::Template(template) => Some(template),
-        Setting::Fixed(()) => None,
+        ValueOrTemplate::Template(template) => Some(template),
+        ValueOrTemplate::Fixed(()) => None,
     }
 }
 
-fn limits(sink: &mut Sink<'_>, entry: &Entry) -> SubscriptionLimits {
+fn parse_limits(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> SubscriptionLimits {
     let Some(mut reader) = MapReader::open(sink, "limits", "limits", &entry.value) else {
         return SubscriptionLimits::default();
     };
     let limits = SubscriptionLimits {
         max_in_flight: reader
-            .take("max_in_flight")
-            .and_then(|entry| count(sink, entry, 1)),
+            .take_entry("max_in_flight")
+            .and_then(|entry| read_count(sink, entry, 1)),
         max_dispatch_per_sec: reader
-            .take("max_dispatch_per_sec")
-            .and_then(|entry| count(sink, entry, 1)),
+            .take_entry("max_dispatch_per_sec")
+            .and_then(|entry| read_count(sink, entry, 1)),
     };
-    reader.finish(sink);
+    reader.report_unread(sink);
     limits
 }

@@ -1,55 +1,59 @@
-//! Tools: single tasks, pipelines, and the keys of each kind.
+//! Parses tools: single tasks, pipelines, and the keys of each tool kind.
 
 use std::sync::Arc;
 
 use noetl_types::Json;
 
-use crate::diag::{Code, Sink, near};
+use crate::diag::{Code, DiagnosticSink, nearest_name};
 use crate::model::{
-    Build, COMMON_TASK_KEYS, Field, Fields, Key, KeyType, OutputSpec, Set, Task, TaskPolicy,
-    TaskSpec, Tool, ToolKind, WorkbookTask,
+    BuildRequirement, COMMON_TASK_KEYS, KeyType, KindKey, NamedValue, NamedValues, OutputSpec,
+    SetClause, Task, TaskPolicy, TaskSpec, Tool, ToolKind, WorkbookTask,
 };
 use crate::source::{Span, Spanned};
-use crate::template::Place;
-use crate::yaml::{Entry, Node, NodeValue};
+use crate::template::TemplatePlace;
+use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
-use super::output::{output, output_select};
-use super::policy::{legacy_retry, task_policy};
-use super::reader::{MapReader, duration, is_name, not_a_word, text, wrong_type};
-use super::routing::old_key;
-use super::values::{SetPlace, dynamic, field, fields, is_template, set};
+use super::output::{parse_output, parse_output_select};
+use super::policy::{parse_legacy_retry, parse_task_policy};
+use super::reader::{
+    MapReader, is_name, read_duration, read_text, report_unknown_keyword, report_wrong_type,
+};
+use super::routing::report_deprecated_key;
+use super::values::{
+    SetPlace, is_template, parse_dynamic, parse_named_value, parse_named_values, parse_set,
+};
 
-/// What a task needs to know of the playbook around it.
+/// Information about the playbook that is required to parse a task.
 #[derive(Clone, Copy)]
 pub(super) struct ToolContext<'c> {
     pub(super) workbook: &'c [WorkbookTask],
-    /// Features of the build that will run it, where that is known.
+    /// Cargo features of the build that will run the playbook, if known.
     pub(super) features: Option<&'c [String]>,
 }
 
-/// The tool of a step.
-pub(super) fn tool(
-    sink: &mut Sink<'_>,
-    entry: &Entry,
+/// Parses the tool of a step.
+pub(super) fn parse_tool(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
     step: &Spanned<Arc<str>>,
     context: ToolContext<'_>,
 ) -> Option<Tool> {
     match &entry.value.value {
         NodeValue::Map(_) => {
-            let task = task(sink, &entry.value, Some(step.clone()), context)?;
+            let task = parse_task(sink, &entry.value, Some(step.clone()), context)?;
             Some(Tool::Single(Box::new(task)))
         }
         NodeValue::List(items) if items.is_empty() => {
-            sink.add(
+            sink.add_finding(
                 Code::NP406,
                 entry.value.span,
                 format!("pipeline of '{}' is empty", step.value),
             );
             None
         }
-        NodeValue::List(items) => pipeline(sink, items, step, context),
+        NodeValue::List(items) => parse_pipeline(sink, items, step, context),
         NodeValue::Plain(_) | NodeValue::Text(_) => {
-            wrong_type(
+            report_wrong_type(
                 sink,
                 "tool",
                 "a map with 'kind', or a list of them",
@@ -60,15 +64,15 @@ pub(super) fn tool(
     }
 }
 
-fn pipeline(
-    sink: &mut Sink<'_>,
-    items: &[Node],
+fn parse_pipeline(
+    sink: &mut DiagnosticSink<'_>,
+    items: &[YamlNode],
     step: &Spanned<Arc<str>>,
     context: ToolContext<'_>,
 ) -> Option<Tool> {
     let mut tasks: Vec<Task> = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
-        let Some(task) = pipeline_item(sink, item, index, context) else {
+        let Some(task) = parse_pipeline_item(sink, item, index, context) else {
             continue;
         };
         if tasks.iter().any(|earlier| earlier.label == task.label) {
@@ -76,7 +80,7 @@ fn pipeline(
                 "label '{}' is used twice in '{}'",
                 task.label.value, step.value
             );
-            sink.add(Code::NP408, task.label.span, message);
+            sink.add_finding(Code::NP408, task.label.span, message);
         } else {
             tasks.push(task);
         }
@@ -84,10 +88,10 @@ fn pipeline(
     (tasks.len() == items.len()).then_some(Tool::Pipeline(tasks))
 }
 
-/// `{name: L, kind: …}`, `{kind: …}` or `{L: {kind: …}}`.
-fn pipeline_item(
-    sink: &mut Sink<'_>,
-    node: &Node,
+/// Parses `{name: L, kind: …}`, `{kind: …}` or `{L: {kind: …}}`.
+fn parse_pipeline_item(
+    sink: &mut DiagnosticSink<'_>,
+    node: &YamlNode,
     index: usize,
     context: ToolContext<'_>,
 ) -> Option<Task> {
@@ -98,48 +102,48 @@ fn pipeline_item(
             .iter()
             .find(|entry| &*entry.key == "name")
         {
-            Some(entry) => Spanned::new(text(sink, entry)?, entry.value.span),
-            None => Spanned::new(format!("task_{index}").into(), node.head()),
+            Some(entry) => Spanned::new(read_text(sink, entry)?, entry.value.span),
+            None => Spanned::new(format!("task_{index}").into(), node.head_span()),
         };
-        return task(sink, node, Some(label), context);
+        return parse_task(sink, node, Some(label), context);
     }
     if let Some([entry]) = node.as_map()
         && entry.value.as_map().is_some()
     {
         let label = Spanned::new(Arc::clone(&entry.key), entry.key_span);
-        return task(sink, &entry.value, Some(label), context);
+        return parse_task(sink, &entry.value, Some(label), context);
     }
     let hint = "write {name: <label>, kind: <kind>, …} or {<label>: {kind: <kind>, …}}";
-    sink.hinted(
+    sink.add_with_hint(
         Code::NP407,
-        node.head(),
+        node.head_span(),
         "pipeline item needs 'kind' or exactly one label",
         hint,
     );
     None
 }
 
-/// One task. Without a label its own `name` is one.
-pub(super) fn task(
-    sink: &mut Sink<'_>,
-    node: &Node,
+/// Parses a task. If no label is given, its `name` is the label.
+pub(super) fn parse_task(
+    sink: &mut DiagnosticSink<'_>,
+    node: &YamlNode,
     label: Option<Spanned<Arc<str>>>,
     context: ToolContext<'_>,
 ) -> Option<Task> {
     let mut reader = MapReader::open(sink, "tool", "tool", node)?;
-    let kind_entry = reader.require(sink, "kind")?;
-    let kind = kind(sink, kind_entry, context.features)?;
+    let kind_entry = reader.require_entry(sink, "kind")?;
+    let kind = parse_kind(sink, kind_entry, context.features)?;
     let own_name = reader
-        .take("name")
-        .and_then(|entry| Some(Spanned::new(text(sink, entry)?, entry.value.span)));
+        .take_entry("name")
+        .and_then(|entry| Some(Spanned::new(read_text(sink, entry)?, entry.value.span)));
     let label = label
         .or_else(|| own_name.clone())
-        .unwrap_or_else(|| Spanned::new("task".into(), node.head()));
+        .unwrap_or_else(|| Spanned::new("task".into(), node.head_span()));
     check_label(sink, &label);
-    let common = Common::read(sink, &mut reader, kind.value);
-    let mut config = config(sink, &mut reader, kind.value);
-    // What the task says itself wins over what its `spec` says.
-    config.lay_under(common.config);
+    let common = CommonTaskKeys::read(sink, &mut reader, kind.value);
+    let mut config = parse_config(sink, &mut reader, kind.value);
+    // Keys of the task take precedence over keys of its `spec`.
+    config.add_missing(common.config);
     let mut task = Task {
         label,
         kind,
@@ -153,60 +157,61 @@ pub(super) fn task(
         config,
     };
     if kind.value == ToolKind::Nats {
-        name_the_object(&mut task, own_name.as_ref());
+        set_object_name(&mut task, own_name.as_ref());
     }
     if kind.value == ToolKind::Workbook {
-        return from_workbook(sink, task, own_name, context.workbook);
+        return resolve_workbook_task(sink, task, own_name, context.workbook);
     }
-    check_needs(sink, &task, node);
+    check_required_keys(sink, &task, node);
     Some(task)
 }
 
-fn kind(
-    sink: &mut Sink<'_>,
-    entry: &Entry,
+fn parse_kind(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
     features: Option<&[String]>,
 ) -> Option<Spanned<ToolKind>> {
-    let name = text(sink, entry)?;
-    let Some(kind) = ToolKind::find(&name) else {
-        let known = ToolKind::WORDS.iter().copied().filter(|word| {
-            ToolKind::parse(word).is_some_and(|kind| kind.spec().build != Build::Reserved)
+    let name = read_text(sink, entry)?;
+    let Some(kind) = ToolKind::find_by_name(&name) else {
+        let names = ToolKind::WORDS.iter().copied().filter(|name| {
+            ToolKind::parse(name)
+                .is_some_and(|kind| kind.spec().build != BuildRequirement::Reserved)
         });
-        let near = near(&name, known);
-        sink.misspelt(
+        let nearest = nearest_name(&name, names);
+        sink.add_with_suggestion(
             Code::NP401,
             entry.value.span,
             format!("unknown tool kind '{name}'"),
-            near,
+            nearest,
         );
         return None;
     };
     match kind.spec().build {
-        Build::Core => {}
-        Build::Reserved => {
-            sink.add(
+        BuildRequirement::Core => {}
+        BuildRequirement::Reserved => {
+            sink.add_finding(
                 Code::NP403,
                 entry.value.span,
                 format!("kind '{kind}' is reserved and cannot run"),
             );
         }
-        Build::Feature(feature) => {
-            if features.is_some_and(|features| features.iter().all(|have| have != feature)) {
+        BuildRequirement::Feature(feature) => {
+            if features.is_some_and(|features| features.iter().all(|enabled| enabled != feature)) {
                 let message = format!("'{kind}' needs a build with feature '{feature}'");
                 let hint = format!("build with: cargo build --release --features {feature}");
-                sink.hinted(Code::NP402, entry.value.span, message, hint);
+                sink.add_with_hint(Code::NP402, entry.value.span, message, hint);
             }
         }
     }
-    if kind.is_addition() {
-        sink.addition(entry.value.span, &format!("kind: {kind}"));
+    if kind.is_extension() {
+        sink.note_extension(entry.value.span, &format!("kind: {kind}"));
     }
     Some(Spanned::new(kind, entry.value.span))
 }
 
-fn check_label(sink: &mut Sink<'_>, label: &Spanned<Arc<str>>) {
+fn check_label(sink: &mut DiagnosticSink<'_>, label: &Spanned<Arc<str>>) {
     if !is_name(label, true) {
-        sink.add(
+        sink.add_finding(
             Code::NP013,
             label.span,
             format!("'{}' is not a valid name", label.value),
@@ -214,54 +219,58 @@ fn check_label(sink: &mut Sink<'_>, label: &Spanned<Arc<str>>) {
     }
 }
 
-/// The keys of every task.
+/// Keys that every task accepts.
 #[derive(Default)]
-struct Common {
-    auth: Option<crate::template::Dynamic>,
+struct CommonTaskKeys {
+    auth: Option<crate::template::DynamicValue>,
     auth_span: Spanned<()>,
-    input: Fields,
+    input: NamedValues,
     spec: TaskSpec,
-    set: Set,
+    set: SetClause,
     output: Option<OutputSpec>,
     libs: Option<Json>,
-    /// Keys of the kind that stand under `spec`.
-    config: Fields,
+    /// Keys of the tool kind that are under `spec`.
+    config: NamedValues,
 }
 
-impl Common {
-    fn read(sink: &mut Sink<'_>, reader: &mut MapReader<'_>, kind: ToolKind) -> Self {
-        let auth = reader.take("auth").or(reader.take("credential"));
+impl CommonTaskKeys {
+    fn read(sink: &mut DiagnosticSink<'_>, reader: &mut MapReader<'_>, kind: ToolKind) -> Self {
+        let auth = reader
+            .take_entry("auth")
+            .or(reader.take_entry("credential"));
         let mut common = Self {
-            auth: auth.map(|entry| dynamic(sink, &entry.value)),
+            auth: auth.map(|entry| parse_dynamic(sink, &entry.value)),
             auth_span: Spanned::new((), auth.map(|entry| entry.value.span).unwrap_or_default()),
             input: reader
-                .take("input")
-                .map(|entry| fields(sink, entry))
+                .take_entry("input")
+                .map(|entry| parse_named_values(sink, entry))
                 .unwrap_or_default(),
             set: reader
-                .take("set")
-                .map(|entry| set(sink, entry, SetPlace::Task))
+                .take_entry("set")
+                .map(|entry| parse_set(sink, entry, SetPlace::Task))
                 .unwrap_or_default(),
-            output: reader.take("output").and_then(|entry| output(sink, entry)),
-            libs: reader.take("libs").map(|entry| entry.value.to_json()),
+            output: reader
+                .take_entry("output")
+                .and_then(|entry| parse_output(sink, entry)),
+            libs: reader.take_entry("libs").map(|entry| entry.value.to_json()),
             ..Self::default()
         };
-        // These two have arguments of their own.
+        // For these kinds `args` is a key of the kind.
         if !matches!(kind, ToolKind::Container | ToolKind::Script)
-            && let Some(args) = reader.take("args")
+            && let Some(args) = reader.take_entry("args")
         {
-            old_key(sink, args.key_span, "args", "input");
-            common.input.lay_under(fields(sink, args));
+            report_deprecated_key(sink, args.key_span, "args", "input");
+            common.input.add_missing(parse_named_values(sink, args));
         }
         if let Some(names) = reader
-            .take("output_select")
-            .and_then(|entry| output_select(sink, entry))
+            .take_entry("output_select")
+            .and_then(|entry| parse_output_select(sink, entry))
         {
             common.output.get_or_insert_default().output_select = Some(names);
         }
         for old in ["eval", "expr"] {
-            if let Some(entry) = reader.take_raw(old) {
-                sink.add(
+            if let Some(entry) = reader.take_nullable(old) {
+                sink.add_finding(
                     Code::NP416,
                     entry.key_span,
                     format!("'{old}' is not supported; use spec.policy.rules"),
@@ -269,9 +278,9 @@ impl Common {
             }
         }
         let retry = reader
-            .take("retry")
-            .and_then(|entry| legacy_retry(sink, entry));
-        if let Some(spec) = reader.take("spec") {
+            .take_entry("retry")
+            .and_then(|entry| parse_legacy_retry(sink, entry));
+        if let Some(spec) = reader.take_entry("spec") {
             common.read_spec(sink, spec, kind);
         }
         if let Some(rule) = retry {
@@ -282,64 +291,72 @@ impl Common {
             policy.rules.insert(0, rule);
         }
         for key in ["timeout_seconds", "timeout"] {
-            if let Some(entry) = reader.take(key) {
-                common.spec.timeout = duration(sink, &entry.value).or(common.spec.timeout);
+            if let Some(entry) = reader.take_entry(key) {
+                common.spec.timeout = read_duration(sink, &entry.value).or(common.spec.timeout);
             }
         }
         common
     }
 
-    fn read_spec(&mut self, sink: &mut Sink<'_>, entry: &Entry, kind: ToolKind) {
+    fn read_spec(&mut self, sink: &mut DiagnosticSink<'_>, entry: &YamlEntry, kind: ToolKind) {
         let Some(mut reader) = MapReader::open(sink, "spec", "tool.spec", &entry.value) else {
             return;
         };
         self.spec.timeout = reader
-            .take("timeout")
-            .and_then(|entry| duration(sink, &entry.value));
+            .take_entry("timeout")
+            .and_then(|entry| read_duration(sink, &entry.value));
         self.spec.policy = reader
-            .take_raw("policy")
-            .and_then(|entry| task_policy(sink, entry));
-        self.spec.result = reader.take("result").map(|entry| entry.value.to_json());
-        self.config = config(sink, &mut reader, kind);
+            .take_nullable("policy")
+            .and_then(|entry| parse_task_policy(sink, entry));
+        self.spec.result = reader
+            .take_entry("result")
+            .map(|entry| entry.value.to_json());
+        self.config = parse_config(sink, &mut reader, kind);
     }
 }
 
-/// The keys of the kind; what is left is unknown.
-fn config(sink: &mut Sink<'_>, reader: &mut MapReader<'_>, kind: ToolKind) -> Fields {
+/// Parses the keys of the tool kind. Reports unknown keys.
+fn parse_config(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+    kind: ToolKind,
+) -> NamedValues {
     let spec = kind.spec();
-    let mut config = Fields::default();
-    for entry in reader.rest() {
-        if spec.build == Build::Reserved {
-            config.0.push(field(sink, entry, Place::Run));
+    let mut config = NamedValues::default();
+    for entry in reader.unread_entries() {
+        if spec.build == BuildRequirement::Reserved {
+            config
+                .0
+                .push(parse_named_value(sink, entry, TemplatePlace::Run));
             continue;
         }
         let legacy_body = kind == ToolKind::Http && matches!(&*entry.key, "payload" | "data");
         let key = if legacy_body {
-            old_key(sink, entry.key_span, &entry.key, "body");
+            report_deprecated_key(sink, entry.key_span, &entry.key, "body");
             Some(("body", KeyType::Any))
         } else if &*entry.key == "args" && matches!(kind, ToolKind::Container | ToolKind::Script) {
             Some(("args", KeyType::Any))
         } else {
-            find_key(spec.keys, &entry.key).map(|key| (key.name, key.takes))
+            find_key(spec.keys, &entry.key).map(|key| (key.name, key.value_type))
         };
-        let Some((name, takes)) = key else {
-            let known = spec.keys.iter().map(|key| key.name).chain(COMMON_TASK_KEYS);
-            let near = near(&entry.key, known);
-            sink.misspelt(
+        let Some((name, value_type)) = key else {
+            let names = spec.keys.iter().map(|key| key.name).chain(COMMON_TASK_KEYS);
+            let nearest = nearest_name(&entry.key, names);
+            sink.add_with_suggestion(
                 Code::NP010,
                 entry.key_span,
                 format!("unknown key '{}' in {kind}", entry.key),
-                near,
+                nearest,
             );
             continue;
         };
-        check_type(sink, entry, takes);
-        let mut field = field(sink, entry, Place::Run);
+        check_key_type(sink, entry, value_type);
+        let mut field = parse_named_value(sink, entry, TemplatePlace::Run);
         field.name.value = name.into();
         if let Some(earlier) = config.get(name) {
-            let message = format!("'{}' and '{name}' exclude each other", entry.key);
+            let message = format!("'{}' and '{name}' are mutually exclusive", entry.key);
             let earlier = earlier.name.span;
-            sink.add(Code::NP417, entry.key_span.max(earlier), message);
+            sink.add_finding(Code::NP417, entry.key_span.max(earlier), message);
         } else {
             config.0.push(field);
         }
@@ -347,32 +364,32 @@ fn config(sink: &mut Sink<'_>, reader: &mut MapReader<'_>, kind: ToolKind) -> Fi
     config
 }
 
-fn find_key<'k>(keys: &'k [Key], name: &str) -> Option<&'k Key> {
+fn find_key<'k>(keys: &'k [KindKey], name: &str) -> Option<&'k KindKey> {
     keys.iter()
         .find(|key| key.name == name || key.aliases.contains(&name))
 }
 
-/// A template may yield anything, so only what is written out is checked.
-fn check_type(sink: &mut Sink<'_>, entry: &Entry, takes: KeyType) {
+/// Checks the type of a literal value. A template can produce any type.
+fn check_key_type(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry, value_type: KeyType) {
     let node = &entry.value;
     if node.is_null() || node.as_text().is_some_and(|text| is_template(text)) {
         return;
     }
     let json = node.to_json();
-    let wanted = match takes {
+    let expected = match value_type {
         KeyType::Any => return,
         KeyType::Duration => {
-            duration(sink, node);
+            read_duration(sink, node);
             return;
         }
-        KeyType::Words(words) => {
+        KeyType::Words(keywords) => {
             match node.as_text() {
-                Some(text) if words.contains(&&**text) => {}
-                Some(text) => not_a_word(sink, node, text, words),
-                None => wrong_type(
+                Some(text) if keywords.contains(&&**text) => {}
+                Some(text) => report_unknown_keyword(sink, node, text, keywords),
+                None => report_wrong_type(
                     sink,
                     &entry.key,
-                    &format!("one of {}", words.join(", ")),
+                    &format!("one of {}", keywords.join(", ")),
                     node,
                 ),
             }
@@ -390,62 +407,62 @@ fn check_type(sink: &mut Sink<'_>, entry: &Entry, takes: KeyType) {
         KeyType::Bool if matches!(json, Json::Bool(_)) => return,
         KeyType::Bool => "a bool",
         KeyType::Integer if matches!(json, Json::Int(_) | Json::UInt(_)) => return,
-        KeyType::Integer => "a whole number",
+        KeyType::Integer => "an integer",
         KeyType::List if matches!(json, Json::List(_)) => return,
         KeyType::List => "a list",
         KeyType::Map if matches!(json, Json::Map(_)) => return,
         KeyType::Map => "a map",
         KeyType::TextOrList if matches!(json, Json::Str(_) | Json::List(_)) => return,
-        KeyType::TextOrList => "a text or a list",
+        KeyType::TextOrList => "text or a list",
         KeyType::MapOrList if matches!(json, Json::Map(_) | Json::List(_)) => return,
         KeyType::MapOrList => "a map or a list",
     };
-    wrong_type(sink, &entry.key, wanted, node);
+    report_wrong_type(sink, &entry.key, expected, node);
 }
 
-fn check_needs(sink: &mut Sink<'_>, task: &Task, node: &Node) {
+fn check_required_keys(sink: &mut DiagnosticSink<'_>, task: &Task, node: &YamlNode) {
     let spec = task.kind.value.spec();
     let has = |name: &&&str| task.config.get(name).is_some();
-    for group in spec.needs {
+    for group in spec.required_groups {
         if !group.iter().any(|name| has(&name)) {
-            let message = format!("{} needs {}", task.kind.value, any_of(group));
-            sink.add(Code::NP404, node.head(), message);
+            let message = format!("{} needs {}", task.kind.value, format_alternatives(group));
+            sink.add_finding(Code::NP404, node.head_span(), message);
         }
     }
-    for group in spec.excludes {
-        let mut given: Vec<(Span, &str)> = group
+    for group in spec.exclusive_groups {
+        let mut present: Vec<(Span, &str)> = group
             .iter()
             .filter_map(|name| task.config.get(name).map(|field| (field.name.span, *name)))
             .collect();
-        given.sort_unstable();
-        if let [(_, first), rest @ ..] = given.as_slice() {
+        present.sort_unstable();
+        if let [(_, first), rest @ ..] = present.as_slice() {
             for (span, other) in rest {
-                sink.add(
+                sink.add_finding(
                     Code::NP417,
                     *span,
-                    format!("'{first}' and '{other}' exclude each other"),
+                    format!("'{first}' and '{other}' are mutually exclusive"),
                 );
             }
         }
     }
 }
 
-fn any_of(names: &[&str]) -> String {
+fn format_alternatives(names: &[&str]) -> String {
     let quoted: Vec<String> = names
         .iter()
         .take(4)
         .map(|name| format!("'{name}'"))
         .collect();
-    let more = if names.len() > 4 {
-        " or another way to give it"
+    let suffix = if names.len() > 4 {
+        " or an equivalent key"
     } else {
         ""
     };
-    format!("{}{more}", quoted.join(" or "))
+    format!("{}{suffix}", quoted.join(" or "))
 }
 
-/// In an object operation of NATS, `name` may be the object's.
-fn name_the_object(task: &mut Task, name: Option<&Spanned<Arc<str>>>) {
+/// In an object operation of NATS, `name` may be the name of the object.
+fn set_object_name(task: &mut Task, name: Option<&Spanned<Arc<str>>>) {
     let operation = task
         .config
         .get("operation")
@@ -455,22 +472,23 @@ fn name_the_object(task: &mut Task, name: Option<&Spanned<Arc<str>>>) {
         && is_object
         && task.config.get("object").is_none()
     {
-        task.config.0.push(Field {
+        task.config.0.push(NamedValue {
             name: Spanned::new("object".into(), name.span),
-            value: crate::template::Dynamic::constant(Json::Str(Arc::clone(name))),
+            value: crate::template::DynamicValue::from_constant(Json::Str(Arc::clone(name))),
             value_span: Spanned::new((), name.span),
         });
     }
 }
 
-/// The workbook's task in place of its name; label, policy and input of the caller win.
-fn from_workbook(
-    sink: &mut Sink<'_>,
+/// Replaces a reference by the task of the workbook. Label, policy and input of the caller take
+/// precedence.
+fn resolve_workbook_task(
+    sink: &mut DiagnosticSink<'_>,
     caller: Task,
     own_name: Option<Spanned<Arc<str>>>,
     workbook: &[WorkbookTask],
 ) -> Option<Task> {
-    let named = caller
+    let task_name = caller
         .config
         .get("task")
         .and_then(|field| {
@@ -481,25 +499,25 @@ fn from_workbook(
         })
         .or(own_name)
         .unwrap_or_else(|| caller.label.clone());
-    let Some(found) = workbook.iter().find(|task| task.name == named) else {
+    let Some(workbook_task) = workbook.iter().find(|task| task.name == task_name) else {
         let names: Vec<&str> = workbook.iter().map(|task| &*task.name.value).collect();
         let message = format!(
-            "workbook task '{}' not found; there are [{}]",
-            named.value,
+            "workbook task '{}' not found; available: [{}]",
+            task_name.value,
             names.join(", ")
         );
-        sink.misspelt(
+        sink.add_with_suggestion(
             Code::NP405,
-            named.span,
+            task_name.span,
             message,
-            near(&named, names.iter().copied()),
+            nearest_name(&task_name, names.iter().copied()),
         );
         return None;
     };
-    let mut task = found.tool.clone();
+    let mut task = workbook_task.tool.clone();
     task.label = caller.label;
     let mut input = caller.input;
-    input.lay_under(task.input);
+    input.add_missing(task.input);
     task.input = input;
     if caller.auth.is_some() {
         task.auth = caller.auth;
@@ -508,7 +526,7 @@ fn from_workbook(
     task.spec.timeout = caller.spec.timeout.or(task.spec.timeout);
     task.spec.policy = caller.spec.policy.or(task.spec.policy);
     for entry in caller.set.0 {
-        task.set.put(entry);
+        task.set.insert_entry(entry);
     }
     task.output = caller.output.or(task.output);
     Some(task)

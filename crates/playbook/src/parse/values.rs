@@ -1,108 +1,143 @@
-//! Values with templates inside: dynamic values, conditions, settings, named values, writes.
+//! Parses values that may contain templates: dynamic values, conditions, settings, named values and
+//! writes.
 
 use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::reader::wrong_type;
-use crate::diag::{Code, Sink, near};
-use crate::model::{Condition, Field, Fields, Set, SetEntry, SetTarget, Setting};
+use super::reader::report_wrong_type;
+use crate::diag::{Code, DiagnosticSink, nearest_name};
+use crate::model::{
+    Condition, NamedValue, NamedValues, SetClause, SetEntry, SetTarget, ValueOrTemplate,
+};
 use crate::source::{Span, Spanned};
-use crate::template::{Dynamic, Fault, FaultKind, Place, Template};
-use crate::yaml::{Entry, Node, NodeValue};
+use crate::template::{DynamicValue, Template, TemplateError, TemplateErrorKind, TemplatePlace};
+use crate::yaml::{NodeValue, YamlEntry, YamlNode};
 
-/// Whether a text is a template at all.
+/// True if a text contains template markers.
 pub(super) fn is_template(text: &str) -> bool {
     Template::has_markers(text)
 }
 
-/// A value with templates inside.
-pub(super) fn dynamic(sink: &mut Sink<'_>, node: &Node) -> Dynamic {
-    dynamic_at(sink, node, Place::Run)
+/// Parses a value that may contain templates.
+pub(super) fn parse_dynamic(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> DynamicValue {
+    parse_dynamic_at(sink, node, TemplatePlace::Run)
 }
 
-fn dynamic_at(sink: &mut Sink<'_>, node: &Node, place: Place) -> Dynamic {
+fn parse_dynamic_at(
+    sink: &mut DiagnosticSink<'_>,
+    node: &YamlNode,
+    place: TemplatePlace,
+) -> DynamicValue {
     match &node.value {
-        NodeValue::Plain(json) => Dynamic::constant(json.clone()),
-        NodeValue::Text(text) => text_at(sink, text, node.span, place),
-        NodeValue::List(items) => Dynamic::list(
+        NodeValue::Plain(json) => DynamicValue::from_constant(json.clone()),
+        NodeValue::Text(text) => parse_text_at(sink, text, node.span, place),
+        NodeValue::List(items) => DynamicValue::from_list(
             items
                 .iter()
-                .map(|item| dynamic_at(sink, item, place))
+                .map(|item| parse_dynamic_at(sink, item, place))
                 .collect(),
         ),
-        NodeValue::Map(entries) => Dynamic::map(
+        NodeValue::Map(entries) => DynamicValue::from_entries(
             entries
                 .iter()
                 .map(|entry| {
-                    let key = text_at(sink, &entry.key, entry.key_span, place);
-                    (key, dynamic_at(sink, &entry.value, place))
+                    let key = parse_text_at(sink, &entry.key, entry.key_span, place);
+                    (key, parse_dynamic_at(sink, &entry.value, place))
                 })
                 .collect(),
         ),
     }
 }
 
-fn text_at(sink: &mut Sink<'_>, text: &Arc<str>, span: Span, place: Place) -> Dynamic {
+fn parse_text_at(
+    sink: &mut DiagnosticSink<'_>,
+    text: &Arc<str>,
+    span: Span,
+    place: TemplatePlace,
+) -> DynamicValue {
     if !is_template(text) {
-        return Dynamic::constant(Json::Str(Arc::clone(text)));
+        return DynamicValue::from_constant(Json::Str(Arc::clone(text)));
     }
     match Template::parse(text, place) {
-        Ok(template) => Dynamic::text(template, span),
-        Err(faults) => {
-            report(sink, text, span, &faults);
-            Dynamic::constant(Json::Str(Arc::clone(text)))
+        Ok(template) => DynamicValue::from_template(template, span),
+        Err(errors) => {
+            report_template_errors(sink, text, span, &errors);
+            DynamicValue::from_constant(Json::Str(Arc::clone(text)))
         }
     }
 }
 
-/// Reports what is wrong with a template, at the places where its author wrote it.
-fn report(sink: &mut Sink<'_>, text: &str, span: Span, faults: &[Fault]) {
-    for fault in faults {
-        let at = sink.source.inside(span, text, fault.range.clone());
-        match &fault.kind {
-            FaultKind::Syntax { reason } => {
-                sink.add(Code::NP501, at, format!("template: {reason}"));
+/// Reports the errors of a template at their positions in the document.
+fn report_template_errors(
+    sink: &mut DiagnosticSink<'_>,
+    text: &str,
+    span: Span,
+    errors: &[TemplateError],
+) {
+    for error in errors {
+        let error_span = sink.source.span_in_scalar(span, text, error.range.clone());
+        match &error.kind {
+            TemplateErrorKind::Syntax { reason } => {
+                sink.add_finding(Code::NP501, error_span, format!("template: {reason}"));
             }
-            FaultKind::UnknownName { what, name, near } => {
-                sink.misspelt(Code::NP502, at, format!("unknown {what} '{name}'"), *near);
+            TemplateErrorKind::UnknownName {
+                vocabulary,
+                name,
+                suggestion,
+            } => {
+                sink.add_with_suggestion(
+                    Code::NP502,
+                    error_span,
+                    format!("unknown {vocabulary} '{name}'"),
+                    *suggestion,
+                );
             }
-            FaultKind::Statement { name } => {
-                sink.add(
+            TemplateErrorKind::Statement { name } => {
+                sink.add_finding(
                     Code::NP505,
-                    at,
+                    error_span,
                     format!("statement '{name}' is not allowed"),
                 );
             }
-            FaultKind::StartOnly { name } => {
+            TemplateErrorKind::StartOnly { name } => {
                 let message = format!("'{name}' may only be used in workload");
-                let hint = "write it into a workload key, where it is rendered once, and read that key here";
-                sink.hinted(Code::NP506, at, message, hint);
+                let hint =
+                    "assign it to a workload key, which is rendered once, and read that key here";
+                sink.add_with_hint(Code::NP506, error_span, message, hint);
             }
         }
     }
 }
 
-/// A condition.
-pub(super) fn condition(sink: &mut Sink<'_>, entry: &Entry) -> Option<Spanned<Condition>> {
+/// Parses a condition.
+pub(super) fn parse_when(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<Spanned<Condition>> {
     let span = entry.value.span;
     match &entry.value.value {
         NodeValue::Plain(Json::Bool(value)) => Some(Spanned::new(Condition::Fixed(*value), span)),
-        NodeValue::Text(text) => match Template::condition(text) {
+        NodeValue::Text(text) => match Template::parse_condition(text) {
             Ok(template) => {
                 if !template.is_one_expression() {
-                    let hint = "write one expression, like \"{{ n > 3 }}\" or \"n > 3\"";
-                    sink.hinted(Code::NP507, span, "condition is not one expression", hint);
+                    let hint = "write a single expression, such as \"{{ n > 3 }}\" or \"n > 3\"";
+                    sink.add_with_hint(
+                        Code::NP507,
+                        span,
+                        "condition is not a single expression",
+                        hint,
+                    );
                 }
                 Some(Spanned::new(Condition::Test(template), span))
             }
-            Err(faults) => {
-                report(sink, text, span, &faults);
+            Err(errors) => {
+                report_template_errors(sink, text, span, &errors);
                 None
             }
         },
         NodeValue::Plain(_) | NodeValue::List(_) | NodeValue::Map(_) => {
-            wrong_type(
+            report_wrong_type(
                 sink,
                 &entry.key,
                 "a template, an expression or a bool",
@@ -113,99 +148,107 @@ pub(super) fn condition(sink: &mut Sink<'_>, entry: &Entry) -> Option<Spanned<Co
     }
 }
 
-/// A setting: read at once unless it is a template.
-pub(super) fn setting<T>(
-    sink: &mut Sink<'_>,
-    node: &Node,
-    read: impl FnOnce(&mut Sink<'_>, &Node) -> Option<T>,
-) -> Option<Setting<T>> {
+/// Parses a setting with `read`, unless it is a template.
+pub(super) fn parse_setting<T>(
+    sink: &mut DiagnosticSink<'_>,
+    node: &YamlNode,
+    read: impl FnOnce(&mut DiagnosticSink<'_>, &YamlNode) -> Option<T>,
+) -> Option<ValueOrTemplate<T>> {
     let Some(text) = node.as_text().filter(|text| is_template(text)) else {
-        return read(sink, node).map(Setting::Fixed);
+        return read(sink, node).map(ValueOrTemplate::Fixed);
     };
-    match Template::parse(text, Place::Run) {
-        Ok(template) => Some(Setting::Template(Spanned::new(template, node.span))),
-        Err(faults) => {
-            report(sink, text, node.span, &faults);
+    match Template::parse(text, TemplatePlace::Run) {
+        Ok(template) => Some(ValueOrTemplate::Template(Spanned::new(template, node.span))),
+        Err(errors) => {
+            report_template_errors(sink, text, node.span, &errors);
             None
         }
     }
 }
 
-/// A text that may be a template; other scalars are taken as they are written.
-pub(super) fn text_setting(
-    sink: &mut Sink<'_>,
-    entry: &Entry,
-) -> Option<Spanned<Setting<Arc<str>>>> {
-    let setting = setting(sink, &entry.value, |sink, _| {
-        super::reader::text(sink, entry)
+/// Parses a string that may be a template. Other scalars are accepted as written.
+pub(super) fn parse_text_setting(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<Spanned<ValueOrTemplate<Arc<str>>>> {
+    let setting = parse_setting(sink, &entry.value, |sink, _| {
+        super::reader::read_text(sink, entry)
     })?;
     Some(Spanned::new(setting, entry.value.span))
 }
 
-/// Named values; the names are taken as they are written.
-pub(super) fn fields(sink: &mut Sink<'_>, entry: &Entry) -> Fields {
+/// Parses named values. The names are used as written.
+pub(super) fn parse_named_values(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> NamedValues {
     let Some(entries) = entry.value.as_map() else {
-        wrong_type(sink, &entry.key, "a map", &entry.value);
-        return Fields::default();
+        report_wrong_type(sink, &entry.key, "a map", &entry.value);
+        return NamedValues::default();
     };
-    Fields(
+    NamedValues(
         entries
             .iter()
-            .map(|entry| field(sink, entry, Place::Run))
+            .map(|entry| parse_named_value(sink, entry, TemplatePlace::Run))
             .collect(),
     )
 }
 
-/// One named value.
-pub(super) fn field(sink: &mut Sink<'_>, entry: &Entry, place: Place) -> Field {
+/// Parses one named value.
+pub(super) fn parse_named_value(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+    place: TemplatePlace,
+) -> NamedValue {
     if is_template(&entry.key) {
         let message = format!("'{}' is not a valid name", entry.key);
-        let hint = "a name is written out; templates go into keys inside of a value";
-        sink.hinted(Code::NP013, entry.key_span, message, hint);
+        let hint = "a name cannot be a template; templates are allowed in keys inside the value";
+        sink.add_with_hint(Code::NP013, entry.key_span, message, hint);
     }
-    Field {
+    NamedValue {
         name: Spanned::new(Arc::clone(&entry.key), entry.key_span),
-        value: dynamic_at(sink, &entry.value, place),
+        value: parse_dynamic_at(sink, &entry.value, place),
         value_span: Spanned::new((), entry.value.span),
     }
 }
 
-/// Where a `set` stands, which tells what a bare name means.
+/// Position of a `set`, which determines the meaning of a name without a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SetPlace {
-    /// In a task or a rule: a pipeline variable.
+    /// In a task or rule: a pipeline variable.
     Task,
-    /// In a step or an arc: a variable of the execution.
+    /// In a step or arc: a variable of the execution.
     Step,
 }
 
-/// The writes of a `set`.
-pub(super) fn set(sink: &mut Sink<'_>, entry: &Entry, place: SetPlace) -> Set {
+/// Parses the writes of a `set`.
+pub(super) fn parse_set(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+    place: SetPlace,
+) -> SetClause {
     let Some(entries) = entry.value.as_map() else {
-        wrong_type(sink, &entry.key, "a map", &entry.value);
-        return Set::default();
+        report_wrong_type(sink, &entry.key, "a map", &entry.value);
+        return SetClause::default();
     };
-    let mut set = Set::default();
+    let mut set = SetClause::default();
     for entry in entries {
-        if let Some(entry) = set_entry(sink, entry, "", place) {
-            set.put(entry);
+        if let Some(entry) = parse_set_entry(sink, entry, "", place) {
+            set.insert_entry(entry);
         }
     }
     set
 }
 
-/// One write; `scope` is put before the key, for old forms that name it elsewhere.
-pub(super) fn set_entry(
-    sink: &mut Sink<'_>,
-    entry: &Entry,
-    scope: &str,
+/// Parses one write. `prefix` is put before the key, for legacy forms that specify it elsewhere.
+pub(super) fn parse_set_entry(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+    prefix: &str,
     place: SetPlace,
 ) -> Option<SetEntry> {
-    let value = dynamic(sink, &entry.value);
-    let key = format!("{scope}{}", entry.key);
+    let value = parse_dynamic(sink, &entry.value);
+    let key = format!("{prefix}{}", entry.key);
     let Ok(target) = SetTarget::parse(&key) else {
         let hint = "write ctx.<name>, iter.<name> or step.<name>";
-        sink.hinted(
+        sink.add_with_hint(
             Code::NP511,
             entry.key_span,
             format!("set cannot write '{key}'"),
@@ -213,7 +256,8 @@ pub(super) fn set_entry(
         );
         return None;
     };
-    // In a step or an arc a bare name is a variable of the execution; the model has one form for it.
+    // In a step or arc, a name without a prefix is a variable of the execution. The model has one
+    // form for both.
     let target = match target {
         SetTarget::Bare(name) if place == SetPlace::Step && !name.contains('.') => {
             SetTarget::Ctx(vec![name])
@@ -221,15 +265,15 @@ pub(super) fn set_entry(
         other => other,
     };
     if let SetTarget::Bare(name) = &target
-        && let Some((scope, rest)) = name.split_once('.')
+        && let Some((prefix, rest)) = name.split_once('.')
     {
         let message = format!("'{name}' has no known scope and is a literal key");
-        let scope = near(scope, ["ctx", "iter", "step"]).unwrap_or("ctx");
-        sink.hinted(
+        let prefix = nearest_name(prefix, ["ctx", "iter", "step"]).unwrap_or("ctx");
+        sink.add_with_hint(
             Code::NP512,
             entry.key_span,
             message,
-            format!("did you mean '{scope}.{rest}'?"),
+            format!("did you mean '{prefix}.{rest}'?"),
         );
     }
     Some(SetEntry {

@@ -1,35 +1,35 @@
-//! The pieces of SQL text that must not be torn apart.
+//! Splits SQL text into indivisible tokens.
 
 use std::ops::Range;
 
-/// Whether templates are still in the text.
+/// Treatment of templates in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Templates {
-    /// They are, and whatever is in them is none of SQL's business.
+pub(super) enum TemplateMode {
+    /// Templates are skipped as single tokens.
     Skipped,
-    /// They are not; braces are braces.
+    /// The text is rendered. Braces are ordinary characters.
     Ordinary,
 }
 
-/// A piece of the text.
+/// A token of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) range: Range<usize>,
 }
 
-/// What a piece is.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// White space.
+pub(super) enum TokenKind {
+    /// Whitespace.
     Blank,
     /// `-- …` or `/* … */`.
     Comment,
-    /// A statement or a comment of the template language, which prints nothing of its own.
-    Silent,
-    /// A template that prints a value.
-    Value,
-    /// A text or a name in quotes of any sort.
+    /// A statement or comment of the template language, which renders to nothing itself.
+    TemplateBlock,
+    /// A template that renders a value.
+    TemplateValue,
+    /// A quoted string or identifier.
     Quoted,
     /// A keyword, a name or a number.
     Word,
@@ -43,152 +43,163 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Goes through the text once, from piece to piece.
+/// Iterates over the tokens of a text.
 pub(super) struct Lexer<'t> {
     text: &'t str,
-    at: usize,
-    /// Where templates stand, in order.
+    pos: usize,
+    /// Positions of templates, in order.
     templates: Vec<Range<usize>>,
 }
 
 impl<'t> Lexer<'t> {
-    pub(super) fn new(text: &'t str, templates: Templates) -> Self {
+    pub(super) fn new(text: &'t str, templates: TemplateMode) -> Self {
         let templates = match templates {
-            Templates::Skipped => templates_in(text),
-            Templates::Ordinary => Vec::new(),
+            TemplateMode::Skipped => find_templates(text),
+            TemplateMode::Ordinary => Vec::new(),
         };
         Self {
             text,
-            at: 0,
+            pos: 0,
             templates,
         }
     }
 
-    fn rest(&self, at: usize) -> &'t str {
-        &self.text[at..]
+    fn rest_from(&self, pos: usize) -> &'t str {
+        &self.text[pos..]
     }
 
-    /// The piece that starts here, and where it ends.
-    fn read(&self, first: char) -> (Kind, usize) {
-        let here = self.at;
-        let rest = self.rest(here);
-        let after = here + first.len_utf8();
-        if let Some(end) = self.template_end(here) {
+    /// Returns the kind and end of the token at the current position.
+    fn read_token(&self, first: char) -> (TokenKind, usize) {
+        let start = self.pos;
+        let rest = self.rest_from(start);
+        let after = start + first.len_utf8();
+        if let Some(end) = self.template_end(start) {
             let kind = if rest.starts_with("{{") {
-                Kind::Value
+                TokenKind::TemplateValue
             } else {
-                Kind::Silent
+                TokenKind::TemplateBlock
             };
             return (kind, end);
         }
         if rest.starts_with("--") {
             return (
-                Kind::Comment,
-                self.until(here, |rest| rest.starts_with('\n').then_some(0)),
+                TokenKind::Comment,
+                self.find_end(start, |rest| rest.starts_with('\n').then_some(0)),
             );
         }
         if rest.starts_with("/*") {
-            return (Kind::Comment, self.block_comment(here));
+            return (TokenKind::Comment, self.end_of_block_comment(start));
         }
         match first {
-            '(' => (Kind::Open, after),
-            ')' => (Kind::Close, after),
-            ';' => (Kind::Semicolon, after),
-            '\'' | '"' => (Kind::Quoted, self.quoted(after, first)),
-            'e' | 'E' if rest[1..].starts_with('\'') => (Kind::Quoted, self.escaped(after + 1)),
+            '(' => (TokenKind::Open, after),
+            ')' => (TokenKind::Close, after),
+            ';' => (TokenKind::Semicolon, after),
+            '\'' | '"' => (TokenKind::Quoted, self.end_of_quoted(after, first)),
+            'e' | 'E' if rest[1..].starts_with('\'') => {
+                (TokenKind::Quoted, self.end_of_escaped(after + 1))
+            }
             '$' => match dollar_tag(rest) {
-                Some(tag) => (Kind::Quoted, self.dollar_quoted(here + tag.len(), tag)),
-                None => (Kind::Other, after),
+                Some(tag) => (
+                    TokenKind::Quoted,
+                    self.end_of_dollar_quoted(start + tag.len(), tag),
+                ),
+                None => (TokenKind::Other, after),
             },
-            _ if first.is_whitespace() => (Kind::Blank, self.run(here, char::is_whitespace)),
-            _ if is_word(first) => (Kind::Word, self.run(here, |c| is_word(c) || c == '$')),
-            _ => (Kind::Other, after),
+            _ if first.is_whitespace() => (
+                TokenKind::Blank,
+                self.end_of_run(start, char::is_whitespace),
+            ),
+            _ if is_word(first) => (
+                TokenKind::Word,
+                self.end_of_run(start, |c| is_word(c) || c == '$'),
+            ),
+            _ => (TokenKind::Other, after),
         }
     }
 
-    /// The end of a run of characters.
-    fn run(&self, from: usize, belongs: impl Fn(char) -> bool) -> usize {
-        self.rest(from)
+    /// Returns the end of a sequence of characters that belong together.
+    fn end_of_run(&self, from: usize, belongs: impl Fn(char) -> bool) -> usize {
+        self.rest_from(from)
             .find(|c| !belongs(c))
             .map_or(self.text.len(), |length| from + length)
     }
 
-    /// The first place at which `ends` gives a length, with that length behind it; templates on the
-    /// way are stepped over.
-    fn until(&self, from: usize, mut ends: impl FnMut(&str) -> Option<usize>) -> usize {
-        let mut at = from;
-        while let Some(next) = self.rest(at).chars().next() {
-            if let Some(length) = ends(self.rest(at)) {
-                return at + length;
+    /// Returns the end of the first match of `ends`, which returns the length of a match. Templates
+    /// are skipped.
+    fn find_end(&self, from: usize, mut ends: impl FnMut(&str) -> Option<usize>) -> usize {
+        let mut pos = from;
+        while let Some(next) = self.rest_from(pos).chars().next() {
+            if let Some(length) = ends(self.rest_from(pos)) {
+                return pos + length;
             }
-            at = self.template_end(at).unwrap_or(at + next.len_utf8());
+            pos = self.template_end(pos).unwrap_or(pos + next.len_utf8());
         }
-        at
+        pos
     }
 
-    /// A quote is written as two inside of its own kind.
-    fn quoted(&self, from: usize, quote: char) -> usize {
-        let mut at = from;
+    /// Returns the end of a quoted token. A doubled quote is an escaped quote.
+    fn end_of_quoted(&self, from: usize, quote: char) -> usize {
+        let mut pos = from;
         loop {
-            at = self.until(at, |rest| rest.starts_with(quote).then_some(1));
-            if !self.rest(at).starts_with(quote) {
-                return at;
+            pos = self.find_end(pos, |rest| rest.starts_with(quote).then_some(1));
+            if !self.rest_from(pos).starts_with(quote) {
+                return pos;
             }
-            at += 1;
+            pos += 1;
         }
     }
 
-    /// `E'…'`, in which a backslash takes the next character with it.
-    fn escaped(&self, from: usize) -> usize {
-        let mut at = from;
+    /// Returns the end of `E'…'`, in which a backslash escapes the next character.
+    fn end_of_escaped(&self, from: usize) -> usize {
+        let mut pos = from;
         loop {
-            at = self.until(at, |rest| rest.starts_with(['\'', '\\']).then_some(0));
-            let rest = self.rest(at);
+            pos = self.find_end(pos, |rest| rest.starts_with(['\'', '\\']).then_some(0));
+            let rest = self.rest_from(pos);
             let step = match rest.as_bytes() {
-                [] => return at,
+                [] => return pos,
                 [b'\'', b'\'', ..] => 2,
-                [b'\'', ..] => return at + 1,
+                [b'\'', ..] => return pos + 1,
                 _ => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
             };
-            at += step;
+            pos += step;
         }
     }
 
-    fn dollar_quoted(&self, from: usize, tag: &str) -> usize {
-        self.until(from, |rest| rest.starts_with(tag).then_some(tag.len()))
+    fn end_of_dollar_quoted(&self, from: usize, tag: &str) -> usize {
+        self.find_end(from, |rest| rest.starts_with(tag).then_some(tag.len()))
     }
 
-    /// Block comments nest.
-    fn block_comment(&self, from: usize) -> usize {
+    /// Returns the end of a block comment. Block comments nest.
+    fn end_of_block_comment(&self, from: usize) -> usize {
         let mut depth = 0_usize;
-        let mut at = from;
+        let mut pos = from;
         loop {
-            at = self.until(at, |rest| {
+            pos = self.find_end(pos, |rest| {
                 (rest.starts_with("/*") || rest.starts_with("*/")).then_some(0)
             });
-            let rest = self.rest(at);
+            let rest = self.rest_from(pos);
             if rest.is_empty() {
-                return at;
+                return pos;
             }
             depth = if rest.starts_with("/*") {
                 depth + 1
             } else {
                 depth - 1
             };
-            at += 2;
+            pos += 2;
             if depth == 0 {
-                return at;
+                return pos;
             }
         }
     }
 
-    /// The end of the template that starts here, if one does.
-    fn template_end(&self, at: usize) -> Option<usize> {
-        let found = self
+    /// Returns the end of the template at this position, if there is one.
+    fn template_end(&self, pos: usize) -> Option<usize> {
+        let index = self
             .templates
-            .binary_search_by_key(&at, |template| template.start)
+            .binary_search_by_key(&pos, |template| template.start)
             .ok()?;
-        Some(self.templates[found].end)
+        Some(self.templates[index].end)
     }
 }
 
@@ -196,43 +207,43 @@ impl Iterator for Lexer<'_> {
     type Item = Token;
 
     fn next(&mut self) -> Option<Token> {
-        let first = self.rest(self.at).chars().next()?;
-        let (kind, end) = self.read(first);
-        let range = self.at..end;
-        self.at = end;
+        let first = self.rest_from(self.pos).chars().next()?;
+        let (kind, end) = self.read_token(first);
+        let range = self.pos..end;
+        self.pos = end;
         Some(Token { kind, range })
     }
 }
 
-/// All templates of a text. One that is never closed is no template, nor is anything behind it.
-fn templates_in(text: &str) -> Vec<Range<usize>> {
+/// Returns the positions of all templates. Stops at the first unclosed template.
+fn find_templates(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(start) = text[at..].find('{').map(|offset| at + offset) {
+    let mut pos = 0;
+    while let Some(start) = text[pos..].find('{').map(|offset| pos + offset) {
         let inside = &text[start + 1..];
         let length = match inside.as_bytes().first() {
             Some(b'{') => expression_length(&inside[1..], "}}"),
             Some(b'%') => expression_length(&inside[1..], "%}"),
             Some(b'#') => inside[1..].find("#}").map(|length| length + 2),
             Some(_) | None => {
-                at = start + 1;
+                pos = start + 1;
                 continue;
             }
         };
         let Some(length) = length else { break };
-        at = start + 2 + length;
-        found.push(start..at);
+        pos = start + 2 + length;
+        found.push(start..pos);
     }
     found
 }
 
-/// The length up to and with `close`; a text inside of a template may hold what looks like its end.
+/// Returns the length up to and including `close`. A string inside a template may contain `close`.
 fn expression_length(text: &str, close: &str) -> Option<usize> {
     let mut quote = None;
     let mut escaped = false;
-    for (at, c) in text.char_indices() {
+    for (pos, c) in text.char_indices() {
         match quote {
-            None if text[at..].starts_with(close) => return Some(at + close.len()),
+            None if text[pos..].starts_with(close) => return Some(pos + close.len()),
             None => quote = matches!(c, '\'' | '"').then_some(c),
             Some(_) if escaped => escaped = false,
             Some(_) if c == '\\' => escaped = true,
@@ -247,7 +258,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// `$$` or `$tag$` at the start of a text; `$1` is a parameter.
+/// Matches `$$` or `$tag$` at the start of a text. `$1` is a parameter.
 fn dollar_tag(text: &str) -> Option<&str> {
     let name = text.strip_prefix('$')?;
     let length = name

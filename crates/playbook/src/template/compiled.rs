@@ -1,54 +1,54 @@
-//! One text that may be a template: reading it, asking about it, rendering it.
+//! One text that may be a template: parsing, inspecting and rendering it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::error::{RenderError, Stop};
-use super::eval::{evaluate, truthy_text};
-use super::facts::{Facts, Read};
-use super::fault::{Fault, FaultKind};
+use super::environment::TemplateEnvironment;
+use super::eval::{evaluate_body, is_truthy_text};
+use super::facts::{NameRead, TemplateFacts};
 use super::limits::TemplateLimits;
-use super::parser::{self, Parsed, Place};
-use super::program::{Body, ExprKind};
-use super::rendered::Rendered;
-use super::scope::Scope;
+use super::parser::{self, ParsedTemplate, TemplatePlace};
+use super::program::{ExprKind, TemplateBody};
+use super::render_error::{EvalError, RenderError};
+use super::rendered::RenderedValue;
+use super::template_error::{TemplateError, TemplateErrorKind};
 
-/// A text that is rendered against a scope. Clones share the program.
+/// A text that is rendered against an environment. Clones share the program.
 #[derive(Clone)]
 pub struct Template {
-    inner: Arc<Inner>,
+    inner: Arc<CompiledTemplate>,
 }
 
-struct Inner {
+struct CompiledTemplate {
     source: Arc<str>,
-    body: Body,
-    facts: Facts,
+    body: TemplateBody,
+    facts: TemplateFacts,
     slots: usize,
     one_expression: bool,
 }
 
-/// How a text is read.
+/// Options for parsing a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ParseOptions {
-    /// Where the text stands.
-    pub place: Place,
-    /// How large and deep it may be.
+    /// The kind of place that holds the text.
+    pub place: TemplatePlace,
+    /// Limits on the size and depth of the text.
     pub limits: TemplateLimits,
 }
 
-/// Words that people write for a bool where an expression is expected.
+/// Words that authors write for a bool where an expression is expected.
 const BOOL_WORDS: [&str; 5] = ["yes", "no", "on", "off", "null"];
 
 impl Template {
-    /// Whether a text has tags, so that it is a template and not itself.
+    /// Returns true if the text has tags, that is, if it is a template and not a literal.
     pub fn has_markers(text: &str) -> bool {
         text.contains("{{") || text.contains("{%")
     }
 
-    /// Reads a text with the usual limits.
-    pub fn parse(text: &str, place: Place) -> Result<Self, Vec<Fault>> {
+    /// Parses a text with the default limits.
+    pub fn parse(text: &str, place: TemplatePlace) -> Result<Self, Vec<TemplateError>> {
         Self::parse_with(
             text,
             &ParseOptions {
@@ -58,65 +58,69 @@ impl Template {
         )
     }
 
-    /// Reads a text. Every fault that can be found is reported; a syntax error hides what follows.
-    pub fn parse_with(text: &str, options: &ParseOptions) -> Result<Self, Vec<Fault>> {
-        refuse_nul(text)?;
+    /// Parses a text. Reports as many errors as possible, but a syntax error hides everything after
+    /// it.
+    pub fn parse_with(text: &str, options: &ParseOptions) -> Result<Self, Vec<TemplateError>> {
+        reject_nul(text)?;
         if !Self::has_markers(text) {
-            let body = Body::Literal(Json::from(text));
+            let body = TemplateBody::Literal(Json::from(text));
             return Ok(Self::new(
                 text,
-                Parsed {
+                ParsedTemplate {
                     body,
-                    facts: Facts::default(),
+                    facts: TemplateFacts::default(),
                     slots: 0,
                 },
                 false,
             ));
         }
-        let parsed = parser::template(text, options.place, &options.limits)?;
-        let one_expression = matches!(parsed.body, Body::Value(_));
+        let parsed = parser::parse_template(text, options.place, &options.limits)?;
+        let one_expression = matches!(parsed.body, TemplateBody::Value(_));
         Ok(Self::new(text, parsed, one_expression))
     }
 
-    /// Reads a condition: a template, or a bare expression.
-    pub fn condition(text: &str) -> Result<Self, Vec<Fault>> {
-        Self::condition_with(text, &ParseOptions::default())
+    /// Parses a condition: a template, or a bare expression.
+    pub fn parse_condition(text: &str) -> Result<Self, Vec<TemplateError>> {
+        Self::parse_condition_with(text, &ParseOptions::default())
     }
 
-    /// The same with given limits.
-    pub fn condition_with(text: &str, options: &ParseOptions) -> Result<Self, Vec<Fault>> {
+    /// Parses a condition with the given options.
+    pub fn parse_condition_with(
+        text: &str,
+        options: &ParseOptions,
+    ) -> Result<Self, Vec<TemplateError>> {
         if Self::has_markers(text) {
             return Self::parse_with(text, options);
         }
-        refuse_nul(text)?;
-        let word = text.trim();
+        reject_nul(text)?;
+        let trimmed = text.trim();
         if BOOL_WORDS
             .iter()
-            .any(|known| word.eq_ignore_ascii_case(known))
+            .any(|word| trimmed.eq_ignore_ascii_case(word))
         {
-            let body = Body::Literal(Json::from(word));
+            let body = TemplateBody::Literal(Json::from(trimmed));
             return Ok(Self::new(
                 text,
-                Parsed {
+                ParsedTemplate {
                     body,
-                    facts: Facts::default(),
+                    facts: TemplateFacts::default(),
                     slots: 0,
                 },
                 false,
             ));
         }
-        let parsed = parser::bare(text, options.place, &options.limits)?;
-        // A quoted text is the same every time, so it decides nothing.
+        let parsed = parser::parse_bare_expression(text, options.place, &options.limits)?;
+        // A quoted text is constant, so it cannot decide a condition.
         let constant_text = matches!(
             &parsed.body,
-            Body::Value(value) if matches!(value.kind, ExprKind::Const(Json::Str(_)))
+            TemplateBody::Value(value) if matches!(value.kind, ExprKind::Const(Json::Str(_)))
         );
         Ok(Self::new(text, parsed, !constant_text))
     }
 
-    fn new(source: &str, parsed: Parsed, one_expression: bool) -> Self {
-        let Parsed { body, facts, slots } = parsed;
-        let inner = Inner {
+    fn new(source: &str, parsed: ParsedTemplate, one_expression: bool) -> Self {
+        let ParsedTemplate { body, facts, slots } = parsed;
+        let inner = CompiledTemplate {
             source: source.into(),
             body,
             facts,
@@ -133,75 +137,83 @@ impl Template {
         &self.inner.source
     }
 
-    /// Whether the text has no tags and renders to itself.
+    /// Returns true if the text has no tags and renders to itself.
     pub fn is_literal(&self) -> bool {
-        matches!(self.inner.body, Body::Literal(_))
+        matches!(self.inner.body, TemplateBody::Literal(_))
     }
 
-    /// Whether the whole text is one expression, whose value keeps its type.
+    /// Returns true if the whole text is one expression, whose value keeps its type.
     pub fn is_one_expression(&self) -> bool {
         self.inner.one_expression
     }
 
-    /// What can be said of it without rendering it.
-    pub fn facts(&self) -> &Facts {
+    /// Properties of the template that are known without rendering.
+    pub fn facts(&self) -> &TemplateFacts {
         &self.inner.facts
     }
 
-    /// Every read of a name of the scope, in order.
-    pub fn reads(&self) -> &[Read] {
+    /// All reads of environment names, in order.
+    pub fn reads(&self) -> &[NameRead] {
         &self.inner.facts.reads
     }
 
-    /// Whether a name of the scope is read.
-    pub fn mentions(&self, root: &str) -> bool {
+    /// Returns true if the template reads the environment name.
+    pub fn reads_name(&self, root: &str) -> bool {
         self.reads().iter().any(|read| read.root() == root)
     }
 
-    /// Renders the text. The outcome is a value and never a template: text that came from data
-    /// and looks like one stays as it is.
-    pub fn render(&self, scope: &dyn Scope) -> Result<Rendered, RenderError> {
+    /// Renders the text. The result is a value and never a template: text that came from data and
+    /// looks like a template stays as it is.
+    pub fn render(
+        &self,
+        environment: &dyn TemplateEnvironment,
+    ) -> Result<RenderedValue, RenderError> {
         let inner = &*self.inner;
-        match evaluate(&inner.body, inner.slots, scope) {
-            Ok(done) => Ok(Rendered::of(done)),
-            Err(stop) => Err(self.located(stop)),
+        match evaluate_body(&inner.body, inner.slots, environment) {
+            Ok(outcome) => Ok(RenderedValue::from_outcome(outcome)),
+            Err(error) => Err(self.locate_error(error)),
         }
     }
 
-    /// Renders the text and decides by the outcome.
-    pub fn test(&self, scope: &dyn Scope) -> Result<bool, RenderError> {
-        self.render(scope).map(|rendered| truthy(&rendered.value))
+    /// Renders the text as a condition, see [`is_truthy`].
+    pub fn render_condition(
+        &self,
+        environment: &dyn TemplateEnvironment,
+    ) -> Result<bool, RenderError> {
+        self.render(environment)
+            .map(|rendered| is_truthy(&rendered.value))
     }
 
-    fn located(&self, stop: Stop) -> RenderError {
-        stop.located(&self.inner.source)
+    fn locate_error(&self, error: EvalError) -> RenderError {
+        error.into_render_error(&self.inner.source)
     }
 }
 
-/// Whether a value decides a condition in its favour.
+/// Returns true if a value counts as true in a condition.
 ///
-/// Not so are null, false, 0, the empty list, map and text, and texts that say so, like `no`.
-pub fn truthy(value: &Json) -> bool {
+/// These values count as false: null, false, 0, the empty list, map and text, and the texts for
+/// false, such as `no`.
+pub fn is_truthy(value: &Json) -> bool {
     match value {
         Json::Null => false,
         Json::Bool(value) => *value,
         Json::Int(value) => *value != 0,
         Json::UInt(_) | Json::Float(_) => true,
-        Json::Str(text) => truthy_text(text),
+        Json::Str(text) => is_truthy_text(text),
         Json::List(items) => !items.is_empty(),
         Json::Map(map) => !map.is_empty(),
     }
 }
 
-fn refuse_nul(text: &str) -> Result<(), Vec<Fault>> {
+fn reject_nul(text: &str) -> Result<(), Vec<TemplateError>> {
     match text.find('\0') {
-        Some(at) => {
-            let kind = FaultKind::Syntax {
+        Some(offset) => {
+            let kind = TemplateErrorKind::Syntax {
                 reason: "text contains a NUL character".to_owned(),
             };
-            Err(vec![Fault {
+            Err(vec![TemplateError {
                 kind,
-                range: at..at + 1,
+                range: offset..offset + 1,
             }])
         }
         None => Ok(()),
@@ -214,7 +226,7 @@ impl fmt::Debug for Template {
     }
 }
 
-/// Two templates are equal when they are written alike.
+/// Templates are equal if their source texts are equal.
 impl PartialEq for Template {
     fn eq(&self, other: &Self) -> bool {
         self.source() == other.source()

@@ -1,4 +1,4 @@
-//! Any value with templates inside.
+//! Structured values with templates inside.
 
 use std::sync::Arc;
 
@@ -6,37 +6,37 @@ use noetl_types::limits::MAX_JSON_DEPTH;
 use noetl_types::{Json, JsonMap};
 
 use super::compiled::{ParseOptions, Template};
-use super::error::{Limit, RenderError, Stop};
-use super::facts::Read;
-use super::fault::Fault;
-use super::rendered::{Rendered, Segment, ValuePath};
-use super::scope::Scope;
+use super::environment::TemplateEnvironment;
+use super::facts::NameRead;
+use super::render_error::{EvalError, RenderError, RenderLimit};
+use super::rendered::{PathSegment, RenderedValue, ValuePath};
+use super::template_error::TemplateError;
 use crate::source::Span;
 
-/// A value whose texts may be templates; parts without templates are kept as they are.
+/// A value whose texts may be templates. Parts without templates are stored as constants.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Dynamic {
-    /// Nothing to render.
+pub enum DynamicValue {
+    /// A value without templates.
     Const(Json),
     /// A text with tags.
-    Text(Leaf),
-    /// A list with something to render in it.
-    List(Vec<Dynamic>),
-    /// A map with something to render in it, in document order.
-    Map(Vec<(Key, Dynamic)>),
+    Text(LocatedTemplate),
+    /// A list that contains templates.
+    List(Vec<DynamicValue>),
+    /// A map that contains templates, in document order.
+    Map(Vec<(DynamicKey, DynamicValue)>),
 }
 
-/// A template and where it stands in its document.
+/// A template and its location in the document.
 #[derive(Debug, Clone)]
-pub struct Leaf {
+pub struct LocatedTemplate {
     /// The template.
     pub template: Template,
-    /// The text that holds it.
+    /// Location of the text.
     pub span: Option<Span>,
 }
 
-/// Moving a text does not change it.
-impl PartialEq for Leaf {
+/// The location does not affect equality.
+impl PartialEq for LocatedTemplate {
     fn eq(&self, other: &Self) -> bool {
         self.template == other.template
     }
@@ -44,56 +44,58 @@ impl PartialEq for Leaf {
 
 /// A key of a map.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Key {
-    /// As written.
+pub enum DynamicKey {
+    /// A constant key.
     Name(Arc<str>),
-    /// To be rendered.
-    Template(Leaf),
+    /// A key that is a template.
+    Template(LocatedTemplate),
 }
 
-impl Default for Dynamic {
+impl Default for DynamicValue {
     fn default() -> Self {
         Self::Const(Json::Null)
     }
 }
 
-impl Dynamic {
-    /// A value without templates.
-    pub fn constant(value: Json) -> Self {
+impl DynamicValue {
+    /// Wraps a value that has no templates.
+    pub fn from_constant(value: Json) -> Self {
         Self::Const(value)
     }
 
-    /// A text that stands somewhere in a document.
-    pub fn text(template: Template, span: Span) -> Self {
-        Self::leaf(template, Some(span))
+    /// A template at a location in a document.
+    pub fn from_template(template: Template, span: Span) -> Self {
+        Self::from_leaf(template, Some(span))
     }
 
-    fn leaf(template: Template, span: Option<Span>) -> Self {
+    fn from_leaf(template: Template, span: Option<Span>) -> Self {
         if template.is_literal() {
             return Self::Const(Json::from(template.source()));
         }
-        Self::Text(Leaf { template, span })
+        Self::Text(LocatedTemplate { template, span })
     }
 
-    /// A list; one without templates is a constant.
-    pub fn list(items: Vec<Self>) -> Self {
+    /// A list. It is a constant if it has no templates.
+    pub fn from_list(items: Vec<Self>) -> Self {
         if items.iter().all(Self::is_const) {
-            return Self::Const(Json::list(items.iter().map(Self::source_json)));
+            return Self::Const(Json::list(items.iter().map(Self::to_source_json)));
         }
         Self::List(items)
     }
 
-    /// A map; one without templates is a constant. A key is a text, like any other.
-    pub fn map(entries: Vec<(Self, Self)>) -> Self {
+    /// A map. It is a constant if it has no templates. Keys can be templates too.
+    pub fn from_entries(entries: Vec<(Self, Self)>) -> Self {
         let entries: Vec<_> = entries
             .into_iter()
-            .map(|(key, value)| (Key::from(key), value))
+            .map(|(key, value)| (DynamicKey::from(key), value))
             .collect();
         let constant = entries
             .iter()
             .map(|(key, value)| match (key, value) {
-                (Key::Name(name), Self::Const(value)) => Some((Arc::clone(name), value.clone())),
-                (Key::Name(_) | Key::Template(_), _) => None,
+                (DynamicKey::Name(name), Self::Const(value)) => {
+                    Some((Arc::clone(name), value.clone()))
+                }
+                (DynamicKey::Name(_) | DynamicKey::Template(_), _) => None,
             })
             .collect::<Option<Vec<_>>>();
         constant.map_or(Self::Map(entries), |entries| {
@@ -101,28 +103,28 @@ impl Dynamic {
         })
     }
 
-    /// Reads every text inside of a value.
-    pub fn from_json(value: &Json, options: &ParseOptions) -> Result<Self, Vec<Fault>> {
-        let read = |text: &Arc<str>| match Template::parse_with(text, options) {
-            Ok(template) => Ok(Self::leaf(template, None)),
-            Err(faults) => Err(faults),
+    /// Parses every text inside a value.
+    pub fn from_json(value: &Json, options: &ParseOptions) -> Result<Self, Vec<TemplateError>> {
+        let parse_text = |text: &Arc<str>| match Template::parse_with(text, options) {
+            Ok(template) => Ok(Self::from_leaf(template, None)),
+            Err(errors) => Err(errors),
         };
         match value {
-            Json::Str(text) => read(text),
+            Json::Str(text) => parse_text(text),
             Json::List(items) => {
                 let items = items.iter().map(|item| Self::from_json(item, options));
-                Ok(Self::list(collect(items)?))
+                Ok(Self::from_list(collect_results(items)?))
             }
             Json::Map(map) => {
                 let entries = map.iter().map(|(key, value)| {
-                    match (read(key), Self::from_json(value, options)) {
+                    match (parse_text(key), Self::from_json(value, options)) {
                         (Ok(key), Ok(value)) => Ok((key, value)),
                         (key, value) => {
                             Err(key.err().into_iter().chain(value.err()).flatten().collect())
                         }
                     }
                 });
-                Ok(Self::map(collect(entries)?))
+                Ok(Self::from_entries(collect_results(entries)?))
             }
             Json::Null | Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
                 Ok(Self::Const(value.clone()))
@@ -130,12 +132,12 @@ impl Dynamic {
         }
     }
 
-    /// Whether there is nothing to render.
+    /// Returns true if there is nothing to render.
     pub fn is_const(&self) -> bool {
         matches!(self, Self::Const(_))
     }
 
-    /// The value, where there is nothing to render.
+    /// The value, if there is nothing to render.
     pub fn as_const(&self) -> Option<&Json> {
         match self {
             Self::Const(value) => Some(value),
@@ -143,35 +145,35 @@ impl Dynamic {
         }
     }
 
-    /// The value as written, templates as texts.
-    pub fn source_json(&self) -> Json {
+    /// The value as written, with templates as texts.
+    pub fn to_source_json(&self) -> Json {
         match self {
             Self::Const(value) => value.clone(),
             Self::Text(leaf) => Json::from(leaf.template.source()),
-            Self::List(items) => Json::list(items.iter().map(Self::source_json)),
+            Self::List(items) => Json::list(items.iter().map(Self::to_source_json)),
             Self::Map(entries) => Json::object(
                 entries
                     .iter()
-                    .map(|(key, value)| (key.source(), value.source_json())),
+                    .map(|(key, value)| (key.source_text(), value.to_source_json())),
             ),
         }
     }
 
-    /// Every template inside, in document order.
-    pub fn templates(&self) -> Vec<&Leaf> {
+    /// All templates inside, in document order.
+    pub fn templates(&self) -> Vec<&LocatedTemplate> {
         let mut leaves = Vec::new();
         self.collect_templates(&mut leaves);
         leaves
     }
 
-    fn collect_templates<'d>(&'d self, leaves: &mut Vec<&'d Leaf>) {
+    fn collect_templates<'d>(&'d self, leaves: &mut Vec<&'d LocatedTemplate>) {
         match self {
             Self::Const(_) => {}
             Self::Text(leaf) => leaves.push(leaf),
             Self::List(items) => items.iter().for_each(|item| item.collect_templates(leaves)),
             Self::Map(entries) => {
                 for (key, value) in entries {
-                    if let Key::Template(leaf) = key {
+                    if let DynamicKey::Template(leaf) = key {
                         leaves.push(leaf);
                     }
                     value.collect_templates(leaves);
@@ -180,108 +182,117 @@ impl Dynamic {
         }
     }
 
-    /// Every read of a name of the scope, in document order.
-    pub fn reads(&self) -> impl Iterator<Item = &Read> {
+    /// All reads of environment names, in document order.
+    pub fn reads(&self) -> impl Iterator<Item = &NameRead> {
         self.templates()
             .into_iter()
             .flat_map(|leaf| leaf.template.reads())
     }
 
-    /// Whether a name of the scope is read.
-    pub fn mentions(&self, root: &str) -> bool {
+    /// Returns true if any template reads the environment name.
+    pub fn reads_name(&self, root: &str) -> bool {
         self.reads().any(|read| read.root() == root)
     }
 
     /// Renders every template inside.
-    pub fn render(&self, scope: &dyn Scope) -> Result<Rendered, RenderError> {
-        self.render_at(scope, 0)
+    pub fn render(
+        &self,
+        environment: &dyn TemplateEnvironment,
+    ) -> Result<RenderedValue, RenderError> {
+        self.render_at_level(environment, 0)
     }
 
-    fn render_at(&self, scope: &dyn Scope, level: usize) -> Result<Rendered, RenderError> {
+    fn render_at_level(
+        &self,
+        environment: &dyn TemplateEnvironment,
+        level: usize,
+    ) -> Result<RenderedValue, RenderError> {
         match self {
-            Self::Const(value) => Ok(Rendered::open(value.clone())),
-            Self::Text(leaf) => leaf.render(scope, level),
+            Self::Const(value) => Ok(RenderedValue::without_secrets(value.clone())),
+            Self::Text(leaf) => leaf.render_nested(environment, level),
             Self::List(items) => {
                 let mut list = Vec::with_capacity(items.len());
-                let (mut secrets, mut told) = (Vec::new(), Vec::new());
+                let (mut secrets, mut secret_parts) = (Vec::new(), Vec::new());
                 for (index, item) in items.iter().enumerate() {
-                    let segment = Segment::Index(index);
+                    let segment = PathSegment::Index(index);
                     let item = item
-                        .render_at(scope, level + 1)
-                        .map_err(|error| within(error, &segment))?;
+                        .render_at_level(environment, level + 1)
+                        .map_err(|error| prepend_path(error, &segment))?;
                     secrets.extend(
                         item.secrets
                             .into_iter()
-                            .map(|path| path.under(segment.clone())),
+                            .map(|path| path.prepended(segment.clone())),
                     );
-                    told.extend(item.told);
+                    secret_parts.extend(item.secret_parts);
                     list.push(item.value);
                 }
-                Ok(Rendered {
+                Ok(RenderedValue {
                     value: Json::from(list),
                     secrets,
-                    told,
+                    secret_parts,
                 })
             }
-            Self::Map(entries) => render_map(entries, scope, level),
+            Self::Map(entries) => render_map(entries, environment, level),
         }
     }
 }
 
 fn render_map(
-    entries: &[(Key, Dynamic)],
-    scope: &dyn Scope,
+    entries: &[(DynamicKey, DynamicValue)],
+    environment: &dyn TemplateEnvironment,
     level: usize,
-) -> Result<Rendered, RenderError> {
+) -> Result<RenderedValue, RenderError> {
     let mut map = JsonMap::new();
-    let (mut secrets, mut told) = (Vec::new(), Vec::new());
+    let (mut secrets, mut secret_parts) = (Vec::new(), Vec::new());
     for (key, value) in entries {
-        let (name, told_by_key) = key.render(scope)?;
-        let segment = Segment::Key(Arc::clone(&name));
+        let (name, key_secrets) = key.render_key(environment)?;
+        let segment = PathSegment::Key(Arc::clone(&name));
         let value = value
-            .render_at(scope, level + 1)
-            .map_err(|error| within(error, &segment))?;
-        if !told_by_key.is_empty() {
-            // A path cannot name a key that must not be seen, so the map as a whole is secret.
+            .render_at_level(environment, level + 1)
+            .map_err(|error| prepend_path(error, &segment))?;
+        if !key_secrets.is_empty() {
+            // A path must not contain a secret key, so the whole map is marked as secret.
             secrets.push(ValuePath::default());
-            told.extend(told_by_key);
+            secret_parts.extend(key_secrets);
         }
         secrets.extend(
             value
                 .secrets
                 .into_iter()
-                .map(|path| path.under(segment.clone())),
+                .map(|path| path.prepended(segment.clone())),
         );
-        told.extend(value.told);
+        secret_parts.extend(value.secret_parts);
         if map.insert(name, value.value).is_some() {
-            return Err(key.failed("two keys of a map are the same once rendered"));
+            return Err(key.key_error("two keys of a map render to the same text"));
         }
     }
-    Ok(Rendered {
+    Ok(RenderedValue {
         value: Json::from(map),
         secrets,
-        told,
+        secret_parts,
     })
 }
 
-fn collect<T>(results: impl Iterator<Item = Result<T, Vec<Fault>>>) -> Result<Vec<T>, Vec<Fault>> {
+fn collect_results<T>(
+    results: impl Iterator<Item = Result<T, Vec<TemplateError>>>,
+) -> Result<Vec<T>, Vec<TemplateError>> {
     let mut values = Vec::new();
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     for result in results {
         match result {
             Ok(value) => values.push(value),
-            Err(found) => faults.extend(found),
+            Err(found) => errors.extend(found),
         }
     }
-    if faults.is_empty() {
+    if errors.is_empty() {
         Ok(values)
     } else {
-        Err(faults)
+        Err(errors)
     }
 }
 
-/// Names the place of an error from one step further out.
-fn within(mut error: RenderError, segment: &Segment) -> RenderError {
+/// Prepends a segment to the path of an error.
+fn prepend_path(mut error: RenderError, segment: &PathSegment) -> RenderError {
     let inner = std::mem::take(&mut error.path);
     let outer = ValuePath(vec![segment.clone()]).to_string();
     let dot = if inner.is_empty() || inner.starts_with('[') {
@@ -293,20 +304,24 @@ fn within(mut error: RenderError, segment: &Segment) -> RenderError {
     error
 }
 
-impl Leaf {
-    fn render(&self, scope: &dyn Scope, level: usize) -> Result<Rendered, RenderError> {
+impl LocatedTemplate {
+    fn render_nested(
+        &self,
+        environment: &dyn TemplateEnvironment,
+        level: usize,
+    ) -> Result<RenderedValue, RenderError> {
         let rendered = self
             .template
-            .render(scope)
-            .map_err(|error| self.placed(error))?;
-        if level > 0 && depth(&rendered.value) + level > MAX_JSON_DEPTH {
-            let stop = Stop::limit(Limit::Nesting, MAX_JSON_DEPTH);
-            return Err(self.placed(stop.located(self.template.source())));
+            .render(environment)
+            .map_err(|error| self.with_location(error))?;
+        if level > 0 && nesting_depth(&rendered.value) + level > MAX_JSON_DEPTH {
+            let error = EvalError::limit_exceeded(RenderLimit::Nesting, MAX_JSON_DEPTH);
+            return Err(self.with_location(error.into_render_error(self.template.source())));
         }
         Ok(rendered)
     }
 
-    fn placed(&self, error: RenderError) -> RenderError {
+    fn with_location(&self, error: RenderError) -> RenderError {
         RenderError {
             document: self.span,
             ..error
@@ -314,8 +329,8 @@ impl Leaf {
     }
 }
 
-/// Levels of lists and maps.
-fn depth(value: &Json) -> usize {
+/// Nesting depth of lists and maps.
+fn nesting_depth(value: &Json) -> usize {
     match value {
         Json::Null
         | Json::Bool(_)
@@ -323,55 +338,62 @@ fn depth(value: &Json) -> usize {
         | Json::UInt(_)
         | Json::Float(_)
         | Json::Str(_) => 0,
-        Json::List(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
-        Json::Map(map) => 1 + map.values().map(depth).max().unwrap_or_default(),
+        Json::List(items) => 1 + items.iter().map(nesting_depth).max().unwrap_or_default(),
+        Json::Map(map) => 1 + map.values().map(nesting_depth).max().unwrap_or_default(),
     }
 }
 
-impl From<Dynamic> for Key {
-    fn from(key: Dynamic) -> Self {
+impl From<DynamicValue> for DynamicKey {
+    fn from(key: DynamicValue) -> Self {
         match key {
-            Dynamic::Text(leaf) => Self::Template(leaf),
-            Dynamic::Const(Json::Str(name)) => Self::Name(name),
-            other => Self::Name(other.source_json().to_string().into()),
+            DynamicValue::Text(leaf) => Self::Template(leaf),
+            DynamicValue::Const(Json::Str(name)) => Self::Name(name),
+            other => Self::Name(other.to_source_json().to_string().into()),
         }
     }
 }
 
-impl Key {
-    fn source(&self) -> Arc<str> {
+impl DynamicKey {
+    fn source_text(&self) -> Arc<str> {
         match self {
             Self::Name(name) => Arc::clone(name),
             Self::Template(leaf) => leaf.template.source().into(),
         }
     }
 
-    /// The key as text, and what of it was made from secrets.
-    fn render(&self, scope: &dyn Scope) -> Result<(Arc<str>, Vec<Json>), RenderError> {
+    /// Renders the key to text. Also returns its parts that were made from secrets.
+    fn render_key(
+        &self,
+        environment: &dyn TemplateEnvironment,
+    ) -> Result<(Arc<str>, Vec<Json>), RenderError> {
         match self {
             Self::Name(name) => Ok((Arc::clone(name), Vec::new())),
             Self::Template(leaf) => {
-                let Rendered { value, told, .. } = leaf.render(scope, 0)?;
+                let RenderedValue {
+                    value,
+                    secret_parts,
+                    ..
+                } = leaf.render_nested(environment, 0)?;
                 match value {
-                    Json::Str(name) => Ok((name, told)),
-                    Json::Null => Ok((Arc::from(""), told)),
+                    Json::Str(name) => Ok((name, secret_parts)),
+                    Json::Null => Ok((Arc::from(""), secret_parts)),
                     Json::List(_) | Json::Map(_) => {
-                        Err(self.failed("a list or map cannot be a key"))
+                        Err(self.key_error("a list or map cannot be a key"))
                     }
                     scalar @ (Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_)) => {
-                        Ok((scalar.to_string().into(), told))
+                        Ok((scalar.to_string().into(), secret_parts))
                     }
                 }
             }
         }
     }
 
-    fn failed(&self, message: &str) -> RenderError {
+    fn key_error(&self, message: &str) -> RenderError {
         match self {
-            Self::Name(name) => Stop::failed(message).located(name),
-            Self::Template(leaf) => {
-                leaf.placed(Stop::failed(message).located(leaf.template.source()))
-            }
+            Self::Name(name) => EvalError::operation_failed(message).into_render_error(name),
+            Self::Template(leaf) => leaf.with_location(
+                EvalError::operation_failed(message).into_render_error(leaf.template.source()),
+            ),
         }
     }
 }

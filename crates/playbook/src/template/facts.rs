@@ -1,4 +1,4 @@
-//! What can be said of a template without rendering it.
+//! Static analysis: properties of a template that are known without rendering.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,66 +8,66 @@ use noetl_types::Json;
 use super::program::{CompareOp, Expr, ExprKind, LinkKind, MathOp};
 use super::vocabulary::{Filter, Function, Method};
 
-/// What a template reads, compares and prints, with places in bytes of its text.
+/// The names a template reads, its comparisons and its outputs, with byte ranges in its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// Every read of a name that the scope provides, in order.
-    pub reads: Vec<Read>,
+pub struct TemplateFacts {
+    /// All reads of names that the environment provides, in order.
+    pub reads: Vec<NameRead>,
     /// Comparisons of types that are never equal and have no meaningful order.
-    pub mismatches: Vec<Mismatch>,
+    pub mismatches: Vec<TypeMismatch>,
     /// Constant texts that `event.name` is compared with.
     pub event_names: Vec<EventName>,
-    /// Each `{{ }}`, marks included.
+    /// Byte range of each `{{ }}`, including the delimiters.
     pub outputs: Vec<Range<usize>>,
 }
 
-/// A name that is looked up in the scope.
+/// A read of a name from the environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Read {
-    /// The name itself, then the keys that are written out after it: `['steps', 'a', 'data']`.
+pub struct NameRead {
+    /// The name, followed by the constant keys after it: `['steps', 'a', 'data']`.
     pub path: Vec<Arc<str>>,
-    /// Where the path stands.
+    /// Byte range of the path.
     pub range: Range<usize>,
-    /// A `set` under a condition may have made a variable of this name, so that the scope need
-    /// not know it.
+    /// True if a conditional `set` may have defined a variable of this name, so that the
+    /// environment need not provide it.
     pub maybe_local: bool,
 }
 
-impl Read {
-    /// The name that the scope is asked for.
+impl NameRead {
+    /// The name that is looked up in the environment.
     pub fn root(&self) -> &str {
         self.path.first().map_or("", |root| root)
     }
 }
 
-/// A comparison whose sides have different types, whatever the data.
+/// A comparison whose sides always have different types.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mismatch {
-    /// Type of the left side, as a person calls it.
+pub struct TypeMismatch {
+    /// User-facing type of the left side.
     pub left: &'static str,
-    /// Type of the right side.
+    /// User-facing type of the right side.
     pub right: &'static str,
-    /// Both sides and what is between them.
+    /// Byte range from the left side to the right side.
     pub range: Range<usize>,
 }
 
-/// A text that `event.name` is compared with.
+/// A constant text that `event.name` is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventName {
     /// The text.
     pub name: Arc<str>,
-    /// Where it stands, quotes included.
+    /// Byte range of the text, including the quotes.
     pub range: Range<usize>,
 }
 
-impl Facts {
-    /// Notes what one comparison tells.
-    pub(super) fn note_comparison(&mut self, left: &Expr, op: CompareOp, right: &Expr) {
+impl TemplateFacts {
+    /// Records the facts of one comparison.
+    pub(super) fn record_comparison(&mut self, left: &Expr, op: CompareOp, right: &Expr) {
         let membership = matches!(op, CompareOp::In | CompareOp::NotIn);
-        if is_event_name(left) {
-            self.note_event_names(right);
-        } else if is_event_name(right) && !membership {
-            self.note_event_names(left);
+        if is_event_name_lookup(left) {
+            self.record_event_names(right);
+        } else if is_event_name_lookup(right) && !membership {
+            self.record_event_names(left);
         }
         if membership {
             return;
@@ -75,9 +75,9 @@ impl Facts {
         let (Some(left_type), Some(right_type)) = (static_type(left), static_type(right)) else {
             return;
         };
-        // Comparing with null is how one asks for null.
+        // Comparing with null is the way to test for null.
         if left_type != right_type && left_type != "null" && right_type != "null" {
-            self.mismatches.push(Mismatch {
+            self.mismatches.push(TypeMismatch {
                 left: left_type,
                 right: right_type,
                 range: left.span.start()..right.span.end(),
@@ -85,7 +85,7 @@ impl Facts {
         }
     }
 
-    fn note_event_names(&mut self, constant: &Expr) {
+    fn record_event_names(&mut self, constant: &Expr) {
         match &constant.kind {
             ExprKind::Const(Json::Str(name)) => self.event_names.push(EventName {
                 name: Arc::clone(name),
@@ -94,7 +94,7 @@ impl Facts {
             ExprKind::List(items) => {
                 for item in items {
                     if matches!(item.kind, ExprKind::Const(Json::Str(_))) {
-                        self.note_event_names(item);
+                        self.record_event_names(item);
                     }
                 }
             }
@@ -102,12 +102,12 @@ impl Facts {
             | ExprKind::Name(_)
             | ExprKind::Chain(..)
             | ExprKind::Not(_)
-            | ExprKind::Negative(_)
+            | ExprKind::Negate(_)
             | ExprKind::Math(..)
             | ExprKind::Compare(..)
             | ExprKind::And(_)
             | ExprKind::Or(_)
-            | ExprKind::Choose(_)
+            | ExprKind::Conditional(_)
             | ExprKind::Map(_)
             | ExprKind::Call(..) => {}
         }
@@ -115,7 +115,7 @@ impl Facts {
 }
 
 /// `event.name` or `event['name']`.
-fn is_event_name(expr: &Expr) -> bool {
+fn is_event_name_lookup(expr: &Expr) -> bool {
     let ExprKind::Chain(base, links) = &expr.kind else {
         return false;
     };
@@ -128,7 +128,7 @@ fn is_event_name(expr: &Expr) -> bool {
     &*root.text == "event" && static_key(&link.kind).is_some_and(|key| &**key == "name")
 }
 
-/// The key of a lookup that is written out.
+/// The key of a lookup, if it is constant.
 pub(super) fn static_key(link: &LinkKind) -> Option<&Arc<str>> {
     match link {
         LinkKind::Attribute(key) => Some(key),
@@ -139,32 +139,32 @@ pub(super) fn static_key(link: &LinkKind) -> Option<&Arc<str>> {
         LinkKind::Slice(_)
         | LinkKind::Method(..)
         | LinkKind::Filter(..)
-        | LinkKind::Each(_)
+        | LinkKind::ItemFilter(_)
         | LinkKind::Test { .. }
         | LinkKind::LoopCycle(_)
         | LinkKind::LoopChanged(_) => None,
     }
 }
 
-/// The type that an expression has whatever the data, if that can be seen.
+/// The type of an expression, if it is the same for all data.
 fn static_type(expr: &Expr) -> Option<&'static str> {
     match &expr.kind {
         ExprKind::Const(value) => Some(value.type_name()),
         ExprKind::Not(_) | ExprKind::Compare(..) => Some("bool"),
-        ExprKind::Negative(_) => Some("number"),
+        ExprKind::Negate(_) => Some("number"),
         ExprKind::Math(_, rest) => match rest.first()?.0 {
             MathOp::Concat => Some("text"),
             MathOp::Sub | MathOp::Div | MathOp::FloorDiv | MathOp::Rem | MathOp::Pow => {
                 Some("number")
             }
-            // These also join and repeat texts and lists.
+            // These operators also concatenate and repeat texts and lists.
             MathOp::Add | MathOp::Mul => None,
         },
         ExprKind::List(_) => Some("list"),
         ExprKind::Map(_) => Some("map"),
         ExprKind::Call(function, _) => function_type(*function),
         ExprKind::Chain(_, links) => links.last().and_then(|link| link_type(&link.kind)),
-        ExprKind::Name(_) | ExprKind::And(_) | ExprKind::Or(_) | ExprKind::Choose(_) => None,
+        ExprKind::Name(_) | ExprKind::And(_) | ExprKind::Or(_) | ExprKind::Conditional(_) => None,
     }
 }
 
@@ -181,7 +181,7 @@ fn function_type(function: Function) -> Option<&'static str> {
 fn link_type(link: &LinkKind) -> Option<&'static str> {
     match link {
         LinkKind::Test { .. } | LinkKind::LoopChanged(_) => Some("bool"),
-        LinkKind::Each(_) => Some("list"),
+        LinkKind::ItemFilter(_) => Some("list"),
         LinkKind::Filter(filter, params) => filter_type(*filter, params.first()),
         LinkKind::Method(method, _) => match method {
             Method::Lower
@@ -203,7 +203,7 @@ fn link_type(link: &LinkKind) -> Option<&'static str> {
 
 fn filter_type(filter: Filter, first: Option<&Option<Expr>>) -> Option<&'static str> {
     match filter {
-        // A default of another type may come out in place of the number.
+        // A default of another type may replace the number.
         Filter::Int | Filter::Float => match first {
             Some(Some(default)) => static_type(default).filter(|found| *found == "number"),
             Some(None) | None => Some("number"),

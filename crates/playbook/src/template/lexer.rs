@@ -1,20 +1,20 @@
-//! From text to tokens: what stands outside of `{{ }}` and `{% %}` is text, what stands inside is
-//! words, numbers, quoted texts and marks. Comments and raw blocks end here.
+//! Splits a template into tokens. Outside `{{ }}` and `{% %}` there is text, inside there are
+//! words, numbers, quoted texts and operators. Comments and raw blocks are resolved here.
 
 use std::borrow::Cow;
 
-use super::fault::{Fault, FaultKind};
 use super::limits::TemplateLimits;
+use super::template_error::{TemplateError, TemplateErrorKind};
 
-/// A half-open range of bytes of the text; small, since every part of a program has one.
+/// A half-open byte range of the text. Small, because every part of a program has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Span {
+pub(super) struct ByteSpan {
     start: u32,
     end: u32,
 }
 
-impl Span {
-    /// Texts are far below 4 GiB.
+impl ByteSpan {
+    /// Offsets saturate. Texts are far below 4 GiB.
     pub(super) fn new(start: usize, end: usize) -> Self {
         let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         Self {
@@ -31,8 +31,8 @@ impl Span {
         self.end as usize
     }
 
-    /// From the start of this one to the end of the other.
-    pub(super) fn to(self, other: Self) -> Self {
+    /// The span from the start of this one to the end of the other.
+    pub(super) fn extend_to(self, other: Self) -> Self {
         Self {
             start: self.start,
             end: other.end.max(self.end),
@@ -44,7 +44,7 @@ impl Span {
     }
 }
 
-/// A piece of a template.
+/// A token of a template.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token<'t> {
     /// Text outside of tags.
@@ -61,7 +61,7 @@ pub(super) enum Token<'t> {
     Quoted(Cow<'t, str>),
     Int(u64),
     Float(f64),
-    /// An operator, a bracket or another mark.
+    /// An operator, a bracket or other punctuation.
     Mark(&'static str),
     End,
 }
@@ -83,59 +83,63 @@ impl std::fmt::Display for Token<'_> {
     }
 }
 
-/// Longest first, so that `**` is not two times `*`.
+/// Longest first, so that `**` is not read as two `*`.
 const MARKS: [&str; 25] = [
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "*", "/", "%", "~", ".", ",", ":", "|", "=", "<",
     ">", "(", ")", "[", "]", "{", "}",
 ];
 
-/// How many times the tokens of one expression a whole text may have.
-const TOKENS_OF_TEXT: usize = 10;
+/// Token limit of a whole text, as a multiple of the limit of one expression.
+const TEXT_TOKEN_FACTOR: usize = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum LexerMode {
     Text,
     Output,
     Block,
-    /// A bare expression: there are no tags around it.
+    /// A bare expression, without tags around it.
     Bare,
 }
 
-/// Reads one token after the other.
+/// Reads tokens one at a time.
 #[derive(Debug)]
 pub(super) struct Lexer<'t> {
     text: &'t str,
-    at: usize,
-    mode: Mode,
-    /// Open brackets inside of the tag; a closing mark counts only where there are none.
+    pos: usize,
+    mode: LexerMode,
+    /// Number of open brackets inside the tag. A closing delimiter counts only if it is zero.
     brackets: usize,
-    /// The last tag ended in `-`, so blanks that follow are dropped.
+    /// True if the last tag ended in `-`, so that the whitespace after it is dropped.
     trim: bool,
-    /// The last token was a dot, so a number is an index and has no fraction.
+    /// True if the last token was a dot, so that a number is an index without a fraction.
     after_dot: bool,
     tokens: usize,
     all_tokens: usize,
     max_tokens: usize,
 }
 
-type Lexed<'t> = Result<(Token<'t>, Span), Fault>;
+type LexResult<'t> = Result<(Token<'t>, ByteSpan), TemplateError>;
 
 impl<'t> Lexer<'t> {
-    /// Reads a text with tags; like Jinja, it drops one newline at the very end.
-    pub(super) fn template(text: &'t str, limits: &TemplateLimits) -> Self {
+    /// Creates a lexer for a text with tags. Like Jinja, it drops one newline at the very end.
+    pub(super) fn for_template(text: &'t str, limits: &TemplateLimits) -> Self {
         let body = text.strip_suffix('\n').unwrap_or(text);
-        Self::new(body.strip_suffix('\r').unwrap_or(body), Mode::Text, limits)
+        Self::new(
+            body.strip_suffix('\r').unwrap_or(body),
+            LexerMode::Text,
+            limits,
+        )
     }
 
-    /// Reads an expression without tags.
-    pub(super) fn bare(text: &'t str, limits: &TemplateLimits) -> Self {
-        Self::new(text, Mode::Bare, limits)
+    /// Creates a lexer for an expression without tags.
+    pub(super) fn for_expression(text: &'t str, limits: &TemplateLimits) -> Self {
+        Self::new(text, LexerMode::Bare, limits)
     }
 
-    fn new(text: &'t str, mode: Mode, limits: &TemplateLimits) -> Self {
+    fn new(text: &'t str, mode: LexerMode, limits: &TemplateLimits) -> Self {
         Self {
             text,
-            at: 0,
+            pos: 0,
             mode,
             brackets: 0,
             trim: false,
@@ -146,49 +150,50 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// The next token and where it stands.
-    pub(super) fn next(&mut self) -> Lexed<'t> {
+    /// The next token and its location.
+    pub(super) fn next(&mut self) -> LexResult<'t> {
         match self.mode {
-            Mode::Text => self.outside(),
-            Mode::Output | Mode::Block | Mode::Bare => {
-                self.count()?;
-                self.inside()
+            LexerMode::Text => self.lex_outside_tag(),
+            LexerMode::Output | LexerMode::Block | LexerMode::Bare => {
+                self.count_token()?;
+                self.lex_inside_tag()
             }
         }
     }
 
-    /// A text of many expressions is bounded as well: a program takes many times its text.
-    fn count(&mut self) -> Result<(), Fault> {
+    /// Enforces the token limits. The whole text is limited too, because a program takes a multiple
+    /// of the memory of its text.
+    fn count_token(&mut self) -> Result<(), TemplateError> {
         self.tokens += 1;
         self.all_tokens += 1;
-        let all = self.max_tokens.saturating_mul(TOKENS_OF_TEXT);
-        let (what, most) = if self.tokens > self.max_tokens {
+        let max_text_tokens = self.max_tokens.saturating_mul(TEXT_TOKEN_FACTOR);
+        let (unit, limit) = if self.tokens > self.max_tokens {
             ("expression", self.max_tokens)
-        } else if self.all_tokens > all {
-            ("text", all)
+        } else if self.all_tokens > max_text_tokens {
+            ("text", max_text_tokens)
         } else {
             return Ok(());
         };
-        let span = Span::new(self.at, self.text.len());
-        Self::fault(span, format!("{what} has more than {most} tokens"))
+        let span = ByteSpan::new(self.pos, self.text.len());
+        Self::syntax_error(span, format!("{unit} has more than {limit} tokens"))
     }
 
     fn rest(&self) -> &'t str {
-        &self.text[self.at..]
+        &self.text[self.pos..]
     }
 
-    /// Steps over `len` bytes.
-    fn take(&mut self, len: usize) -> Span {
-        let start = self.at;
-        self.at += len;
-        Span::new(start, self.at)
+    /// Advances over `len` bytes.
+    fn advance_by(&mut self, len: usize) -> ByteSpan {
+        let start = self.pos;
+        self.pos += len;
+        ByteSpan::new(start, self.pos)
     }
 
-    fn fault<T>(span: Span, reason: impl Into<String>) -> Result<T, Fault> {
-        let kind = FaultKind::Syntax {
+    fn syntax_error<T>(span: ByteSpan, reason: impl Into<String>) -> Result<T, TemplateError> {
+        let kind = TemplateErrorKind::Syntax {
             reason: reason.into(),
         };
-        Err(Fault {
+        Err(TemplateError {
             kind,
             range: span.range(),
         })
@@ -196,15 +201,15 @@ impl<'t> Lexer<'t> {
 
     // Outside of tags.
 
-    fn outside(&mut self) -> Lexed<'t> {
+    fn lex_outside_tag(&mut self) -> LexResult<'t> {
         loop {
             if std::mem::take(&mut self.trim) {
                 let blanks = self.rest().len() - self.rest().trim_start().len();
-                self.take(blanks);
+                self.advance_by(blanks);
             }
             let rest = self.rest();
             let Some(opening) = find_tag(rest) else {
-                let span = self.take(rest.len());
+                let span = self.advance_by(rest.len());
                 return Ok((
                     if rest.is_empty() {
                         Token::End
@@ -216,67 +221,71 @@ impl<'t> Lexer<'t> {
             };
             if opening > 0 {
                 let text = &rest[..opening];
-                let span = self.take(opening);
-                let kept = if rest[opening + 2..].starts_with('-') {
+                let span = self.advance_by(opening);
+                let trimmed = if rest[opening + 2..].starts_with('-') {
                     text.trim_end()
                 } else {
                     text
                 };
-                if kept.is_empty() {
+                if trimmed.is_empty() {
                     continue;
                 }
                 return Ok((
-                    Token::Text(kept),
-                    Span::new(span.start(), span.start() + kept.len()),
+                    Token::Text(trimmed),
+                    ByteSpan::new(span.start(), span.start() + trimmed.len()),
                 ));
             }
-            if let Some(token) = self.tag()? {
+            if let Some(token) = self.lex_tag_open()? {
                 return Ok(token);
             }
         }
     }
 
-    /// Opens a tag; a comment or an empty raw block yields nothing.
-    fn tag(&mut self) -> Result<Option<(Token<'t>, Span)>, Fault> {
+    /// Opens a tag. A comment or an empty raw block yields no token.
+    fn lex_tag_open(&mut self) -> Result<Option<(Token<'t>, ByteSpan)>, TemplateError> {
         let rest = self.rest();
         let sign = usize::from(matches!(rest.as_bytes().get(2), Some(b'-' | b'+')));
         if rest.starts_with("{#") {
-            return self.comment().map(|()| None);
+            return self.skip_comment().map(|()| None);
         }
         if rest.starts_with("{{") {
-            self.enter(Mode::Output);
-            return Ok(Some((Token::OpenOutput, self.take(2 + sign))));
+            self.enter_mode(LexerMode::Output);
+            return Ok(Some((Token::OpenOutput, self.advance_by(2 + sign))));
         }
-        if let Some(raw) = simple_tag(&rest[2 + sign..], "raw") {
-            let open = self.take(2 + sign + raw.len);
-            return self.raw(open, raw.trims);
+        if let Some(raw) = match_simple_tag(&rest[2 + sign..], "raw") {
+            let open = self.advance_by(2 + sign + raw.len);
+            return self.lex_raw_block(open, raw.trims);
         }
-        self.enter(Mode::Block);
-        Ok(Some((Token::OpenBlock, self.take(2 + sign))))
+        self.enter_mode(LexerMode::Block);
+        Ok(Some((Token::OpenBlock, self.advance_by(2 + sign))))
     }
 
-    fn enter(&mut self, mode: Mode) {
+    fn enter_mode(&mut self, mode: LexerMode) {
         self.mode = mode;
         self.brackets = 0;
         self.tokens = 0;
         self.after_dot = false;
     }
 
-    fn comment(&mut self) -> Result<(), Fault> {
+    fn skip_comment(&mut self) -> Result<(), TemplateError> {
         let rest = self.rest();
         let Some(end) = rest[2..].find("#}") else {
-            return Self::fault(self.take(2), "comment is not closed; expected `#}`");
+            return Self::syntax_error(self.advance_by(2), "comment is not closed; expected `#}`");
         };
         self.trim = rest[2..2 + end].ends_with('-');
-        self.take(end + 4);
+        self.advance_by(end + 4);
         Ok(())
     }
 
-    fn raw(&mut self, open: Span, trim_start: bool) -> Result<Option<(Token<'t>, Span)>, Fault> {
+    fn lex_raw_block(
+        &mut self,
+        open: ByteSpan,
+        trim_start: bool,
+    ) -> Result<Option<(Token<'t>, ByteSpan)>, TemplateError> {
         let rest = self.rest();
         let mut from = 0;
-        while let Some(found) = rest[from..].find("{%") {
-            let close = from + found;
+        while let Some(offset) = rest[from..].find("{%") {
+            let close = from + offset;
             let inner = &rest[close + 2..];
             let (trims_end, inner) = match inner.as_bytes().first() {
                 Some(b'-') => (true, &inner[1..]),
@@ -284,7 +293,7 @@ impl<'t> Lexer<'t> {
                 Some(_) | None => (false, inner),
             };
             from = close + 2;
-            let Some(end) = simple_tag(inner, "endraw") else {
+            let Some(end) = match_simple_tag(inner, "endraw") else {
                 continue;
             };
             let mut text = &rest[..close];
@@ -294,50 +303,50 @@ impl<'t> Lexer<'t> {
             if trims_end {
                 text = text.trim_end();
             }
-            let start = self.at;
-            self.take(rest.len() - inner.len() + end.len);
+            let start = self.pos;
+            self.advance_by(rest.len() - inner.len() + end.len);
             self.trim = end.trims;
-            let span = Span::new(start, start + close);
+            let span = ByteSpan::new(start, start + close);
             return Ok((!text.is_empty()).then_some((Token::Text(text), span)));
         }
-        Self::fault(open, "raw block is not closed; expected `{% endraw %}`")
+        Self::syntax_error(open, "raw block is not closed; expected `{% endraw %}`")
     }
 
     // Inside of a tag.
 
-    fn inside(&mut self) -> Lexed<'t> {
+    fn lex_inside_tag(&mut self) -> LexResult<'t> {
         let rest = self.rest();
         let blanks = rest.len()
             - rest
                 .trim_start_matches(|c: char| c.is_ascii_whitespace())
                 .len();
-        self.take(blanks);
+        self.advance_by(blanks);
         let rest = self.rest();
         let after_dot = std::mem::take(&mut self.after_dot);
         let Some(first) = rest.chars().next() else {
-            return Ok((Token::End, self.take(0)));
+            return Ok((Token::End, self.advance_by(0)));
         };
         if self.brackets == 0
-            && let Some(closed) = self.close(rest)
+            && let Some(closed) = self.lex_tag_close(rest)
         {
             return Ok(closed);
         }
         match first {
-            '\'' | '"' => self.quoted(first),
-            '0'..='9' => self.number(after_dot),
+            '\'' | '"' => self.lex_quoted(first),
+            '0'..='9' => self.lex_number(after_dot),
             _ if is_word_start(first) => {
                 let len = rest.find(|c| !is_word_part(c)).unwrap_or(rest.len());
-                Ok((Token::Word(&rest[..len]), self.take(len)))
+                Ok((Token::Word(&rest[..len]), self.advance_by(len)))
             }
-            _ => self.mark(first),
+            _ => self.lex_mark(first),
         }
     }
 
-    fn close(&mut self, rest: &str) -> Option<(Token<'t>, Span)> {
+    fn lex_tag_close(&mut self, rest: &str) -> Option<(Token<'t>, ByteSpan)> {
         let (mark, token) = match self.mode {
-            Mode::Output => ("}}", Token::CloseOutput),
-            Mode::Block => ("%}", Token::CloseBlock),
-            Mode::Text | Mode::Bare => return None,
+            LexerMode::Output => ("}}", Token::CloseOutput),
+            LexerMode::Block => ("%}", Token::CloseBlock),
+            LexerMode::Text | LexerMode::Bare => return None,
         };
         let (sign, body) = match rest.as_bytes()[0] {
             sign @ (b'-' | b'+') => (Some(sign), &rest[1..]),
@@ -346,16 +355,16 @@ impl<'t> Lexer<'t> {
         if !body.starts_with(mark) {
             return None;
         }
-        self.mode = Mode::Text;
+        self.mode = LexerMode::Text;
         self.trim = sign == Some(b'-');
-        Some((token, self.take(rest.len() - body.len() + mark.len())))
+        Some((token, self.advance_by(rest.len() - body.len() + mark.len())))
     }
 
-    fn mark(&mut self, first: char) -> Lexed<'t> {
+    fn lex_mark(&mut self, first: char) -> LexResult<'t> {
         let rest = self.rest();
         let Some(mark) = MARKS.into_iter().find(|mark| rest.starts_with(mark)) else {
-            let span = self.take(first.len_utf8());
-            return Self::fault(span, format!("unexpected character `{first}`"));
+            let span = self.advance_by(first.len_utf8());
+            return Self::syntax_error(span, format!("unexpected character `{first}`"));
         };
         match mark {
             "(" | "[" | "{" => self.brackets += 1,
@@ -363,104 +372,105 @@ impl<'t> Lexer<'t> {
             "." => self.after_dot = true,
             _ => {}
         }
-        Ok((Token::Mark(mark), self.take(mark.len())))
+        Ok((Token::Mark(mark), self.advance_by(mark.len())))
     }
 
-    fn number(&mut self, after_dot: bool) -> Lexed<'t> {
+    fn lex_number(&mut self, after_dot: bool) -> LexResult<'t> {
         let rest = self.rest();
-        if let Some(radix) = radix_of(rest).filter(|_| !after_dot) {
-            let len = 2 + count(&rest[2..], |b| b.is_ascii_alphanumeric() || b == b'_');
+        if let Some(radix) = radix_from_prefix(rest).filter(|_| !after_dot) {
+            let len = 2 + count_bytes_while(&rest[2..], |b| b.is_ascii_alphanumeric() || b == b'_');
             let digits = rest[2..len].replace('_', "");
-            let span = self.take(len);
+            let span = self.advance_by(len);
             return match u64::from_str_radix(&digits, radix) {
                 Ok(value) => Ok((Token::Int(value), span)),
-                Err(_) => Self::fault(span, "not a number of 64 bits"),
+                Err(_) => Self::syntax_error(span, "number does not fit 64 bits"),
             };
         }
-        let digits = |from: usize| count(&rest[from..], |b| b.is_ascii_digit() || b == b'_');
+        let digits =
+            |from: usize| count_bytes_while(&rest[from..], |b| b.is_ascii_digit() || b == b'_');
         let mut len = digits(0);
-        let mut integer = true;
+        let mut is_integer = true;
         if !after_dot {
             let bytes = rest.as_bytes();
-            let digit_at = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+            let digit_at = |pos: usize| bytes.get(pos).is_some_and(u8::is_ascii_digit);
             if bytes.get(len) == Some(&b'.') && digit_at(len + 1) {
                 len += 1 + digits(len + 1);
-                integer = false;
+                is_integer = false;
             }
             if matches!(bytes.get(len), Some(b'e' | b'E')) {
                 let sign = usize::from(matches!(bytes.get(len + 1), Some(b'+' | b'-')));
                 if digit_at(len + 1 + sign) {
                     len += 1 + sign + digits(len + 1 + sign);
-                    integer = false;
+                    is_integer = false;
                 }
             }
         }
         let digits = rest[..len].replace('_', "");
-        let span = self.take(len);
-        if integer {
+        let span = self.advance_by(len);
+        if is_integer {
             return match digits.parse() {
                 Ok(value) => Ok((Token::Int(value), span)),
-                Err(_) => Self::fault(span, "integer does not fit 64 bits"),
+                Err(_) => Self::syntax_error(span, "integer does not fit 64 bits"),
             };
         }
         match digits.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok((Token::Float(value), span)),
-            Ok(_) | Err(_) => Self::fault(span, "number is out of range"),
+            Ok(_) | Err(_) => Self::syntax_error(span, "number is out of range"),
         }
     }
 
-    fn quoted(&mut self, quote: char) -> Lexed<'t> {
+    fn lex_quoted(&mut self, quote: char) -> LexResult<'t> {
         let rest = self.rest();
         let mut escaped = false;
         let end = rest.char_indices().skip(1).find(|(_, c)| {
-            let ends = !escaped && *c == quote;
+            let is_end = !escaped && *c == quote;
             escaped = !escaped && *c == '\\';
-            ends
+            is_end
         });
         let Some((end, _)) = end else {
-            return Self::fault(self.take(rest.len()), "quoted text is not closed");
+            return Self::syntax_error(self.advance_by(rest.len()), "quoted text is not closed");
         };
         let raw = &rest[1..end];
-        let span = self.take(end + 1);
+        let span = self.advance_by(end + 1);
         let text = if raw.contains('\\') {
-            match unescape(raw) {
+            match unescape_text(raw) {
                 Ok(text) => Cow::Owned(text),
-                Err(reason) => return Self::fault(span, reason),
+                Err(reason) => return Self::syntax_error(span, reason),
             }
         } else {
             Cow::Borrowed(raw)
         };
         if text.contains('\0') {
-            return Self::fault(span, "text contains a NUL character");
+            return Self::syntax_error(span, "text contains a NUL character");
         }
         Ok((Token::Quoted(text), span))
     }
 }
 
-/// Where the next tag opens.
+/// The offset of the next tag.
 fn find_tag(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut from = 0;
-    while let Some(found) = bytes[from..].iter().position(|byte| *byte == b'{') {
-        let at = from + found;
-        if matches!(bytes.get(at + 1), Some(b'{' | b'%' | b'#')) {
-            return Some(at);
+    while let Some(offset) = bytes[from..].iter().position(|byte| *byte == b'{') {
+        let pos = from + offset;
+        if matches!(bytes.get(pos + 1), Some(b'{' | b'%' | b'#')) {
+            return Some(pos);
         }
-        from = at + 1;
+        from = pos + 1;
     }
     None
 }
 
-/// The rest of a tag that holds one word only.
+/// The rest of a tag that consists of a single word.
 struct SimpleTag {
     len: usize,
     trims: bool,
 }
 
-fn simple_tag(inner: &str, word: &str) -> Option<SimpleTag> {
+fn match_simple_tag(inner: &str, keyword: &str) -> Option<SimpleTag> {
     let rest = inner
         .trim_ascii_start()
-        .strip_prefix(word)?
+        .strip_prefix(keyword)?
         .trim_ascii_start();
     let (trims, rest) = match rest.as_bytes().first() {
         Some(b'-') => (true, &rest[1..]),
@@ -482,7 +492,7 @@ fn is_word_part(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-fn radix_of(text: &str) -> Option<u32> {
+fn radix_from_prefix(text: &str) -> Option<u32> {
     match text.as_bytes().get(..2)? {
         b"0x" | b"0X" => Some(16),
         b"0o" | b"0O" => Some(8),
@@ -491,13 +501,13 @@ fn radix_of(text: &str) -> Option<u32> {
     }
 }
 
-fn count(text: &str, keep: impl Fn(u8) -> bool) -> usize {
-    text.bytes().take_while(|byte| keep(*byte)).count()
+fn count_bytes_while(text: &str, matches: impl Fn(u8) -> bool) -> usize {
+    text.bytes().take_while(|byte| matches(*byte)).count()
 }
 
-/// Resolves the escapes of a quoted text; an escape that means nothing stays as it is, so that
-/// patterns like `\d` need no doubling.
-fn unescape(raw: &str) -> Result<String, &'static str> {
+/// Resolves the escapes of a quoted text. An unknown escape stays as it is, so that patterns like
+/// `\d` need no doubling.
+fn unescape_text(raw: &str) -> Result<String, &'static str> {
     let mut text = String::with_capacity(raw.len());
     let mut chars = raw.chars();
     while let Some(c) = chars.next() {
@@ -511,8 +521,10 @@ fn unescape(raw: &str) -> Result<String, &'static str> {
             Some('r') => text.push('\r'),
             Some('b') => text.push('\u{8}'),
             Some('f') => text.push('\u{c}'),
-            Some('x') => text.push(char::from_u32(hex(&mut chars, 2)?).ok_or(BAD_ESCAPE)?),
-            Some('u') => text.push(utf16(&mut chars)?),
+            Some('x') => {
+                text.push(char::from_u32(parse_hex_digits(&mut chars, 2)?).ok_or(BAD_ESCAPE)?);
+            }
+            Some('u') => text.push(parse_utf16_escape(&mut chars)?),
             Some(quoted @ ('\\' | '\'' | '"' | '/')) => text.push(quoted),
             Some(other) => text.extend(['\\', other]),
             None => text.push('\\'),
@@ -521,9 +533,9 @@ fn unescape(raw: &str) -> Result<String, &'static str> {
     Ok(text)
 }
 
-const BAD_ESCAPE: &str = "escape is not a character";
+const BAD_ESCAPE: &str = "invalid escape sequence";
 
-fn hex(chars: &mut std::str::Chars<'_>, digits: usize) -> Result<u32, &'static str> {
+fn parse_hex_digits(chars: &mut std::str::Chars<'_>, digits: usize) -> Result<u32, &'static str> {
     let mut value = 0;
     for _ in 0..digits {
         let digit = chars
@@ -535,9 +547,9 @@ fn hex(chars: &mut std::str::Chars<'_>, digits: usize) -> Result<u32, &'static s
     Ok(value)
 }
 
-/// One character in the form `\uXXXX`, or a pair of them that makes up one beyond 16 bits.
-fn utf16(chars: &mut std::str::Chars<'_>) -> Result<char, &'static str> {
-    let high = hex(chars, 4)?;
+/// Parses one character of the form `\uXXXX`, or a surrogate pair of them.
+fn parse_utf16_escape(chars: &mut std::str::Chars<'_>) -> Result<char, &'static str> {
+    let high = parse_hex_digits(chars, 4)?;
     if !(0xD800..0xDC00).contains(&high) {
         return char::from_u32(high).ok_or(BAD_ESCAPE);
     }
@@ -545,7 +557,7 @@ fn utf16(chars: &mut std::str::Chars<'_>) -> Result<char, &'static str> {
         return Err(BAD_ESCAPE);
     }
     chars.nth(1);
-    let low = hex(chars, 4)?;
+    let low = parse_hex_digits(chars, 4)?;
     if !(0xDC00..0xE000).contains(&low) {
         return Err(BAD_ESCAPE);
     }

@@ -1,18 +1,18 @@
-//! What one template may cost.
+//! Limits on the cost of one template.
 
 use noetl_types::limits::MAX_JSON_DEPTH;
 
-/// Bounds of reading and rendering one template.
+/// Limits for parsing and rendering one template.
 ///
-/// They are operator configuration: a template that passes one of them stops with an error, it
-/// never takes the process with it.
+/// Operators can configure them. A template that exceeds a limit ends with an error and never
+/// brings down the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TemplateLimits {
-    /// Units of work of one render: one for each operation, and for each item or 64 bytes that an
-    /// operation goes through.
+    /// Units of work of one render: one for each operation, and one for each item or 64 bytes that
+    /// an operation processes.
     pub fuel: u64,
     /// Levels of brackets and blocks in the text, and of lists and maps in a value that a render
-    /// builds. More than [`MAX_JSON_DEPTH`] counts as that many.
+    /// builds. Capped at [`MAX_JSON_DEPTH`].
     pub nesting: usize,
     /// Bytes of the text or of the canonical JSON that a render yields.
     pub output: usize,
@@ -20,7 +20,7 @@ pub struct TemplateLimits {
     pub range: u64,
     /// Tokens of one `{{ }}` or `{% %}`.
     pub tokens: usize,
-    /// Bytes of all values that one render makes, the output included.
+    /// Bytes of all values that one render creates, including the output.
     pub memory: usize,
 }
 
@@ -38,8 +38,8 @@ impl Default for TemplateLimits {
 }
 
 impl TemplateLimits {
-    /// The levels of nesting that are really allowed.
-    pub(super) fn depth(&self) -> usize {
+    /// The effective nesting limit.
+    pub(super) fn max_depth(&self) -> usize {
         self.nesting.min(MAX_JSON_DEPTH)
     }
 }

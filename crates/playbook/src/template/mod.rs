@@ -1,46 +1,47 @@
-//! Templates: texts with `{{ }}` and `{% %}` that are rendered against a scope.
+//! Templates: texts with `{{ }}` and `{% %}` that are rendered against an environment.
 //!
-//! Owns the syntax (that of Jinja, less everything that reaches out of the template), the
-//! vocabulary, and what both mean. A template is read once, into a program without deep nesting;
-//! rendering walks it against a [`Scope`] and yields a canonical [`Json`](noetl_types::Json) value.
+//! Owns the syntax (Jinja without the parts that access anything outside the template), the
+//! vocabulary, and the meaning of both. A template is parsed once into a program without deep
+//! nesting. Rendering evaluates the program against a [`TemplateEnvironment`] and yields a
+//! canonical [`Json`](noetl_types::Json) value.
 //!
-//! - Rendering is pure. It has no clock, chance, environment, file or network of its own: the same
-//!   scope gives the same bytes.
-//! - A rendered value is never rendered again: it is data, and there is no way from data to a
-//!   template but [`Template::parse`].
-//! - Everything has a bound, see [`TemplateLimits`], and the bound is asked before the cost is
+//! - Rendering is pure: no clock, randomness, environment variables, files or network. The same
+//!   environment gives the same bytes.
+//! - A rendered value is never rendered again. It is data, and only [`Template::parse`] turns data
+//!   into a template.
+//! - All costs are bounded, see [`TemplateLimits`], and the limit is checked before the cost is
 //!   incurred.
-//! - A value that was made from a secret is known to be one, see [`Rendered`]; and no message
-//!   holds a value.
+//! - A value that was made from a secret is marked as secret, see [`RenderedValue`]. Error messages
+//!   contain no values.
 
 mod compiled;
+mod data_view;
 mod dynamic;
-mod error;
+mod environment;
 mod eval;
 mod facts;
-mod fault;
 mod items;
 mod lexer;
 mod limits;
-mod meter;
 mod number;
 mod order;
 mod parser;
 mod print;
 mod program;
+mod render_error;
+mod render_meter;
 mod rendered;
-mod scope;
-mod view;
+mod template_error;
 mod vocabulary;
 
-pub use compiled::{ParseOptions, Template, truthy};
-pub use dynamic::{Dynamic, Key, Leaf};
-pub use error::{Limit, Need, RenderError, RenderErrorKind};
-pub use facts::{EventName, Facts, Mismatch, Read};
-pub use fault::{Fault, FaultKind, Word};
+pub use compiled::{ParseOptions, Template, is_truthy};
+pub use data_view::{ExternalData, OutputPlace, OverlayData, StepData, TaskOutput, TemplateData};
+pub use dynamic::{DynamicKey, DynamicValue, LocatedTemplate};
+pub use environment::{Binding, MapEnvironment, StartEnvironment, TemplateEnvironment};
+pub use facts::{EventName, NameRead, TemplateFacts, TypeMismatch};
 pub use items::{LoopItemsError, MAX_LOOP_ITEMS, loop_items};
 pub use limits::TemplateLimits;
-pub use parser::Place;
-pub use rendered::{REDACTED, Rendered, Segment, ValuePath};
-pub use scope::{Binding, MapScope, Scope, StartScope};
-pub use view::{Data, External, Output, OutputPlace, Overlay, StepData};
+pub use parser::TemplatePlace;
+pub use render_error::{FetchNeed, RenderError, RenderErrorKind, RenderLimit};
+pub use rendered::{PathSegment, REDACTED, RenderedValue, ValuePath};
+pub use template_error::{TemplateError, TemplateErrorKind, VocabularyKind};

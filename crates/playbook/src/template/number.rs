@@ -1,12 +1,12 @@
-//! Arithmetic on the numbers of JSON: integers are exact within 64 bits, everything else is a
-//! float, and a float that is a whole number is an integer again.
+//! Arithmetic on JSON numbers. Integers are exact within 64 bits. All other numbers are floats, and
+//! a float with an integral value becomes an integer again.
 
 use noetl_types::Json;
-use noetl_types::json::JsonRefused;
+use noetl_types::json::JsonValueError;
 
 use super::program::MathOp;
 
-/// Why an operation on numbers has no result.
+/// Errors of arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum MathError {
     #[error("not a number")]
@@ -14,11 +14,11 @@ pub(super) enum MathError {
     #[error("division by zero")]
     DivisionByZero,
     #[error(transparent)]
-    Refused(#[from] JsonRefused),
+    InvalidResult(#[from] JsonValueError),
 }
 
-/// The value as a wide integer, if it is one.
-pub(super) fn integer(value: &Json) -> Option<i128> {
+/// The value as a wide integer, if it is an integer.
+pub(super) fn as_integer(value: &Json) -> Option<i128> {
     match value {
         Json::Int(value) => Some((*value).into()),
         Json::UInt(value) => Some((*value).into()),
@@ -31,16 +31,16 @@ pub(super) fn integer(value: &Json) -> Option<i128> {
     }
 }
 
-pub(super) fn negative(value: &Json) -> Result<Json, MathError> {
-    if let Some(value) = integer(value) {
+pub(super) fn negate_number(value: &Json) -> Result<Json, MathError> {
+    if let Some(value) = as_integer(value) {
         return Ok(Json::from_i128(-value)?);
     }
     let value = value.as_f64().ok_or(MathError::NotANumber)?;
     Ok(Json::from_f64(-value)?)
 }
 
-pub(super) fn absolute(value: &Json) -> Result<Json, MathError> {
-    if let Some(value) = integer(value) {
+pub(super) fn absolute_value(value: &Json) -> Result<Json, MathError> {
+    if let Some(value) = as_integer(value) {
         return Ok(Json::from_i128(value.abs())?);
     }
     let value = value.as_f64().ok_or(MathError::NotANumber)?;
@@ -48,21 +48,22 @@ pub(super) fn absolute(value: &Json) -> Result<Json, MathError> {
 }
 
 /// Applies an operator to two numbers.
-pub(super) fn apply(op: MathOp, left: &Json, right: &Json) -> Result<Json, MathError> {
-    if let (Some(left), Some(right)) = (integer(left), integer(right))
-        && let Some(result) = of_integers(op, left, right)
+pub(super) fn apply_operator(op: MathOp, left: &Json, right: &Json) -> Result<Json, MathError> {
+    if let (Some(left), Some(right)) = (as_integer(left), as_integer(right))
+        && let Some(result) = apply_to_integers(op, left, right)
     {
         return result;
     }
     let left = left.as_f64().ok_or(MathError::NotANumber)?;
     let right = right.as_f64().ok_or(MathError::NotANumber)?;
-    Ok(Json::from_f64(of_floats(op, left, right)?)?)
+    Ok(Json::from_f64(apply_to_floats(op, left, right)?)?)
 }
 
-/// The exact result, or nothing where it is a float.
-fn of_integers(op: MathOp, left: i128, right: i128) -> Option<Result<Json, MathError>> {
+/// The exact result, or `None` if the result is a float.
+fn apply_to_integers(op: MathOp, left: i128, right: i128) -> Option<Result<Json, MathError>> {
     let result = match op {
-        // Operands have 64 bits: sums stay within 128, and what leaves them is refused anyway.
+        // Operands have 64 bits, so sums fit 128 bits. Results that do not fit 64 bits are rejected
+        // below.
         MathOp::Add => left + right,
         MathOp::Sub => left - right,
         MathOp::Mul => left.checked_mul(right).unwrap_or(i128::MAX),
@@ -72,7 +73,7 @@ fn of_integers(op: MathOp, left: i128, right: i128) -> Option<Result<Json, MathE
         MathOp::FloorDiv => floor_div(left, right),
         MathOp::Rem => left - floor_div(left, right) * right,
         MathOp::Pow if right < 0 => return None,
-        MathOp::Pow => power(left, right),
+        MathOp::Pow => integer_power(left, right),
         MathOp::Div | MathOp::Concat => return None,
     };
     Some(Json::from_i128(result).map_err(MathError::from))
@@ -84,8 +85,8 @@ fn floor_div(left: i128, right: i128) -> i128 {
     quotient - i128::from(rounded_up)
 }
 
-/// `base ** exponent`; whatever leaves 128 bits also leaves 64.
-fn power(base: i128, exponent: i128) -> i128 {
+/// `base ** exponent`. Saturates at 128 bits, which does not fit 64 bits either.
+fn integer_power(base: i128, exponent: i128) -> i128 {
     match base {
         0 | 1 if exponent > 0 => base,
         -1 => 1 - 2 * (exponent % 2),
@@ -96,7 +97,7 @@ fn power(base: i128, exponent: i128) -> i128 {
     }
 }
 
-fn of_floats(op: MathOp, left: f64, right: f64) -> Result<f64, MathError> {
+fn apply_to_floats(op: MathOp, left: f64, right: f64) -> Result<f64, MathError> {
     let divides = matches!(op, MathOp::Div | MathOp::FloorDiv | MathOp::Rem);
     if divides && right == 0.0 {
         return Err(MathError::DivisionByZero);
@@ -108,39 +109,45 @@ fn of_floats(op: MathOp, left: f64, right: f64) -> Result<f64, MathError> {
         MathOp::Div => left / right,
         MathOp::FloorDiv => (left / right).floor(),
         MathOp::Rem => {
-            let rest = left % right;
+            let remainder = left % right;
             // The result has the sign of the divisor.
-            if rest != 0.0 && (rest < 0.0) != (right < 0.0) {
-                rest + right
+            if remainder != 0.0 && (remainder < 0.0) != (right < 0.0) {
+                remainder + right
             } else {
-                rest
+                remainder
             }
         }
-        // Not the platform's own: the same expression must give the same bits everywhere.
+        // libm instead of the platform's `pow`: the same expression must give the same bits
+        // everywhere.
         MathOp::Pow => libm::pow(left, right),
         MathOp::Concat => return Err(MathError::NotANumber),
     })
 }
 
-/// How to round.
+/// Rounding modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rounding {
-    /// To the nearest, a tie to the even digit.
+pub(super) enum RoundingMode {
+    /// To the nearest, ties to even.
     Common,
     Up,
     Down,
 }
 
-/// Rounds to so many digits after the point; a negative number of them rounds tens, hundreds …
-pub(super) fn round(value: &Json, digits: i32, rounding: Rounding) -> Result<Json, MathError> {
-    if digits >= 0 && integer(value).is_some() {
+/// Rounds to a number of digits after the decimal point. A negative number rounds to tens, hundreds
+/// and so on.
+pub(super) fn round_number(
+    value: &Json,
+    digits: i32,
+    rounding: RoundingMode,
+) -> Result<Json, MathError> {
+    if digits >= 0 && as_integer(value).is_some() {
         return Ok(value.clone());
     }
     let number = value.as_f64().ok_or(MathError::NotANumber)?;
-    // No float has more digits than this on either side of its point.
+    // No float has more digits than this on either side of the decimal point.
     let digits = digits.clamp(-308, 308);
-    if rounding == Rounding::Common && digits >= 0 {
-        // Printing rounds the exact decimal value, which scaling by a power of ten would not.
+    if rounding == RoundingMode::Common && digits >= 0 {
+        // Formatting rounds the exact decimal value. Scaling by a power of ten would not.
         let places = digits.unsigned_abs() as usize;
         let printed = format!("{number:.places$}");
         return Ok(Json::from_f64(printed.parse().unwrap_or(number))?);
@@ -148,9 +155,9 @@ pub(super) fn round(value: &Json, digits: i32, rounding: Rounding) -> Result<Jso
     let scale = libm::pow(10.0, f64::from(digits));
     let scaled = number * scale;
     let rounded = match rounding {
-        Rounding::Common => scaled.round_ties_even(),
-        Rounding::Up => scaled.ceil(),
-        Rounding::Down => scaled.floor(),
+        RoundingMode::Common => scaled.round_ties_even(),
+        RoundingMode::Up => scaled.ceil(),
+        RoundingMode::Down => scaled.floor(),
     };
     let result = rounded / scale;
     Ok(Json::from_f64(if result.is_finite() {
@@ -160,8 +167,8 @@ pub(super) fn round(value: &Json, digits: i32, rounding: Rounding) -> Result<Jso
     })?)
 }
 
-/// Reads a text as a number: an integer exactly, anything else through a float.
-pub(super) fn parse(text: &str) -> Option<Json> {
+/// Parses a text as a number. Integers are exact, everything else is a float.
+pub(super) fn parse_number(text: &str) -> Option<Json> {
     let text = text.trim();
     if let Ok(value) = text.parse::<i128>() {
         return Json::from_i128(value).ok();
@@ -176,11 +183,11 @@ pub(super) fn parse(text: &str) -> Option<Json> {
     Json::from_f64(text.parse().ok()?).ok()
 }
 
-/// The whole part of a number, if it fits 64 bits.
-pub(super) fn truncated(value: &Json) -> Option<Json> {
-    if integer(value).is_some() {
+/// The integral part of a number, if it fits 64 bits.
+pub(super) fn truncate_number(value: &Json) -> Option<Json> {
+    if as_integer(value).is_some() {
         return Some(value.clone());
     }
-    let whole = Json::from_f64(value.as_f64()?.trunc()).ok()?;
-    integer(&whole).is_some().then_some(whole)
+    let truncated = Json::from_f64(value.as_f64()?.trunc()).ok()?;
+    as_integer(&truncated).is_some().then_some(truncated)
 }

@@ -1,68 +1,72 @@
-//! One total order over all values, and what is built on it: equality, membership, sorting.
+//! A total order over all values, and the operations based on it: equality, membership and sorting.
 //!
-//! Values of different types are ordered by type. Every comparison is metered, since two small
-//! values can hold the same large part many times over.
+//! Values of different types are ordered by type. Every comparison is metered, because two small
+//! values can share the same large part many times over.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::error::{Outcome, Stop};
-use super::meter::Meter;
-use super::number::integer;
+use super::number::as_integer;
+use super::render_error::{EvalError, EvalResult};
+use super::render_meter::RenderMeter;
 
 /// Compares two values.
-pub(super) fn compare(left: &Json, right: &Json, meter: &Meter) -> Outcome<Ordering> {
-    meter.work(1)?;
+pub(super) fn compare_values(
+    left: &Json,
+    right: &Json,
+    meter: &RenderMeter,
+) -> EvalResult<Ordering> {
+    meter.charge_fuel(1)?;
     match (left, right) {
         (Json::Bool(left), Json::Bool(right)) => Ok(left.cmp(right)),
-        (Json::Str(left), Json::Str(right)) => texts(left, right, meter),
+        (Json::Str(left), Json::Str(right)) => compare_texts(left, right, meter),
         (Json::List(left), Json::List(right)) => {
             if Arc::ptr_eq(left, right) {
                 return Ok(Ordering::Equal);
             }
-            pairs(
+            compare_pairs(
                 left.iter().zip(right.iter()),
                 left.len().cmp(&right.len()),
-                |(a, b)| compare(a, b, meter),
+                |(a, b)| compare_values(a, b, meter),
             )
         }
         (Json::Map(left), Json::Map(right)) => {
             if Arc::ptr_eq(left, right) {
                 return Ok(Ordering::Equal);
             }
-            pairs(
+            compare_pairs(
                 left.iter().zip(right.iter()),
                 left.len().cmp(&right.len()),
                 |(a, b)| {
-                    let keys = texts(a.0, b.0, meter)?;
+                    let keys = compare_texts(a.0, b.0, meter)?;
                     if keys.is_ne() {
                         Ok(keys)
                     } else {
-                        compare(a.1, b.1, meter)
+                        compare_values(a.1, b.1, meter)
                     }
                 },
             )
         }
-        _ => match numbers(left, right) {
+        _ => match compare_numbers(left, right) {
             Some(order) => Ok(order),
-            None => Ok(rank(left).cmp(&rank(right))),
+            None => Ok(type_rank(left).cmp(&type_rank(right))),
         },
     }
 }
 
-/// Whether two values are the same.
-pub(super) fn equal(left: &Json, right: &Json, meter: &Meter) -> Outcome<bool> {
-    compare(left, right, meter).map(Ordering::is_eq)
+/// Returns true if two values are equal.
+pub(super) fn values_equal(left: &Json, right: &Json, meter: &RenderMeter) -> EvalResult<bool> {
+    compare_values(left, right, meter).map(Ordering::is_eq)
 }
 
-/// The first difference, else what the lengths say.
-fn pairs<T>(
+/// The first difference, or the order of the lengths if all pairs are equal.
+fn compare_pairs<T>(
     items: impl Iterator<Item = T>,
     lengths: Ordering,
-    compare: impl Fn(T) -> Outcome<Ordering>,
-) -> Outcome<Ordering> {
+    compare: impl Fn(T) -> EvalResult<Ordering>,
+) -> EvalResult<Ordering> {
     for item in items {
         let order = compare(item)?;
         if order.is_ne() {
@@ -72,26 +76,26 @@ fn pairs<T>(
     Ok(lengths)
 }
 
-fn texts(left: &Arc<str>, right: &Arc<str>, meter: &Meter) -> Outcome<Ordering> {
+fn compare_texts(left: &Arc<str>, right: &Arc<str>, meter: &RenderMeter) -> EvalResult<Ordering> {
     if Arc::ptr_eq(left, right) {
         return Ok(Ordering::Equal);
     }
-    meter.scan(left.len().min(right.len()))?;
+    meter.charge_scan(left.len().min(right.len()))?;
     Ok(left.cmp(right))
 }
 
 /// The order of two numbers, exact for any mix of integers and floats.
-fn numbers(left: &Json, right: &Json) -> Option<Ordering> {
-    match (integer(left), integer(right)) {
+fn compare_numbers(left: &Json, right: &Json) -> Option<Ordering> {
+    match (as_integer(left), as_integer(right)) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),
-        (Some(left), None) => Some(integer_to_float(left, right.as_f64()?)),
-        (None, Some(right)) => Some(integer_to_float(right, left.as_f64()?).reverse()),
+        (Some(left), None) => Some(compare_integer_to_float(left, right.as_f64()?)),
+        (None, Some(right)) => Some(compare_integer_to_float(right, left.as_f64()?).reverse()),
         (None, None) => left.as_f64()?.partial_cmp(&right.as_f64()?),
     }
 }
 
 /// A float is never a whole number of 64 bits, so it is never equal to an integer.
-fn integer_to_float(integer: i128, float: f64) -> Ordering {
+fn compare_integer_to_float(integer: i128, float: f64) -> Ordering {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a cast of a float saturates"
@@ -104,7 +108,7 @@ fn integer_to_float(integer: i128, float: f64) -> Ordering {
     }
 }
 
-fn rank(value: &Json) -> u8 {
+fn type_rank(value: &Json) -> u8 {
     match value {
         Json::Null => 0,
         Json::Bool(_) => 1,
@@ -115,50 +119,54 @@ fn rank(value: &Json) -> u8 {
     }
 }
 
-/// Whether `container` holds `item`: a key of a map, an item of a list, a part of a text.
-pub(super) fn contains(container: &Json, item: &Json, meter: &Meter) -> Outcome<bool> {
+/// Returns true if `container` has `item` as a map key, a list item or a part of a text.
+pub(super) fn contains_value(
+    container: &Json,
+    item: &Json,
+    meter: &RenderMeter,
+) -> EvalResult<bool> {
     match (container, item) {
         (Json::Str(text), Json::Str(part)) => {
-            meter.scan(text.len())?;
+            meter.charge_scan(text.len())?;
             Ok(text.contains(&**part))
         }
-        (Json::Str(_), _) => Err(Stop::failed(format!(
+        (Json::Str(_), _) => Err(EvalError::operation_failed(format!(
             "a text cannot contain a {}",
             item.type_name()
         ))),
         (Json::List(items), _) => {
             for candidate in items.iter() {
-                if equal(candidate, item, meter)? {
+                if values_equal(candidate, item, meter)? {
                     return Ok(true);
                 }
             }
             Ok(false)
         }
         (Json::Map(map), Json::Str(key)) => Ok(map.contains_key(key)),
-        (Json::Map(map), _) if integer(item).is_some() => {
+        (Json::Map(map), _) if as_integer(item).is_some() => {
             Ok(map.contains_key(item.to_string().as_str()))
         }
         (Json::Null | Json::Map(_), _) => Ok(false),
-        (Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_), _) => Err(Stop::failed(
-            format!("a {} contains nothing", container.type_name()),
-        )),
+        (Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_), _) => Err(
+            EvalError::operation_failed(format!("a {} contains nothing", container.type_name())),
+        ),
     }
 }
 
-/// Sorts by a comparison that may fail; equals keep their order.
+/// Stable sort with a comparison that may fail.
 ///
-/// The sort of the standard library cannot be stopped midway, and a comparison may be as long as
-/// the data is large.
-pub(super) fn sort<T>(
+/// The standard library's sort cannot be stopped midway, and one comparison may take time
+/// proportional to the data.
+pub(super) fn merge_sort<T>(
     mut items: Vec<T>,
-    compare: &mut impl FnMut(&T, &T) -> Outcome<Ordering>,
-) -> Outcome<Vec<T>> {
+    compare: &mut impl FnMut(&T, &T) -> EvalResult<Ordering>,
+) -> EvalResult<Vec<T>> {
     if items.len() < 2 {
         return Ok(items);
     }
     let upper = items.split_off(items.len() / 2);
-    let mut lower = sort(items, compare)?.into_iter().peekable();
-    let mut upper = sort(upper, compare)?.into_iter().peekable();
+    let mut lower = merge_sort(items, compare)?.into_iter().peekable();
+    let mut upper = merge_sort(upper, compare)?.into_iter().peekable();
     let mut merged = Vec::with_capacity(lower.len() + upper.len());
     while let (Some(low), Some(high)) = (lower.peek(), upper.peek()) {
         let from_upper = compare(low, high)?.is_gt();

@@ -1,39 +1,42 @@
-//! How values become text.
+//! Conversion of values to text.
 //!
-//! Sizes are known before anything is written, and texts are written into room of exactly that
-//! size: a value that holds the same part many times over is small in memory and large on paper.
+//! Sizes are computed before anything is written, and texts are written into buffers of exactly
+//! that size: a value that contains the same part many times over is small in memory and large as
+//! text.
 
 use std::fmt::{self, Write};
 
 use noetl_types::Json;
 use noetl_types::json::to_canonical;
 
-/// No number is longer than this.
-const LONGEST_NUMBER: usize = 25;
-/// Values up to this size are written in one go.
-const SMALL: usize = 1 << 16;
+/// Maximum length of a number.
+const MAX_NUMBER_BYTES: usize = 25;
+/// Values up to this size are serialized into one temporary buffer.
+const SMALL_VALUE_BYTES: usize = 1 << 16;
 
-/// The length of the canonical text of a value, rounded up a little, if it is at most `most`.
-pub(super) fn canonical_len(value: &Json, most: usize) -> Option<usize> {
-    let mut left = most;
-    spend(value, &mut left)?;
-    Some(most - left)
+/// Length of the canonical text of a value, slightly overestimated. `None` if it exceeds `limit`.
+pub(super) fn canonical_len(value: &Json, limit: usize) -> Option<usize> {
+    let mut remaining = limit;
+    subtract_len(value, &mut remaining)?;
+    Some(limit - remaining)
 }
 
-fn spend(value: &Json, left: &mut usize) -> Option<()> {
-    let own = match value {
+fn subtract_len(value: &Json, remaining: &mut usize) -> Option<()> {
+    let own_len = match value {
         Json::Null | Json::Bool(_) => 5,
-        Json::Int(_) | Json::UInt(_) | Json::Float(_) => LONGEST_NUMBER,
+        Json::Int(_) | Json::UInt(_) | Json::Float(_) => MAX_NUMBER_BYTES,
         Json::Str(text) => quoted_len(text),
         Json::List(items) => items.len() + 2,
         Json::Map(map) => 2 * map.len() + 2,
     };
-    *left = left.checked_sub(own)?;
+    *remaining = remaining.checked_sub(own_len)?;
     match value {
-        Json::List(items) => items.iter().try_for_each(|item| spend(item, left)),
+        Json::List(items) => items
+            .iter()
+            .try_for_each(|item| subtract_len(item, remaining)),
         Json::Map(map) => map.iter().try_for_each(|(key, value)| {
-            *left = left.checked_sub(quoted_len(key))?;
-            spend(value, left)
+            *remaining = remaining.checked_sub(quoted_len(key))?;
+            subtract_len(value, remaining)
         }),
         Json::Null
         | Json::Bool(_)
@@ -52,20 +55,20 @@ fn quoted_len(text: &str) -> usize {
     text.len() + 2 + 5 * escaped
 }
 
-/// The length of a value printed inside of a text, rounded up a little, if it is at most `most`.
-pub(super) fn printed_len(value: &Json, most: usize) -> Option<usize> {
+/// Length of a value printed inside a text, slightly overestimated. `None` if it exceeds `limit`.
+pub(super) fn printed_len(value: &Json, limit: usize) -> Option<usize> {
     let len = match value {
         Json::Null => 0,
         Json::Bool(_) => 5,
-        Json::Int(_) | Json::UInt(_) | Json::Float(_) => LONGEST_NUMBER,
+        Json::Int(_) | Json::UInt(_) | Json::Float(_) => MAX_NUMBER_BYTES,
         Json::Str(text) => text.len(),
-        Json::List(_) | Json::Map(_) => return canonical_len(value, most),
+        Json::List(_) | Json::Map(_) => return canonical_len(value, limit),
     };
-    (len <= most).then_some(len)
+    (len <= limit).then_some(len)
 }
 
-/// Writes a value as it is printed inside of a text; `room` is its printed length.
-pub(super) fn push_printed(value: &Json, room: usize, out: &mut String) {
+/// Writes a value as it is printed inside a text. `len` is its printed length.
+pub(super) fn push_printed(value: &Json, len: usize, out: &mut String) {
     match value {
         Json::Null => {}
         Json::Bool(true) => out.push_str("True"),
@@ -76,36 +79,36 @@ pub(super) fn push_printed(value: &Json, room: usize, out: &mut String) {
             let _ = write!(out, "{number}");
         }
         Json::UInt(_) | Json::Float(_) => out.push_str(&value.to_string()),
-        Json::List(_) | Json::Map(_) => push_canonical(value, room, out),
+        Json::List(_) | Json::Map(_) => push_canonical(value, len, out),
     }
 }
 
-/// Writes the canonical text of a value; `room` is its length.
-pub(super) fn push_canonical(value: &Json, room: usize, out: &mut String) {
-    if room <= SMALL {
+/// Writes the canonical text of a value. `len` is its length.
+pub(super) fn push_canonical(value: &Json, len: usize, out: &mut String) {
+    if len <= SMALL_VALUE_BYTES {
         out.push_str(&String::from_utf8_lossy(&to_canonical(value)));
     } else {
         // Writing into a text cannot fail.
-        let _ = Layout { indent: None }.write(value, 0, out);
+        let _ = JsonLayout { indent: None }.write_value(value, 0, out);
     }
 }
 
-/// The text of a value with one entry a line, before it is written.
-pub(super) struct Indented<'v> {
+/// The indented text of a value, measured but not yet written.
+pub(super) struct IndentedText<'v> {
     value: &'v Json,
-    layout: Layout,
+    layout: JsonLayout,
     len: usize,
 }
 
-impl<'v> Indented<'v> {
-    /// Measures the text, if it has at most `most` bytes.
-    pub(super) fn new(value: &'v Json, indent: usize, most: usize) -> Option<Self> {
-        let layout = Layout {
+impl<'v> IndentedText<'v> {
+    /// Measures the text. Returns `None` if it has more than `limit` bytes.
+    pub(super) fn new(value: &'v Json, indent: usize, limit: usize) -> Option<Self> {
+        let layout = JsonLayout {
             indent: Some(indent),
         };
-        let mut counter = Counter { left: most };
-        layout.write(value, 0, &mut counter).ok()?;
-        let len = most - counter.left;
+        let mut counter = LengthCounter { remaining: limit };
+        layout.write_value(value, 0, &mut counter).ok()?;
+        let len = limit - counter.remaining;
         Some(Self { value, layout, len })
     }
 
@@ -113,57 +116,57 @@ impl<'v> Indented<'v> {
         self.len
     }
 
-    pub(super) fn write(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let mut text = String::with_capacity(self.len);
         // Writing into a text cannot fail.
-        let _ = self.layout.write(self.value, 0, &mut text);
+        let _ = self.layout.write_value(self.value, 0, &mut text);
         text
     }
 }
 
-/// Counts what would be written.
-struct Counter {
-    left: usize,
+/// Counts the bytes that would be written.
+struct LengthCounter {
+    remaining: usize,
 }
 
-impl Write for Counter {
+impl Write for LengthCounter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.left = self.left.checked_sub(text.len()).ok_or(fmt::Error)?;
+        self.remaining = self.remaining.checked_sub(text.len()).ok_or(fmt::Error)?;
         Ok(())
     }
 }
 
-/// Writes piece by piece, so that no second copy of a large text ever exists.
-struct Layout {
+/// Writes piece by piece, so that a second copy of a large text never exists.
+struct JsonLayout {
     indent: Option<usize>,
 }
 
-impl Layout {
-    fn write(&self, value: &Json, level: usize, out: &mut impl Write) -> fmt::Result {
+impl JsonLayout {
+    fn write_value(&self, value: &Json, level: usize, out: &mut impl Write) -> fmt::Result {
         match value {
             Json::List(items) if items.is_empty() => out.write_str("[]"),
             Json::Map(map) if map.is_empty() => out.write_str("{}"),
             Json::List(items) => {
                 for (index, item) in items.iter().enumerate() {
                     out.write_str(if index == 0 { "[" } else { "," })?;
-                    self.line(level + 1, out)?;
-                    self.write(item, level + 1, out)?;
+                    self.write_line_break(level + 1, out)?;
+                    self.write_value(item, level + 1, out)?;
                 }
-                self.line(level, out)?;
+                self.write_line_break(level, out)?;
                 out.write_str("]")
             }
             Json::Map(map) => {
                 for (index, (key, item)) in map.iter().enumerate() {
                     out.write_str(if index == 0 { "{" } else { "," })?;
-                    self.line(level + 1, out)?;
-                    quote(key, out)?;
+                    self.write_line_break(level + 1, out)?;
+                    write_quoted(key, out)?;
                     out.write_str(if self.indent.is_some() { ": " } else { ":" })?;
-                    self.write(item, level + 1, out)?;
+                    self.write_value(item, level + 1, out)?;
                 }
-                self.line(level, out)?;
+                self.write_line_break(level, out)?;
                 out.write_str("}")
             }
-            Json::Str(text) => quote(text, out),
+            Json::Str(text) => write_quoted(text, out),
             Json::Int(number) => write!(out, "{number}"),
             Json::Null | Json::Bool(_) | Json::UInt(_) | Json::Float(_) => {
                 write!(out, "{value}")
@@ -171,7 +174,7 @@ impl Layout {
         }
     }
 
-    fn line(&self, level: usize, out: &mut impl Write) -> fmt::Result {
+    fn write_line_break(&self, level: usize, out: &mut impl Write) -> fmt::Result {
         match self.indent {
             Some(indent) => write!(out, "\n{:1$}", "", indent * level),
             None => Ok(()),
@@ -179,11 +182,11 @@ impl Layout {
     }
 }
 
-fn quote(text: &str, out: &mut impl Write) -> fmt::Result {
+fn write_quoted(text: &str, out: &mut impl Write) -> fmt::Result {
     out.write_char('"')?;
     let mut rest = text;
     while !rest.is_empty() {
-        let (piece, after) = rest.split_at(rest.floor_char_boundary(SMALL));
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(SMALL_VALUE_BYTES));
         let quoted = to_canonical(piece);
         let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default();
         out.write_str(&String::from_utf8_lossy(inner))?;

@@ -1,50 +1,50 @@
-//! What a template is once it is read: flat lists where the grammar has chains, so that its depth
-//! is the depth of its brackets and walking it never needs much stack.
+//! The program of a parsed template. It has flat lists where the grammar has chains, so its depth
+//! is the depth of the brackets in the text and evaluating it never needs a deep stack.
 
 use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::lexer::Span;
+use super::lexer::ByteSpan;
 use super::vocabulary::{Filter, Function, Method, Test};
 
-/// An expression and where it stands.
+/// An expression and its location.
 #[derive(Debug)]
 pub(super) struct Expr {
-    pub(super) span: Span,
+    pub(super) span: ByteSpan,
     pub(super) kind: ExprKind,
 }
 
 #[derive(Debug)]
 pub(super) enum ExprKind {
     Const(Json),
-    Name(Name),
+    Name(NameExpr),
     /// A value followed by lookups, calls, filters and tests.
-    Chain(Box<Expr>, Vec<Link>),
+    Chain(Box<Expr>, Vec<ChainLink>),
     Not(Box<Expr>),
-    Negative(Box<Expr>),
+    Negate(Box<Expr>),
     /// Operators of one precedence, from left to right.
     Math(Box<Expr>, Vec<(MathOp, Expr)>),
-    /// `a < b < c` holds when each neighbouring pair does.
+    /// `a < b < c` holds if each adjacent pair does.
     Compare(Box<Expr>, Vec<(CompareOp, Expr)>),
     And(Vec<Expr>),
     Or(Vec<Expr>),
-    Choose(Box<Choice>),
+    Conditional(Box<ConditionalExpr>),
     List(Vec<Expr>),
     Map(Vec<(Expr, Expr)>),
-    Call(Function, Vec<Arg>),
+    Call(Function, Vec<CallArg>),
 }
 
-/// A name, and the variables of the template that may hold it, innermost first.
+/// A name, and the slots of the template variables that may hold it, innermost first.
 #[derive(Debug)]
-pub(super) struct Name {
+pub(super) struct NameExpr {
     pub(super) text: Arc<str>,
     pub(super) slots: Box<[usize]>,
 }
 
 /// `yes if test else no`
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct ConditionalExpr {
     pub(super) test: Expr,
     pub(super) yes: Expr,
     pub(super) no: Option<Expr>,
@@ -74,10 +74,10 @@ pub(super) enum CompareOp {
     NotIn,
 }
 
-/// One step of a [`ExprKind::Chain`].
+/// One element of an [`ExprKind::Chain`].
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) span: Span,
+pub(super) struct ChainLink {
+    pub(super) span: ByteSpan,
     pub(super) kind: LinkKind,
 }
 
@@ -85,10 +85,10 @@ pub(super) struct Link {
 pub(super) enum LinkKind {
     Attribute(Arc<str>),
     Index(Expr),
-    Slice(Box<Slice>),
+    Slice(Box<SliceExpr>),
     Method(Method, Params),
     Filter(Filter, Params),
-    Each(Box<Each>),
+    ItemFilter(Box<ItemFilter>),
     Test {
         test: Test,
         params: Params,
@@ -99,24 +99,24 @@ pub(super) enum LinkKind {
 }
 
 #[derive(Debug)]
-pub(super) struct Slice {
+pub(super) struct SliceExpr {
     pub(super) start: Option<Expr>,
     pub(super) stop: Option<Expr>,
     pub(super) step: Option<Expr>,
 }
 
-/// Arguments bound to the parameters of a word, in the order of its signature.
+/// Arguments bound to the parameters of a filter, test or method, in the order of its signature.
 pub(super) type Params = Vec<Option<Expr>>;
 
-/// A filter that does something to every item.
+/// A filter that is applied to every item.
 #[derive(Debug)]
-pub(super) enum Each {
+pub(super) enum ItemFilter {
     MapAttribute {
         path: Expr,
         default: Option<Expr>,
     },
     MapFilter(Filter, Params),
-    /// Keeps the items whose value, or attribute, passes the test or is true.
+    /// Keeps the items whose value, or attribute, passes the test (or is true, without a test).
     Keep {
         attribute: Option<Expr>,
         test: Option<(Test, Params)>,
@@ -124,9 +124,9 @@ pub(super) enum Each {
     },
 }
 
-/// An argument of a function that takes any number of them.
+/// An argument of a function with a variable number of arguments.
 #[derive(Debug)]
-pub(super) enum Arg {
+pub(super) enum CallArg {
     Positional(Expr),
     Named(Arc<str>, Expr),
     /// `*list`
@@ -137,42 +137,42 @@ pub(super) enum Arg {
 
 /// A piece of a template that yields text.
 #[derive(Debug)]
-pub(super) enum Node {
+pub(super) enum TemplateNode {
     Text(Box<str>),
     Output(Expr),
-    If(Vec<(Expr, Vec<Node>)>, Vec<Node>),
-    For(Box<For>),
-    Set(Box<(Target, Expr)>),
+    If(Vec<(Expr, Vec<TemplateNode>)>, Vec<TemplateNode>),
+    For(Box<ForBlock>),
+    Set(Box<(AssignTarget, Expr)>),
     SetBlock(Box<SetBlock>),
 }
 
 /// `{% set target | filters %}body{% endset %}`
 #[derive(Debug)]
 pub(super) struct SetBlock {
-    pub(super) target: Target,
-    pub(super) filters: Vec<Link>,
-    pub(super) body: Vec<Node>,
+    pub(super) target: AssignTarget,
+    pub(super) filters: Vec<ChainLink>,
+    pub(super) body: Vec<TemplateNode>,
 }
 
 #[derive(Debug)]
-pub(super) struct For {
-    pub(super) target: Target,
+pub(super) struct ForBlock {
+    pub(super) target: AssignTarget,
     pub(super) items: Expr,
-    pub(super) keep: Option<Expr>,
-    pub(super) body: Vec<Node>,
-    pub(super) otherwise: Vec<Node>,
-    /// The variable that holds `loop`.
+    pub(super) filter: Option<Expr>,
+    pub(super) body: Vec<TemplateNode>,
+    pub(super) else_body: Vec<TemplateNode>,
+    /// Slot of the variable `loop`.
     pub(super) loop_slot: usize,
-    /// Variables that live for one iteration.
+    /// Slots of the variables of one iteration.
     pub(super) slots: std::ops::Range<usize>,
 }
 
-/// Where an assignment goes.
+/// The target of an assignment.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(super) enum AssignTarget {
     Slot(usize),
     /// `a, b`
-    Several(Vec<Target>, Span),
+    Several(Vec<AssignTarget>, ByteSpan),
     /// `namespace.key`
     Member {
         namespace: Expr,
@@ -182,11 +182,11 @@ pub(super) enum Target {
 
 /// A whole template.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum TemplateBody {
     /// Text without tags.
     Literal(Json),
     /// Exactly one `{{ }}`: the value keeps its type.
     Value(Expr),
     /// Anything else is text.
-    Text(Vec<Node>),
+    Text(Vec<TemplateNode>),
 }

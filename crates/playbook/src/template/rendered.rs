@@ -1,141 +1,141 @@
-//! What a render yields: a value, and which parts of it must not leave.
+//! The result of a render: a value, and the parts of it that are secret.
 
 use std::fmt;
 use std::sync::Arc;
 
 use noetl_types::Json;
+use noetl_types::redact::MIN_SECRET_CHARS;
 pub use noetl_types::redact::REDACTED;
-use noetl_types::redact::SHORTEST_SECRET;
 
-use super::eval::Done;
+use super::eval::RenderOutcome;
 
 /// A rendered value.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Rendered {
+pub struct RenderedValue {
     /// The value.
     pub value: Json,
-    /// The parts that were made from secrets; the empty path is the whole value.
+    /// The parts that were made from secrets. The empty path is the whole value.
     pub secrets: Vec<ValuePath>,
-    /// What was made from secrets: values, and what stands inside of longer texts.
-    pub(super) told: Vec<Json>,
+    /// The secret parts themselves: whole values, and fragments of longer texts.
+    pub(super) secret_parts: Vec<Json>,
 }
 
-/// A place inside of a value.
+/// A path inside a value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ValuePath(pub Vec<Segment>);
+pub struct ValuePath(pub Vec<PathSegment>);
 
-/// One step into a value.
+/// One segment of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Segment {
+pub enum PathSegment {
     /// Under a key of a map.
     Key(Arc<str>),
     /// At a position of a list.
     Index(usize),
 }
 
-impl Rendered {
-    /// A value that was made from no secret.
-    pub(super) fn open(value: Json) -> Self {
+impl RenderedValue {
+    /// A value that was made without secrets.
+    pub(super) fn without_secrets(value: Json) -> Self {
         Self {
             value,
             secrets: Vec::new(),
-            told: Vec::new(),
+            secret_parts: Vec::new(),
         }
     }
 
-    /// What came of a template.
-    pub(super) fn of(done: Done) -> Self {
-        let Done {
+    /// Converts the outcome of a template.
+    pub(super) fn from_outcome(outcome: RenderOutcome) -> Self {
+        let RenderOutcome {
             value,
-            is_steered,
-            mut told,
-        } = done;
-        let is_secret = is_steered || !told.is_empty();
-        // What stands beside a secret in a text is none, unless a secret had a say in it. What is too
-        // short to be looked for is hidden together with its line.
-        if is_steered || (told.iter().any(is_short) && is_line(&value)) {
-            told.push(value.clone());
+            is_tainted,
+            mut secret_parts,
+        } = outcome;
+        let is_secret = is_tainted || !secret_parts.is_empty();
+        // Text next to a secret is not secret, unless a secret influenced it. A secret too short to
+        // be searched for is hidden together with its line.
+        if is_tainted || (secret_parts.iter().any(is_short_secret) && is_single_line(&value)) {
+            secret_parts.push(value.clone());
         }
         Self {
             value,
             secrets: is_secret.then(ValuePath::default).into_iter().collect(),
-            told,
+            secret_parts,
         }
     }
 
-    /// Whether any part was made from a secret.
+    /// Returns true if any part was made from a secret.
     pub fn is_secret(&self) -> bool {
         !self.secrets.is_empty()
     }
 
-    /// What was made from secrets: parts of the value, and what stands inside of its texts. The rest
-    /// of such a text is not among them.
+    /// The secret parts of the value, and the secret fragments of its texts. The rest of such a
+    /// text is not included.
     pub fn secret_values(&self) -> impl Iterator<Item = &Json> {
-        self.told.iter()
+        self.secret_parts.iter()
     }
 
     /// The value with every secret part replaced.
-    pub fn redacted(&self) -> Json {
+    pub fn to_redacted(&self) -> Json {
         self.secrets
             .iter()
-            .fold(self.value.clone(), |value, path| replace(value, &path.0))
+            .fold(self.value.clone(), |value, path| redact_at(value, &path.0))
     }
 }
 
-fn is_short(told: &Json) -> bool {
-    let text = told.as_str();
-    text.is_some_and(|text| text.trim().chars().count() < SHORTEST_SECRET)
+fn is_short_secret(secret: &Json) -> bool {
+    let text = secret.as_str();
+    text.is_some_and(|text| text.trim().chars().count() < MIN_SECRET_CHARS)
 }
 
-fn is_line(value: &Json) -> bool {
+fn is_single_line(value: &Json) -> bool {
     value.as_str().is_some_and(|text| !text.contains('\n'))
 }
 
-/// Secret parts do not print.
-impl fmt::Debug for Rendered {
+/// Secret parts are not printed.
+impl fmt::Debug for RenderedValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rendered")
-            .field("value", &self.redacted())
+        f.debug_struct("RenderedValue")
+            .field("value", &self.to_redacted())
             .field("secrets", &self.secrets)
             .finish_non_exhaustive()
     }
 }
 
 impl ValuePath {
-    /// What a value has there.
+    /// Returns the part of a value at this path.
     pub fn get<'v>(&self, value: &'v Json) -> Option<&'v Json> {
         self.0
             .iter()
             .try_fold(value, |value, segment| match segment {
-                Segment::Key(key) => value.get(key),
-                Segment::Index(index) => value.as_list()?.get(*index),
+                PathSegment::Key(key) => value.get(key),
+                PathSegment::Index(index) => value.as_list()?.get(*index),
             })
     }
 
-    /// The same place seen from one step further out.
-    pub(super) fn under(mut self, segment: Segment) -> Self {
-        // Paths are as short as values are deep.
+    /// Prepends a segment to the path.
+    pub(super) fn prepended(mut self, segment: PathSegment) -> Self {
+        // Paths are no longer than values are deep.
         self.0.insert(0, segment);
         self
     }
 }
 
-fn replace(value: Json, path: &[Segment]) -> Json {
+fn redact_at(value: Json, path: &[PathSegment]) -> Json {
     let Some((first, rest)) = path.split_first() else {
         return Json::from(REDACTED);
     };
     match (value, first) {
-        (Json::Map(map), Segment::Key(key)) => {
+        (Json::Map(map), PathSegment::Key(key)) => {
             let mut map = Arc::unwrap_or_clone(map);
             if let Some(member) = map.remove(key) {
-                map.insert(Arc::clone(key), replace(member, rest));
+                map.insert(Arc::clone(key), redact_at(member, rest));
             }
             Json::from(map)
         }
-        (Json::List(items), Segment::Index(index)) => {
+        (Json::List(items), PathSegment::Index(index)) => {
             let mut items = Arc::unwrap_or_clone(items);
             if let Some(item) = items.get_mut(*index) {
-                *item = replace(std::mem::take(item), rest);
+                *item = redact_at(std::mem::take(item), rest);
             }
             Json::from(items)
         }
@@ -143,14 +143,14 @@ fn replace(value: Json, path: &[Segment]) -> Json {
     }
 }
 
-/// Written like `headers.accept[0]`.
+/// Formatted like `headers.accept[0]`.
 impl fmt::Display for ValuePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, segment) in self.0.iter().enumerate() {
+        for (position, segment) in self.0.iter().enumerate() {
             match segment {
-                Segment::Key(key) if at == 0 => f.write_str(key)?,
-                Segment::Key(key) => write!(f, ".{key}")?,
-                Segment::Index(index) => write!(f, "[{index}]")?,
+                PathSegment::Key(key) if position == 0 => f.write_str(key)?,
+                PathSegment::Key(key) => write!(f, ".{key}")?,
+                PathSegment::Index(index) => write!(f, "[{index}]")?,
             }
         }
         Ok(())

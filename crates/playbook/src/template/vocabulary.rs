@@ -1,13 +1,15 @@
-//! The words of the language: every filter, test, function and method, with its parameters.
+//! The vocabulary of the language: all filters, tests, functions and methods, with their
+//! parameters.
 //!
-//! A name that is not here does not exist. What the words do is said where they are evaluated.
+//! A name that is not listed here does not exist. The `eval` module implements them.
 
-use super::fault::Word;
-use crate::diag::near;
+use super::template_error::VocabularyKind;
+use crate::diag::nearest_name;
 
-/// The parameters of a word, in order; the first `required` of them must be given.
+/// The parameters of a filter, test, function or method, in order. The first `required` of them
+/// must be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Signature {
+pub(super) struct CallSignature {
     pub(super) required: usize,
     pub(super) params: &'static [&'static str],
 }
@@ -24,9 +26,9 @@ macro_rules! vocabulary {
         pub(super) enum $name { $( $variant, )+ }
 
         impl $name {
-            /// Every spelling.
+            /// All spellings.
             const NAMES: &'static [&'static str] = &[ $( $($text,)+ )+ ];
-            /// Finds a word by one of its spellings.
+            /// Finds an entry by one of its spellings.
             pub(super) fn parse(name: &str) -> Option<Self> {
                 match name {
                     $( $($text)|+ => Some(Self::$variant), )+
@@ -34,10 +36,10 @@ macro_rules! vocabulary {
                 }
             }
 
-            /// What it takes besides the value it is applied to.
-            pub(super) fn signature(self) -> Signature {
+            /// Parameters besides the value it is applied to.
+            pub(super) fn signature(self) -> CallSignature {
                 match self {
-                    $( Self::$variant => Signature {
+                    $( Self::$variant => CallSignature {
                         required: $required,
                         params: &[ $($param,)* ],
                     }, )+
@@ -89,9 +91,10 @@ vocabulary! {
     }
 }
 
-/// Filters that apply another filter or a test to every item; their arguments depend on it.
+/// Filters that apply another filter or a test to every item. Their arguments depend on that filter
+/// or test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Each {
+pub(super) enum ItemFilterName {
     Map,
     Select,
     Reject,
@@ -99,7 +102,7 @@ pub(super) enum Each {
     RejectAttr,
 }
 
-impl Each {
+impl ItemFilterName {
     const NAMES: [&str; 5] = ["map", "select", "reject", "selectattr", "rejectattr"];
 
     /// Finds a filter by its name.
@@ -176,12 +179,15 @@ vocabulary! {
     }
 }
 
-/// The nearest spelling of a word, to be offered in its place.
-pub(super) fn nearest(word: Word, name: &str) -> Option<&'static str> {
-    match word {
-        Word::Filter => near(name, Filter::NAMES.iter().copied().chain(Each::NAMES)),
-        Word::Test => near(name, Test::NAMES.iter().copied()),
-        Word::Function => near(name, Function::NAMES.iter().copied()),
-        Word::Method => near(name, Method::NAMES.iter().copied()),
+/// The known name that is most similar to an unknown one.
+pub(super) fn suggest_name(vocabulary: VocabularyKind, name: &str) -> Option<&'static str> {
+    match vocabulary {
+        VocabularyKind::Filter => nearest_name(
+            name,
+            Filter::NAMES.iter().copied().chain(ItemFilterName::NAMES),
+        ),
+        VocabularyKind::Test => nearest_name(name, Test::NAMES.iter().copied()),
+        VocabularyKind::Function => nearest_name(name, Function::NAMES.iter().copied()),
+        VocabularyKind::Method => nearest_name(name, Method::NAMES.iter().copied()),
     }
 }

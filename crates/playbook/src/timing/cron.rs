@@ -7,39 +7,40 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
-use super::field::{Field, FieldFault, Unit};
+use super::field::{CronField, CronFieldError, CronUnit};
 
-/// A cron expression that can be read and that fires at some time.
+/// A valid cron expression that fires at least once.
 ///
-/// Five fields, or six with the second in front: lists, ranges, steps, names of months and days,
-/// `L`, `W` and `#`; or one of the nicknames. As everywhere, a day matches when either its field
-/// for the month or the one for the week does, if both are restricted.
+/// Five fields, or six with seconds first: lists, ranges, steps, names of months and days, `L`, `W`
+/// and `#`; or one of the nicknames. As usual for cron, if both the day of the month and the day of
+/// the week are restricted, a day matches if either field matches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Cron(Arc<str>);
+pub struct CronExpression(Arc<str>);
 
-/// Why a text is not a cron expression.
+/// A parse error of a cron expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CronFault {
-    /// Nothing is there.
-    #[error("it is empty")]
+pub enum CronError {
+    /// The expression is empty.
+    #[error("the expression is empty")]
     Empty,
-    /// Neither five fields nor six.
-    #[error("it has {} field{}; write {FIELDS}", .0, if *.0 == 1 { "" } else { "s" })]
+    /// The number of fields is neither five nor six.
+    #[error("found {} field{}; expected {FIELDS}", .0, if *.0 == 1 { "" } else { "s" })]
     FieldCount(usize),
-    /// An unknown word after `@`.
-    #[error("'{0}' is not one of {list}", list = names())]
+    /// An unknown nickname after `@`.
+    #[error("'{0}' is not one of {list}", list = nickname_list())]
     Nickname(String),
-    /// A field that cannot be read.
+    /// An invalid field.
     #[error("{0}")]
-    Field(FieldFault),
-    /// Days that none of the months has.
-    #[error("it never fires, since none of its months has such a day")]
+    Field(CronFieldError),
+    /// A day that none of the selected months has.
+    #[error("it never fires, because none of its months has such a day")]
     Never,
 }
 
-const FIELDS: &str = "minute, hour, day of the month, month and day of the week, with the second in front if need be";
+const FIELDS: &str =
+    "minute, hour, day of the month, month and day of the week, optionally preceded by the second";
 
-/// Short names and what they stand for.
+/// Nicknames and the expressions that they represent.
 const NICKNAMES: [(&str, &str); 6] = [
     ("@yearly", "0 0 1 1 *"),
     ("@annually", "0 0 1 1 *"),
@@ -49,38 +50,38 @@ const NICKNAMES: [(&str, &str); 6] = [
     ("@hourly", "0 * * * *"),
 ];
 
-fn names() -> String {
+fn nickname_list() -> String {
     NICKNAMES.map(|(name, _)| name).join(", ")
 }
 
-impl Cron {
-    /// Reads an expression; blanks around it are dropped.
-    pub fn parse(text: &str) -> Result<Self, CronFault> {
+impl CronExpression {
+    /// Parses an expression. Surrounding whitespace is removed.
+    pub fn parse(text: &str) -> Result<Self, CronError> {
         let text = text.trim();
-        let fields = read(text)?;
+        let fields = parse_cron_fields(text)?;
         if !can_fire(&fields) {
-            return Err(CronFault::Never);
+            return Err(CronError::Never);
         }
         Ok(Self(text.into()))
     }
 
-    /// The expression as its author wrote it.
+    /// Returns the expression as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The six fields of an expression.
-fn read(text: &str) -> Result<[Field; 6], CronFault> {
+/// Parses the six fields of an expression.
+fn parse_cron_fields(text: &str) -> Result<[CronField; 6], CronError> {
     if text.is_empty() {
-        return Err(CronFault::Empty);
+        return Err(CronError::Empty);
     }
     let text = if text.starts_with('@') {
         NICKNAMES
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(text))
-            .map(|(_, meaning)| *meaning)
-            .ok_or_else(|| CronFault::Nickname(text.to_owned()))?
+            .map(|(_, expression)| *expression)
+            .ok_or_else(|| CronError::Nickname(text.to_owned()))?
     } else {
         text
     };
@@ -88,46 +89,50 @@ fn read(text: &str) -> Result<[Field; 6], CronFault> {
     match parts.len() {
         5 => parts.insert(0, "0"),
         6 => {}
-        count => return Err(CronFault::FieldCount(count)),
+        count => return Err(CronError::FieldCount(count)),
     }
-    let mut fields = [Field::default(); 6];
-    for ((field, unit), part) in fields.iter_mut().zip(Unit::ALL).zip(parts) {
-        *field = Field::read(unit, part).map_err(CronFault::Field)?;
+    let mut fields = [CronField::default(); 6];
+    for ((field, unit), part) in fields.iter_mut().zip(CronUnit::ALL).zip(parts) {
+        *field = CronField::parse_field(unit, part).map_err(CronError::Field)?;
     }
     Ok(fields)
 }
 
-/// Whether there is a day at all; what depends on the week comes round in every month.
-fn can_fire([_, _, _, day, month, weekday]: &[Field; 6]) -> bool {
-    const LONGEST: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let first_day = (day.values | day.shaped).trailing_zeros();
-    let longest = (1..=12)
-        .zip(LONGEST)
+/// True if at least one day matches. Days that depend on the week occur in every month.
+fn can_fire([_, _, _, day, month, weekday]: &[CronField; 6]) -> bool {
+    const MAX_MONTH_DAYS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let first_day = (day.values | day.month_dependent).trailing_zeros();
+    let selected_months = (1..=12)
+        .zip(MAX_MONTH_DAYS)
         .filter(|(number, _)| month.values & (1_u64 << number) != 0);
-    day.last || !weekday.is_open || longest.into_iter().any(|(_, days)| first_day <= days)
+    day.has_last_day
+        || !weekday.is_wildcard
+        || selected_months
+            .into_iter()
+            .any(|(_, days)| first_day <= days)
 }
 
-impl fmt::Display for Cron {
+impl fmt::Display for CronExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Serialize for Cron {
+impl Serialize for CronExpression {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0)
     }
 }
 
-impl JsonSchema for Cron {
+impl JsonSchema for CronExpression {
     fn schema_name() -> Cow<'static, str> {
         "Cron".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "Five fields (minute, hour, day of the month, month, day of the week), six with the \
-                second in front, or @hourly, @daily, @weekly, @monthly, @yearly.",
+            "description": "Five fields (minute, hour, day of the month, month, day of the week), six with \
+                seconds first, or @hourly, @daily, @weekly, @monthly, @yearly.",
             "type": "string",
             "examples": ["0 2 * * *", "*/15 8-17 * * MON-FRI", "0 6 L * *"]
         })
@@ -141,12 +146,12 @@ mod tests {
 
     use super::*;
 
-    fn fault(text: &str) -> String {
-        Cron::parse(text).unwrap_err().to_string()
+    fn parse_error(text: &str) -> String {
+        CronExpression::parse(text).unwrap_err().to_string()
     }
 
-    /// What the scheduler's own reader makes of an expression: the values of each field.
-    fn fired(text: &str) -> [Vec<u16>; 6] {
+    /// Returns the values of each field according to the parser that the scheduler uses.
+    fn scheduler_values(text: &str) -> [Vec<u16>; 6] {
         let cron = CronParser::builder()
             .year(Year::Disallowed)
             .build()
@@ -163,8 +168,8 @@ mod tests {
         ]
     }
 
-    fn values(text: &str) -> [Vec<u16>; 6] {
-        read(text).unwrap().map(|field| {
+    fn parsed_values(text: &str) -> [Vec<u16>; 6] {
+        parse_cron_fields(text).unwrap().map(|field| {
             (0..64)
                 .filter(|value| field.values & (1 << value) != 0)
                 .collect()
@@ -172,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_forms_of_the_language() {
+    fn accepts_all_forms() {
         for text in [
             "* * * * *",
             "0 2 * * *",
@@ -194,15 +199,15 @@ mod tests {
             "@Weekly",
             "@annually",
         ] {
-            let cron = Cron::parse(text).unwrap();
+            let cron = CronExpression::parse(text).unwrap();
             assert_eq!(cron.as_str(), text.trim());
-            assert_eq!(values(text.trim()), fired(text), "{text}");
+            assert_eq!(parsed_values(text.trim()), scheduler_values(text), "{text}");
         }
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        let faults = [
+    fn reports_invalid_expressions() {
+        let errors = [
             "",
             "* * * *",
             "0 * * * * * 2026",
@@ -241,19 +246,19 @@ mod tests {
             "0 0 31 2,4,6,9,11 *",
             "0 0 31W APR ?",
         ]
-        .map(|text| format!("{text:<24} {}", fault(text)))
+        .map(|text| format!("{text:<24} {}", parse_error(text)))
         .join("\n");
-        insta::assert_snapshot!(faults);
+        insta::assert_snapshot!(errors);
     }
 
-    /// An item of a field whose numbers lie in a range.
-    fn item(least: u16, most: u16) -> impl Strategy<Value = String> {
-        let value = least..=most;
+    /// An item of a field with numbers in a range.
+    fn arb_item(min: u16, max: u16) -> impl Strategy<Value = String> {
+        let value = min..=max;
         prop_oneof![
             value.clone().prop_map(|value| value.to_string()),
             (value.clone(), value.clone()).prop_map(|(a, b)| format!("{}-{}", a.min(b), a.max(b))),
-            (1..=most).prop_map(|step| format!("*/{step}")),
-            (value.clone(), value, 1..=most).prop_map(|(a, b, step)| format!(
+            (1..=max).prop_map(|step| format!("*/{step}")),
+            (value.clone(), value, 1..=max).prop_map(|(a, b, step)| format!(
                 "{}-{}/{step}",
                 a.min(b),
                 a.max(b)
@@ -262,8 +267,8 @@ mod tests {
         ]
     }
 
-    fn field(least: u16, most: u16) -> impl Strategy<Value = String> {
-        let list = prop::collection::vec(item(least, most), 1..4);
+    fn arb_field(min: u16, max: u16) -> impl Strategy<Value = String> {
+        let list = prop::collection::vec(arb_item(min, max), 1..4);
         list.prop_map(|items| {
             if items.iter().any(|item| item == "*") {
                 "*".to_owned()
@@ -273,21 +278,21 @@ mod tests {
         })
     }
 
-    fn expression() -> impl Strategy<Value = String> {
+    fn arb_expression() -> impl Strategy<Value = String> {
         let day =
-            prop_oneof![4 => field(1, 31), 1 => (1..=31_u16).prop_map(|day| format!("{day}W"))];
+            prop_oneof![4 => arb_field(1, 31), 1 => (1..=31_u16).prop_map(|day| format!("{day}W"))];
         let weekday = prop_oneof![
-            4 => field(0, 7),
+            4 => arb_field(0, 7),
             1 => (0..=7_u16, 1..=5_u16).prop_map(|(day, nth)| format!("{day}#{nth}")),
             1 => prop::sample::select(vec!["MON-FRI", "sat,SUN", "5L", "?", "TUE-SUN/2"]).prop_map(str::to_owned),
         ];
-        let second = prop::option::of(field(0, 59));
+        let second = prop::option::of(arb_field(0, 59));
         (
             second,
-            field(0, 59),
-            field(0, 23),
+            arb_field(0, 59),
+            arb_field(0, 23),
             day,
-            field(1, 12),
+            arb_field(1, 12),
             weekday,
         )
             .prop_map(|(second, minute, hour, day, month, weekday)| {
@@ -299,17 +304,17 @@ mod tests {
     }
 
     proptest! {
-        /// What passes here is what will fire, at the same times.
+        /// An accepted expression fires at the times that the scheduler computes.
         #[test]
-        fn agrees_with_the_reader_that_fires(text in expression()) {
-            prop_assert_eq!(values(&text), fired(&text));
+        fn agrees_with_scheduler_parser(text in arb_expression()) {
+            prop_assert_eq!(parsed_values(&text), scheduler_values(&text));
         }
 
-        /// Whatever else passes is at least understood by it.
+        /// The scheduler's parser accepts every accepted expression.
         #[test]
-        fn never_more_lenient(text in "([0-9*/,LW#?A-Z-]{1,4} ){4,5}[0-9*/,L#?-]{1,4}|\\PC{0,12}") {
-            if Cron::parse(&text).is_ok() {
-                prop_assert_eq!(values(text.trim()), fired(&text));
+        fn accepts_nothing_the_scheduler_rejects(text in "([0-9*/,LW#?A-Z-]{1,4} ){4,5}[0-9*/,L#?-]{1,4}|\\PC{0,12}") {
+            if CronExpression::parse(&text).is_ok() {
+                prop_assert_eq!(parsed_values(text.trim()), scheduler_values(&text));
             }
         }
     }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// What a field counts.
+/// Unit of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum CronUnit {
     /// Seconds, 0 to 59.
     Second,
     /// Minutes, 0 to 59.
@@ -16,12 +16,12 @@ pub enum Unit {
     Day,
     /// Months, 1 to 12.
     Month,
-    /// Days of the week, 0 to 7; Sunday is both.
+    /// Days of the week, 0 to 7. Both 0 and 7 are Sunday.
     Weekday,
 }
 
-impl Unit {
-    /// All fields in the order in which they are written.
+impl CronUnit {
+    /// All fields, in the order in which they are written.
     pub(super) const ALL: [Self; 6] = [
         Self::Second,
         Self::Minute,
@@ -31,7 +31,7 @@ impl Unit {
         Self::Weekday,
     ];
 
-    fn range(self) -> RangeInclusive<u16> {
+    fn value_range(self) -> RangeInclusive<u16> {
         match self {
             Self::Second | Self::Minute => 0..=59,
             Self::Hour => 0..=23,
@@ -41,8 +41,8 @@ impl Unit {
         }
     }
 
-    /// Names that may stand for numbers; the first of them stands for the least.
-    fn names(self) -> &'static [&'static str] {
+    /// Names of the values, starting with the smallest.
+    fn value_names(self) -> &'static [&'static str] {
         match self {
             Self::Second | Self::Minute | Self::Hour | Self::Day => &[],
             Self::Month => &[
@@ -53,7 +53,7 @@ impl Unit {
     }
 }
 
-impl fmt::Display for Unit {
+impl fmt::Display for CronUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Second => "second",
@@ -66,99 +66,100 @@ impl fmt::Display for Unit {
     }
 }
 
-/// What is wrong with a field.
+/// An invalid field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FieldFault {
-    /// Which field.
-    pub unit: Unit,
-    /// The part of the field that is wrong.
+pub struct CronFieldError {
+    /// Unit of the field.
+    pub unit: CronUnit,
+    /// Invalid part of the field.
     pub item: String,
-    /// What is wrong with it.
-    pub kind: FieldFaultKind,
+    /// Reason why the part is invalid.
+    pub kind: CronFieldErrorKind,
 }
 
-/// What is wrong with a part of a field.
+/// Reason why a part of a field is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FieldFaultKind {
+pub enum CronFieldErrorKind {
     /// Neither a number nor a known name.
     NotAValue,
-    /// A number that the field cannot have.
+    /// A number out of range.
     OutOfRange,
-    /// A range whose end comes before its start.
-    Backwards,
-    /// A step that is no number from one to the size of the field.
-    Step,
+    /// A range whose end precedes its start.
+    ReversedRange,
+    /// A step that is not a number from 1 to the size of the field.
+    InvalidStep,
     /// A step after a single value.
     StepAfterValue,
-    /// `#` with something other than one to five.
-    Nth,
+    /// `#` followed by anything but 1 to 5.
+    InvalidOccurrence,
     /// A second `L` in the same field.
     SecondLast,
 }
 
-impl fmt::Display for FieldFault {
+impl fmt::Display for CronFieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { unit, item, kind } = self;
-        let range = unit.range();
-        let (least, most) = (range.start(), range.end());
+        let range = unit.value_range();
+        let (min, max) = (range.start(), range.end());
         match kind {
-            FieldFaultKind::NotAValue => {
+            CronFieldErrorKind::NotAValue => {
                 write!(
                     f,
-                    "'{item}' is no {unit}, which is a number in {least}..{most}"
+                    "'{item}' is not a valid {unit}; expected a number in {min}..{max}"
                 )?;
-                match (unit.names().first(), unit.names().last()) {
+                match (unit.value_names().first(), unit.value_names().last()) {
                     (Some(from), Some(to)) => write!(f, " or a name in {from}..{to}"),
                     _ => Ok(()),
                 }
             }
-            FieldFaultKind::OutOfRange => {
-                write!(f, "{unit} {item} is out of range {least}..{most}")
+            CronFieldErrorKind::OutOfRange => {
+                write!(f, "{unit} {item} is out of range {min}..{max}")
             }
-            FieldFaultKind::Backwards => write!(f, "{unit} '{item}' runs backwards"),
-            FieldFaultKind::Step => {
-                write!(f, "the step of {unit} '{item}' is out of range 1..{most}")
+            CronFieldErrorKind::ReversedRange => write!(f, "{unit} '{item}' ends before it starts"),
+            CronFieldErrorKind::InvalidStep => {
+                write!(f, "the step of {unit} '{item}' is out of range 1..{max}")
             }
-            FieldFaultKind::StepAfterValue => {
+            CronFieldErrorKind::StepAfterValue => {
                 write!(
                     f,
-                    "{unit} '{item}' has a step but no range; write '*/n' or '{least}-{most}/n'"
+                    "{unit} '{item}' has a step but no range; write '*/n' or '{min}-{max}/n'"
                 )
             }
-            FieldFaultKind::Nth => write!(
+            CronFieldErrorKind::InvalidOccurrence => write!(
                 f,
-                "{unit} '{item}' counts within a month, so 1..5 follows the '#'"
+                "{unit} '{item}' must have a number in 1..5 after the '#'"
             ),
-            FieldFaultKind::SecondLast => write!(f, "{unit} '{item}' comes after another 'L'"),
+            CronFieldErrorKind::SecondLast => write!(f, "{unit} '{item}' is a second 'L'"),
         }
     }
 }
 
-/// What a field stands for.
+/// The values that a field matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Field {
-    /// Values that match as they are, a bit for each.
+pub(super) struct CronField {
+    /// Values that match directly, one bit per value.
     pub(super) values: u64,
-    /// Values with `W`, `L` or `#` behind them, which match by the shape of the month.
-    pub(super) shaped: u64,
-    /// Whether the last day of the month matches, or the last working day.
-    pub(super) last: bool,
-    /// Whether it is a bare `*` or `?`, which restricts nothing.
-    pub(super) is_open: bool,
+    /// Values with `W`, `L` or `#`, whose matching days depend on the month.
+    pub(super) month_dependent: u64,
+    /// True if the last day or last working day of the month matches.
+    pub(super) has_last_day: bool,
+    /// True if the field is a bare `*` or `?`, which matches every value.
+    pub(super) is_wildcard: bool,
 }
 
-impl Field {
-    pub(super) fn read(unit: Unit, text: &str) -> Result<Self, FieldFault> {
+impl CronField {
+    pub(super) fn parse_field(unit: CronUnit, text: &str) -> Result<Self, CronFieldError> {
         let mut field = Self {
-            is_open: text == "*" || text == "?" && matches!(unit, Unit::Day | Unit::Weekday),
+            is_wildcard: text == "*"
+                || text == "?" && matches!(unit, CronUnit::Day | CronUnit::Weekday),
             ..Self::default()
         };
-        if field.is_open {
-            field.values = bits(unit, unit.range(), 1);
+        if field.is_wildcard {
+            field.values = value_bits(unit, unit.value_range(), 1);
             return Ok(field);
         }
         for item in text.split(',') {
-            field.add(unit, item).map_err(|kind| FieldFault {
+            field.add_item(unit, item).map_err(|kind| CronFieldError {
                 unit,
                 item: item.to_owned(),
                 kind,
@@ -167,52 +168,56 @@ impl Field {
         Ok(field)
     }
 
-    fn add(&mut self, unit: Unit, item: &str) -> Result<(), FieldFaultKind> {
+    fn add_item(&mut self, unit: CronUnit, item: &str) -> Result<(), CronFieldErrorKind> {
         if let Some((range, step)) = item.split_once('/') {
-            let step = step_of(unit, step)?;
+            let step = parse_increment(unit, step)?;
             let range = match range.split_once('-') {
-                Some(ends) => range_of(unit, ends)?,
-                None if range == "*" => unit.range(),
-                None => return Err(FieldFaultKind::StepAfterValue),
+                Some((from, to)) => parse_value_range(unit, from, to)?,
+                None if range == "*" => unit.value_range(),
+                None => return Err(CronFieldErrorKind::StepAfterValue),
             };
-            self.values |= bits(unit, range, step);
-        } else if let Some(ends) = item.split_once('-') {
-            self.values |= bits(unit, range_of(unit, ends)?, 1);
-        } else if !self.add_shaped(unit, item)? {
-            let value = value_of(unit, item)?;
-            self.values |= bits(unit, value..=value, 1);
+            self.values |= value_bits(unit, range, step);
+        } else if let Some((from, to)) = item.split_once('-') {
+            self.values |= value_bits(unit, parse_value_range(unit, from, to)?, 1);
+        } else if !self.add_month_dependent(unit, item)? {
+            let value = parse_unit_value(unit, item)?;
+            self.values |= value_bits(unit, value..=value, 1);
         }
         Ok(())
     }
 
-    /// The forms whose days depend on the month; `false` if it is none of them.
-    fn add_shaped(&mut self, unit: Unit, item: &str) -> Result<bool, FieldFaultKind> {
+    /// Adds a form whose days depend on the month. Returns `false` if the item is not such a form.
+    fn add_month_dependent(
+        &mut self,
+        unit: CronUnit,
+        item: &str,
+    ) -> Result<bool, CronFieldErrorKind> {
         let upper = item.to_ascii_uppercase();
         let value = match unit {
-            Unit::Day if matches!(&*upper, "L" | "LW") => {
-                if std::mem::replace(&mut self.last, true) {
-                    return Err(FieldFaultKind::SecondLast);
+            CronUnit::Day if matches!(&*upper, "L" | "LW") => {
+                if std::mem::replace(&mut self.has_last_day, true) {
+                    return Err(CronFieldErrorKind::SecondLast);
                 }
                 return Ok(true);
             }
-            Unit::Day => upper.strip_suffix('W'),
-            Unit::Weekday => match upper.split_once('#') {
+            CronUnit::Day => upper.strip_suffix('W'),
+            CronUnit::Weekday => match upper.split_once('#') {
                 Some((value, "1" | "2" | "3" | "4" | "5")) => Some(value),
-                Some(_) => return Err(FieldFaultKind::Nth),
+                Some(_) => return Err(CronFieldErrorKind::InvalidOccurrence),
                 None => upper.strip_suffix('L'),
             },
-            Unit::Second | Unit::Minute | Unit::Hour | Unit::Month => None,
+            CronUnit::Second | CronUnit::Minute | CronUnit::Hour | CronUnit::Month => None,
         };
         let Some(value) = value else { return Ok(false) };
-        let value = value_of(unit, value)?;
-        self.shaped |= bits(unit, value..=value, 1);
+        let value = parse_unit_value(unit, value)?;
+        self.month_dependent |= value_bits(unit, value..=value, 1);
         Ok(true)
     }
 }
 
-fn bits(unit: Unit, range: RangeInclusive<u16>, step: usize) -> u64 {
-    let week = |value| {
-        if unit == Unit::Weekday {
+fn value_bits(unit: CronUnit, range: RangeInclusive<u16>, step: usize) -> u64 {
+    let normalize = |value| {
+        if unit == CronUnit::Weekday {
             value % 7
         } else {
             value
@@ -220,50 +225,54 @@ fn bits(unit: Unit, range: RangeInclusive<u16>, step: usize) -> u64 {
     };
     range
         .step_by(step)
-        .fold(0, |bits, value| bits | 1 << week(value))
+        .fold(0, |bits, value| bits | 1 << normalize(value))
 }
 
-fn step_of(unit: Unit, text: &str) -> Result<usize, FieldFaultKind> {
-    let step = digits(text).ok_or(FieldFaultKind::Step)?;
-    // A longer step than the field would fire once and look as if it fired more often.
-    if (1..=*unit.range().end()).contains(&step) {
+fn parse_increment(unit: CronUnit, text: &str) -> Result<usize, CronFieldErrorKind> {
+    let step = parse_digits(text).ok_or(CronFieldErrorKind::InvalidStep)?;
+    // A step larger than the field would fire only once, although it appears to fire repeatedly.
+    if (1..=*unit.value_range().end()).contains(&step) {
         Ok(step.into())
     } else {
-        Err(FieldFaultKind::Step)
+        Err(CronFieldErrorKind::InvalidStep)
     }
 }
 
-fn range_of(unit: Unit, (from, to): (&str, &str)) -> Result<RangeInclusive<u16>, FieldFaultKind> {
-    let start = value_of(unit, from)?;
-    let mut end = value_of(unit, to)?;
+fn parse_value_range(
+    unit: CronUnit,
+    from: &str,
+    to: &str,
+) -> Result<RangeInclusive<u16>, CronFieldErrorKind> {
+    let start = parse_unit_value(unit, from)?;
+    let mut end = parse_unit_value(unit, to)?;
     // A week that ends on Sunday is written `MON-SUN`.
-    if unit == Unit::Weekday && to.eq_ignore_ascii_case("SUN") {
+    if unit == CronUnit::Weekday && to.eq_ignore_ascii_case("SUN") {
         end = 7;
     }
     if start > end {
-        return Err(FieldFaultKind::Backwards);
+        return Err(CronFieldErrorKind::ReversedRange);
     }
     Ok(start..=end)
 }
 
-fn value_of(unit: Unit, text: &str) -> Result<u16, FieldFaultKind> {
+fn parse_unit_value(unit: CronUnit, text: &str) -> Result<u16, CronFieldErrorKind> {
     let named = unit
-        .range()
-        .zip(unit.names())
+        .value_range()
+        .zip(unit.value_names())
         .find(|(_, name)| name.eq_ignore_ascii_case(text));
     if let Some((value, _)) = named {
         return Ok(value);
     }
-    let value = digits(text).ok_or(FieldFaultKind::NotAValue)?;
-    if unit.range().contains(&value) {
+    let value = parse_digits(text).ok_or(CronFieldErrorKind::NotAValue)?;
+    if unit.value_range().contains(&value) {
         Ok(value)
     } else {
-        Err(FieldFaultKind::OutOfRange)
+        Err(CronFieldErrorKind::OutOfRange)
     }
 }
 
-/// A number without sign; one that is too long for any field is the largest there is.
-fn digits(text: &str) -> Option<u16> {
+/// Parses an unsigned number. A number that is too large for any field becomes the maximum.
+fn parse_digits(text: &str) -> Option<u16> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u16::MAX))
 }

@@ -1,12 +1,12 @@
-//! When a schedule fires: cron expressions and time zones, as far as they can be checked in a text.
+//! Syntax of schedules: cron expressions and time zones.
 //!
-//! Owns what may be written. Works out no time: firing is the scheduler's business, and it has the
-//! clock.
+//! Owns validation of the written forms. Computes no firing times: that is the task of the
+//! scheduler, which has the clock.
 
 mod cron;
 mod field;
 mod zone;
 
-pub use cron::{Cron, CronFault};
-pub use field::{FieldFault, FieldFaultKind, Unit};
-pub use zone::Zone;
+pub use cron::{CronError, CronExpression};
+pub use field::{CronFieldError, CronFieldErrorKind, CronUnit};
+pub use zone::TimeZone;

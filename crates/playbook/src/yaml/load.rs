@@ -1,4 +1,4 @@
-//! From parser events to a tree, within bounds.
+//! Converts parser events to a node tree and enforces the limits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,129 +6,132 @@ use std::sync::Arc;
 use noetl_types::Json;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
 
-use super::node::{Entry, Node, NodeValue};
+use super::node::{NodeValue, YamlEntry, YamlNode};
 use super::{MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_NODES, scalar};
 use crate::source::Span;
 
-/// What is wrong with a text as YAML.
+/// A problem with a text as YAML.
 #[derive(Debug)]
-pub(crate) enum YamlFault {
-    /// It is not YAML, or not YAML that we read; with a hint where the cause is a usual one.
+pub(crate) enum YamlError {
+    /// Invalid or unsupported YAML, with a hint if the cause is a common mistake.
     Syntax {
         span: Span,
         reason: String,
         hint: Option<&'static str>,
     },
-    /// A key stands twice in one map.
+    /// A key occurs twice in one map.
     DuplicateKey {
         span: Span,
         key: Arc<str>,
         first: Span,
     },
-    /// A bound is passed.
+    /// A limit is exceeded.
     TooLarge { limit: String },
-    /// A second document follows.
+    /// The text contains a second document.
     SecondDocument { span: Span },
 }
 
-const QUOTE_TEMPLATES: &str = "a value that starts with '{{' needs quotes around it: \"{{ … }}\"";
+const QUOTE_TEMPLATES_HINT: &str = "put quotes around a value that starts with '{{': \"{{ … }}\"";
 
-/// Reads the first document. Faults that leave a usable tree come with it.
-pub(crate) fn load(text: &str) -> (Option<Node>, Vec<YamlFault>) {
+/// Parses the first document. Returns a tree despite errors, where possible.
+pub(crate) fn load_yaml(text: &str) -> (Option<YamlNode>, Vec<YamlError>) {
     if text.len() > MAX_DOCUMENT_BYTES {
         let limit = format!("{} MiB", MAX_DOCUMENT_BYTES / 1024 / 1024);
-        return (None, vec![YamlFault::TooLarge { limit }]);
+        return (None, vec![YamlError::TooLarge { limit }]);
     }
-    let mut loader = Loader::new(text);
-    let root = match loader.run() {
+    let mut loader = YamlLoader::new(text);
+    let root = match loader.load_document() {
         Ok(root) => root,
-        Err(fault) => {
-            loader.faults.push(fault);
+        Err(error) => {
+            loader.errors.push(error);
             None
         }
     };
-    (root, loader.faults)
+    (root, loader.errors)
 }
 
-/// A collection whose end has not come yet.
-enum Open {
+/// A collection whose end has not been reached yet.
+enum OpenCollection {
     List {
         start: Span,
         anchor: usize,
-        items: Vec<Node>,
+        items: Vec<YamlNode>,
     },
     Map {
         start: Span,
         anchor: usize,
-        entries: Vec<Entry>,
+        entries: Vec<YamlEntry>,
         keys: HashMap<Arc<str>, Span>,
         key: Option<(Arc<str>, Span)>,
-        merges: Vec<Node>,
+        merges: Vec<YamlNode>,
     },
 }
 
-struct Loader<'t> {
+struct YamlLoader<'t> {
     text: &'t str,
-    /// Byte offset of each character, where the two differ.
-    byte_of: Option<Vec<u32>>,
+    /// Byte offset of each character, if the text is not ASCII.
+    byte_offsets: Option<Vec<u32>>,
     nodes: usize,
-    anchors: HashMap<usize, (Node, usize)>,
-    stack: Vec<Open>,
-    faults: Vec<YamlFault>,
-    root: Option<Node>,
+    anchors: HashMap<usize, (YamlNode, usize)>,
+    stack: Vec<OpenCollection>,
+    errors: Vec<YamlError>,
+    root: Option<YamlNode>,
 }
 
-impl<'t> Loader<'t> {
+impl<'t> YamlLoader<'t> {
     fn new(text: &'t str) -> Self {
-        let byte_of = (!text.is_ascii()).then(|| {
+        let byte_offsets = (!text.is_ascii()).then(|| {
             text.char_indices()
-                .map(|(at, _)| Span::new(at, at).start)
+                .map(|(offset, _)| Span::new(offset, offset).start)
                 .collect()
         });
         Self {
             text,
-            byte_of,
+            byte_offsets,
             nodes: 0,
             anchors: HashMap::new(),
             stack: Vec::new(),
-            faults: Vec::new(),
+            errors: Vec::new(),
             root: None,
         }
     }
 
-    fn run(&mut self) -> Result<Option<Node>, YamlFault> {
-        if let Some(at) = self.text.find('\0') {
-            return Err(self.syntax(Span::new(at, at + 1), "the text contains a NUL character"));
+    fn load_document(&mut self) -> Result<Option<YamlNode>, YamlError> {
+        if let Some(offset) = self.text.find('\0') {
+            return Err(self.syntax_error(
+                Span::new(offset, offset + 1),
+                "the text contains a NUL character",
+            ));
         }
         let mut parser = Parser::new_from_str(self.text);
         while let Some(event) = parser.next_event() {
             let (event, span) = event.map_err(|error| self.scan_error(&error))?;
-            let span = self.span(span);
+            let span = self.convert_span(span);
             match event {
                 Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
                 Event::DocumentStart(_) => {
                     if self.root.is_some() {
-                        self.faults.push(YamlFault::SecondDocument { span });
+                        self.errors.push(YamlError::SecondDocument { span });
                         break;
                     }
                 }
-                Event::Alias(anchor) => self.alias(anchor, span)?,
+                Event::Alias(anchor) => self.expand_alias(anchor, span)?,
                 Event::Scalar(text, style, anchor, tag) => {
-                    let value = self.scalar(&text, style, tag.as_deref(), span)?;
-                    self.count(1)?;
-                    self.finish(Node { span, value }, anchor, 1)?;
+                    let value = self.resolve_scalar(&text, style, tag.as_deref(), span)?;
+                    self.count_nodes(1)?;
+                    self.add_node(YamlNode { span, value }, anchor, 1)?;
                 }
                 Event::SequenceStart(anchor, tag) => {
-                    self.collection_tag(tag.as_deref(), "seq", span)?;
-                    self.open(Open::List {
+                    self.check_collection_tag(tag.as_deref(), "seq", span)?;
+                    self.open_collection(OpenCollection::List {
                         start: span,
                         anchor,
                         items: Vec::new(),
                     })?;
                 }
                 Event::MappingStart(anchor, tag) => {
-                    self.collection_tag(tag.as_deref(), "map", span)?;
-                    self.open(Open::Map {
+                    self.check_collection_tag(tag.as_deref(), "map", span)?;
+                    self.open_collection(OpenCollection::Map {
                         start: span,
                         anchor,
                         entries: Vec::new(),
@@ -137,55 +140,60 @@ impl<'t> Loader<'t> {
                         merges: Vec::new(),
                     })?;
                 }
-                Event::SequenceEnd | Event::MappingEnd => self.close(span)?,
+                Event::SequenceEnd | Event::MappingEnd => self.close_collection(span)?,
             }
         }
         Ok(self.root.take())
     }
 
-    fn open(&mut self, open: Open) -> Result<(), YamlFault> {
+    fn open_collection(&mut self, open: OpenCollection) -> Result<(), YamlError> {
         if self.stack.len() >= MAX_DEPTH {
-            return Err(YamlFault::TooLarge {
+            return Err(YamlError::TooLarge {
                 limit: format!("{MAX_DEPTH} levels of nesting"),
             });
         }
-        if let Some(Open::Map {
+        if let Some(OpenCollection::Map {
             key: None, start, ..
         }) = self.stack.last()
         {
-            let (Open::List { start: at, .. } | Open::Map { start: at, .. }) = &open;
-            let template = self
+            let (OpenCollection::List {
+                start: child_start, ..
+            }
+            | OpenCollection::Map {
+                start: child_start, ..
+            }) = &open;
+            let is_template = self
                 .text
                 .get(start.start as usize..)
                 .is_some_and(|t| t.starts_with("{{"));
-            return Err(YamlFault::Syntax {
-                span: if template { *start } else { *at },
-                reason: "a key must be a text, not a list or a map".to_owned(),
-                hint: template.then_some(QUOTE_TEMPLATES),
+            return Err(YamlError::Syntax {
+                span: if is_template { *start } else { *child_start },
+                reason: "a key must be text, not a list or a map".to_owned(),
+                hint: is_template.then_some(QUOTE_TEMPLATES_HINT),
             });
         }
-        self.count(1)?;
+        self.count_nodes(1)?;
         self.stack.push(open);
         Ok(())
     }
 
-    fn close(&mut self, end: Span) -> Result<(), YamlFault> {
+    fn close_collection(&mut self, end: Span) -> Result<(), YamlError> {
         let (node, anchor) = match self.stack.pop() {
-            Some(Open::List {
+            Some(OpenCollection::List {
                 start,
                 anchor,
                 items,
             }) => {
                 let span = collection_span(start, end, items.last().map(|item| item.span));
                 (
-                    Node {
+                    YamlNode {
                         span,
                         value: NodeValue::List(items),
                     },
                     anchor,
                 )
             }
-            Some(Open::Map {
+            Some(OpenCollection::Map {
                 start,
                 anchor,
                 mut entries,
@@ -195,30 +203,34 @@ impl<'t> Loader<'t> {
             }) => {
                 let span =
                     collection_span(start, end, entries.last().map(|entry| entry.value.span));
-                merge(&mut entries, keys, merges);
+                merge_entries(&mut entries, keys, merges);
                 (
-                    Node {
+                    YamlNode {
                         span,
                         value: NodeValue::Map(entries),
                     },
                     anchor,
                 )
             }
-            None => return Err(self.syntax(end, "a collection ends that never began")),
+            None => return Err(self.syntax_error(end, "unexpected end of a collection")),
         };
-        let size = if anchor > 0 { size_of(&node) } else { 0 };
-        self.finish(node, anchor, size)
+        let size = if anchor > 0 {
+            count_tree_nodes(&node)
+        } else {
+            0
+        };
+        self.add_node(node, anchor, size)
     }
 
-    /// Puts a complete node where it belongs.
-    fn finish(&mut self, node: Node, anchor: usize, size: usize) -> Result<(), YamlFault> {
+    /// Adds a complete node to its parent.
+    fn add_node(&mut self, node: YamlNode, anchor: usize, size: usize) -> Result<(), YamlError> {
         if anchor > 0 {
             self.anchors.insert(anchor, (node.clone(), size));
         }
         match self.stack.last_mut() {
             None => self.root = Some(node),
-            Some(Open::List { items, .. }) => items.push(node),
-            Some(Open::Map {
+            Some(OpenCollection::List { items, .. }) => items.push(node),
+            Some(OpenCollection::Map {
                 entries,
                 keys,
                 key,
@@ -228,7 +240,7 @@ impl<'t> Loader<'t> {
                 None => {
                     let text = match &node.value {
                         NodeValue::Text(text) => Arc::clone(text),
-                        // A key such as `1` or `true` is meant as it is written.
+                        // A key such as `1` or `true` is used as written.
                         NodeValue::Plain(_) | NodeValue::List(_) | NodeValue::Map(_) => {
                             let range = node.span.start as usize..node.span.end as usize;
                             self.text.get(range).unwrap_or_default().into()
@@ -236,23 +248,23 @@ impl<'t> Loader<'t> {
                     };
                     *key = Some((text, node.span));
                 }
-                Some((text, key_span)) if &*text == "<<" && !quoted(self.text, key_span) => {
-                    merge_sources(node, merges).map_err(|span| YamlFault::Syntax {
+                Some((text, key_span)) if &*text == "<<" && !is_quoted(self.text, key_span) => {
+                    collect_merge_sources(node, merges).map_err(|span| YamlError::Syntax {
                         span,
-                        reason: "'<<' takes a map or a list of maps".to_owned(),
+                        reason: "'<<' requires a map or a list of maps".to_owned(),
                         hint: None,
                     })?;
                 }
                 Some((text, key_span)) => {
                     if let Some(first) = keys.get(&text).copied() {
-                        self.faults.push(YamlFault::DuplicateKey {
+                        self.errors.push(YamlError::DuplicateKey {
                             span: key_span,
                             first,
                             key: text,
                         });
                     } else {
                         keys.insert(Arc::clone(&text), key_span);
-                        entries.push(Entry {
+                        entries.push(YamlEntry {
                             key: text,
                             key_span,
                             value: node,
@@ -264,48 +276,50 @@ impl<'t> Loader<'t> {
         Ok(())
     }
 
-    fn alias(&mut self, anchor: usize, span: Span) -> Result<(), YamlFault> {
+    fn expand_alias(&mut self, anchor: usize, span: Span) -> Result<(), YamlError> {
         let Some((node, size)) = self.anchors.get(&anchor).cloned() else {
-            return Err(self.syntax(span, "the alias refers to itself or to nothing"));
+            return Err(
+                self.syntax_error(span, "the alias refers to itself or to an undefined anchor")
+            );
         };
-        // Counted before anything is copied on, so that a bomb never unfolds.
-        self.count(size)?;
-        if self.stack.len() + depth_of(&node) > MAX_DEPTH {
-            return Err(YamlFault::TooLarge {
+        // Counted before the node is copied into the tree, so that an alias bomb is never expanded.
+        self.count_nodes(size)?;
+        if self.stack.len() + tree_depth(&node) > MAX_DEPTH {
+            return Err(YamlError::TooLarge {
                 limit: format!("{MAX_DEPTH} levels of nesting"),
             });
         }
-        self.finish(node, 0, 0)
+        self.add_node(node, 0, 0)
     }
 
-    fn count(&mut self, more: usize) -> Result<(), YamlFault> {
-        self.nodes += more;
+    fn count_nodes(&mut self, count: usize) -> Result<(), YamlError> {
+        self.nodes += count;
         if self.nodes > MAX_NODES {
-            return Err(YamlFault::TooLarge {
+            return Err(YamlError::TooLarge {
                 limit: format!("{MAX_NODES} nodes"),
             });
         }
         Ok(())
     }
 
-    fn scalar(
+    fn resolve_scalar(
         &self,
         text: &str,
         style: ScalarStyle,
         tag: Option<&Tag>,
         span: Span,
-    ) -> Result<NodeValue, YamlFault> {
+    ) -> Result<NodeValue, YamlError> {
         let as_text = || NodeValue::Text(text.into());
-        let plain = |wanted: fn(&Json) -> bool| match scalar::resolve(text) {
-            Ok(Some(json)) if wanted(&json) => Ok(NodeValue::Plain(json)),
-            Ok(_) => Err(self.syntax(span, "the value does not fit its tag")),
-            Err(reason) => Err(self.syntax(span, reason)),
+        let plain = |matches_tag: fn(&Json) -> bool| match scalar::resolve_plain_scalar(text) {
+            Ok(Some(json)) if matches_tag(&json) => Ok(NodeValue::Plain(json)),
+            Ok(_) => Err(self.syntax_error(span, "the value does not match its tag")),
+            Err(reason) => Err(self.syntax_error(span, reason)),
         };
         match tag {
-            None if style == ScalarStyle::Plain => match scalar::resolve(text) {
+            None if style == ScalarStyle::Plain => match scalar::resolve_plain_scalar(text) {
                 Ok(Some(json)) => Ok(NodeValue::Plain(json)),
                 Ok(None) => Ok(as_text()),
-                Err(reason) => Err(self.syntax(span, reason)),
+                Err(reason) => Err(self.syntax_error(span, reason)),
             },
             None => Ok(as_text()),
             Some(tag) if tag.is_yaml_core_schema() => match tag.suffix.as_str() {
@@ -314,87 +328,96 @@ impl<'t> Loader<'t> {
                 "float" => plain(|json| json.as_f64().is_some()),
                 "bool" => plain(|json| json.as_bool().is_some()),
                 "null" => plain(Json::is_null),
-                other => Err(self.syntax(span, &format!("tag '!!{other}' is not supported"))),
+                other => Err(self.syntax_error(span, &format!("tag '!!{other}' is not supported"))),
             },
             Some(tag) if tag.handle.is_empty() && tag.suffix == "!" => Ok(as_text()),
-            Some(tag) => Err(self.syntax(span, &format!("tag '{tag}' is not supported"))),
+            Some(tag) => Err(self.syntax_error(span, &format!("tag '{tag}' is not supported"))),
         }
     }
 
-    fn collection_tag(&self, tag: Option<&Tag>, name: &str, span: Span) -> Result<(), YamlFault> {
+    fn check_collection_tag(
+        &self,
+        tag: Option<&Tag>,
+        name: &str,
+        span: Span,
+    ) -> Result<(), YamlError> {
         match tag {
             None => Ok(()),
             Some(tag) if tag.is_yaml_core_schema() && tag.suffix == name => Ok(()),
-            Some(tag) => Err(self.syntax(span, &format!("tag '{tag}' is not supported"))),
+            Some(tag) => Err(self.syntax_error(span, &format!("tag '{tag}' is not supported"))),
         }
     }
 
-    fn span(&self, span: saphyr_parser::Span) -> Span {
-        let byte = |index: usize| match &self.byte_of {
+    fn convert_span(&self, span: saphyr_parser::Span) -> Span {
+        let byte = |index: usize| match &self.byte_offsets {
             None => index.min(self.text.len()),
-            Some(byte_of) => byte_of
+            Some(offsets) => offsets
                 .get(index)
-                .map_or(self.text.len(), |at| *at as usize),
+                .map_or(self.text.len(), |offset| *offset as usize),
         };
         let (start, mut end) = (byte(span.start.index()), byte(span.end.index()));
-        // The parser's spans may reach over blanks and comments that follow.
+        // The parser's spans may include trailing whitespace and comments.
         while end > start && self.text.as_bytes()[end - 1].is_ascii_whitespace() {
             end -= 1;
         }
         Span::new(start, end)
     }
 
-    fn syntax(&self, span: Span, reason: &str) -> YamlFault {
+    fn syntax_error(&self, span: Span, reason: &str) -> YamlError {
         let line_start = self
             .text
             .get(..span.start as usize)
-            .map_or(0, |head| head.rfind('\n').map_or(0, |at| at + 1));
+            .map_or(0, |head| head.rfind('\n').map_or(0, |newline| newline + 1));
         let line = self
             .text
             .get(line_start..)
             .and_then(|tail| tail.lines().next())
             .unwrap_or_default();
         let hint = if line.contains(": {{") {
-            Some(QUOTE_TEMPLATES)
+            Some(QUOTE_TEMPLATES_HINT)
         } else if line.trim_start_matches(' ').starts_with('\t') {
-            Some("indent with blanks; YAML does not take tabs")
+            Some("indent with spaces; YAML does not allow tabs")
         } else {
             None
         };
-        YamlFault::Syntax {
+        YamlError::Syntax {
             span,
             reason: reason.to_owned(),
             hint,
         }
     }
 
-    fn scan_error(&self, error: &ScanError) -> YamlFault {
-        let at = self.span(saphyr_parser::Span::empty(*error.marker()));
+    fn scan_error(&self, error: &ScanError) -> YamlError {
+        let error_span = self.convert_span(saphyr_parser::Span::empty(*error.marker()));
         let at_end = self
             .text
-            .get(at.start as usize..)
+            .get(error_span.start as usize..)
             .is_none_or(|rest| rest.trim().is_empty());
         match self.open_bracket().filter(|_| at_end) {
-            // The end of the file says little; the bracket that was never closed says it all.
-            Some((span, bracket)) => self.syntax(span, &format!("'{bracket}' is never closed")),
-            None => self.syntax(at, error.info()),
+            // The unclosed bracket is a more useful position than the end of the file.
+            Some((span, bracket)) => {
+                self.syntax_error(span, &format!("'{bracket}' is never closed"))
+            }
+            None => self.syntax_error(error_span, error.info()),
         }
     }
 
-    /// The innermost bracket that is still open.
+    /// Returns the innermost unclosed bracket.
     fn open_bracket(&self) -> Option<(Span, char)> {
-        let (Open::List { start, .. } | Open::Map { start, .. }) = self.stack.last()?;
+        let (OpenCollection::List { start, .. } | OpenCollection::Map { start, .. }) =
+            self.stack.last()?;
         let bracket = self.text.get(start.start as usize..)?.chars().next()?;
         let span = Span::new(start.start as usize, start.start as usize + 1);
         matches!(bracket, '[' | '{').then_some((span, bracket))
     }
 }
 
-fn quoted(text: &str, span: Span) -> bool {
+fn is_quoted(text: &str, span: Span) -> bool {
     matches!(text.as_bytes().get(span.start as usize), Some(b'"' | b'\''))
 }
 
-/// A block collection's end event stands where the next token begins; its text ends with its last item.
+/// Returns the span of a collection. The end event of a block collection is positioned at the next
+/// token, so its span ends with the last item instead.
 fn collection_span(start: Span, end: Span, last: Option<Span>) -> Span {
     let end = if end.end > end.start {
         end.end
@@ -407,7 +430,7 @@ fn collection_span(start: Span, end: Span, last: Option<Span>) -> Span {
     }
 }
 
-fn merge_sources(node: Node, merges: &mut Vec<Node>) -> Result<(), Span> {
+fn collect_merge_sources(node: YamlNode, merges: &mut Vec<YamlNode>) -> Result<(), Span> {
     match node.value {
         NodeValue::Map(_) => merges.push(node),
         NodeValue::List(items) if items.iter().all(|item| item.as_map().is_some()) => {
@@ -418,8 +441,13 @@ fn merge_sources(node: Node, merges: &mut Vec<Node>) -> Result<(), Span> {
     Ok(())
 }
 
-/// Keys of the map itself win over merged ones, earlier sources over later ones.
-fn merge(entries: &mut Vec<Entry>, mut keys: HashMap<Arc<str>, Span>, merges: Vec<Node>) {
+/// Adds merged keys. Keys of the map itself take precedence over merged keys, and earlier sources
+/// over later ones.
+fn merge_entries(
+    entries: &mut Vec<YamlEntry>,
+    mut keys: HashMap<Arc<str>, Span>,
+    merges: Vec<YamlNode>,
+) {
     for source in merges {
         let NodeValue::Map(source) = source.value else {
             continue;
@@ -435,25 +463,25 @@ fn merge(entries: &mut Vec<Entry>, mut keys: HashMap<Arc<str>, Span>, merges: Ve
     }
 }
 
-fn size_of(node: &Node) -> usize {
+fn count_tree_nodes(node: &YamlNode) -> usize {
     1 + match &node.value {
         NodeValue::Plain(_) | NodeValue::Text(_) => 0,
-        NodeValue::List(items) => items.iter().map(size_of).sum::<usize>(),
+        NodeValue::List(items) => items.iter().map(count_tree_nodes).sum::<usize>(),
         NodeValue::Map(entries) => entries
             .iter()
-            .map(|entry| 1 + size_of(&entry.value))
+            .map(|entry| 1 + count_tree_nodes(&entry.value))
             .sum::<usize>(),
     }
 }
 
-fn depth_of(node: &Node) -> usize {
+fn tree_depth(node: &YamlNode) -> usize {
     match &node.value {
         NodeValue::Plain(_) | NodeValue::Text(_) => 0,
-        NodeValue::List(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
+        NodeValue::List(items) => 1 + items.iter().map(tree_depth).max().unwrap_or(0),
         NodeValue::Map(entries) => {
             1 + entries
                 .iter()
-                .map(|entry| depth_of(&entry.value))
+                .map(|entry| tree_depth(&entry.value))
                 .max()
                 .unwrap_or(0)
         }

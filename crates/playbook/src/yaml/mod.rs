@@ -1,7 +1,7 @@
-//! YAML with its places kept: text in, a tree of nodes with spans out.
+//! YAML parsing with source positions: converts a text to a tree of nodes with spans.
 //!
-//! Owns the bounds of a document (size, nodes after alias expansion, depth), the core schema's
-//! scalars, merge keys and duplicate keys. Knows nothing of playbooks.
+//! Owns the limits of a document (size, nodes after alias expansion, depth), the scalars of the
+//! core schema, merge keys and duplicate keys. Independent of the playbook language.
 
 mod load;
 mod node;
@@ -9,19 +9,20 @@ mod scalar;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use load::{YamlFault, load};
-pub(crate) use node::{Entry, Node, NodeValue, path_at};
+pub(crate) use load::{YamlError, load_yaml};
+pub(crate) use node::{NodeValue, YamlEntry, YamlNode, path_at};
 
-/// Bytes of a document.
+/// Maximum size of a document in bytes.
 pub const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
-/// Nodes of a document, aliases expanded.
+/// Maximum number of nodes of a document, after alias expansion.
 pub const MAX_NODES: usize = 100_000;
-/// Levels of nesting.
+/// Maximum nesting depth of a document.
 pub const MAX_DEPTH: usize = 64;
 
-/// The plain value of a document, without its places; `None` where the text is not YAML.
+/// Converts a document to a plain value without positions. Returns `None` if the text is not valid
+/// YAML.
 pub fn to_json(text: &str) -> Option<noetl_types::Json> {
-    let (root, faults) = load(text);
-    root.filter(|_| faults.is_empty())
+    let (root, errors) = load_yaml(text);
+    root.filter(|_| errors.is_empty())
         .map(|root| root.to_json())
 }

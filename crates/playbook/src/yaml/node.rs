@@ -1,4 +1,4 @@
-//! The tree.
+//! The node tree.
 
 use std::sync::Arc;
 
@@ -6,33 +6,33 @@ use noetl_types::{Json, JsonMap};
 
 use crate::source::Span;
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub(crate) struct YamlNode {
     pub(crate) span: Span,
     pub(crate) value: NodeValue,
 }
 
-/// What a node holds.
+/// The value of a node.
 #[derive(Debug, Clone)]
 pub(crate) enum NodeValue {
     /// Null, a bool or a number.
     Plain(Json),
     Text(Arc<str>),
-    List(Vec<Node>),
-    Map(Vec<Entry>),
+    List(Vec<YamlNode>),
+    Map(Vec<YamlEntry>),
 }
 
-/// A key with its value.
+/// A key and its value.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct YamlEntry {
     pub(crate) key: Arc<str>,
     pub(crate) key_span: Span,
-    pub(crate) value: Node,
+    pub(crate) value: YamlNode,
 }
 
-impl Node {
-    /// The value without its places.
+impl YamlNode {
+    /// Converts the value to JSON, without positions.
     pub(crate) fn to_json(&self) -> Json {
         match &self.value {
             NodeValue::Plain(json) => json.clone(),
@@ -58,7 +58,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn as_map(&self) -> Option<&[Entry]> {
+    pub(crate) fn as_map(&self) -> Option<&[YamlEntry]> {
         if let NodeValue::Map(entries) = &self.value {
             Some(entries)
         } else {
@@ -66,7 +66,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn as_list(&self) -> Option<&[Node]> {
+    pub(crate) fn as_list(&self) -> Option<&[YamlNode]> {
         if let NodeValue::List(items) = &self.value {
             Some(items)
         } else {
@@ -74,14 +74,14 @@ impl Node {
         }
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+    pub(crate) fn get(&self, key: &str) -> Option<&YamlNode> {
         self.as_map()?
             .iter()
             .find(|entry| &*entry.key == key)
             .map(|entry| &entry.value)
     }
 
-    /// What a person calls this value.
+    /// Returns the name of the type, as used in messages.
     pub(crate) fn type_name(&self) -> &'static str {
         match &self.value {
             NodeValue::Plain(json) => json.type_name(),
@@ -91,8 +91,9 @@ impl Node {
         }
     }
 
-    /// Where a diagnostic about the whole value points: the first key of a map, else its start.
-    pub(crate) fn head(&self) -> Span {
+    /// Returns the position for a diagnostic about the whole value: the first key of a map, else
+    /// the value itself.
+    pub(crate) fn head_span(&self) -> Span {
         match &self.value {
             NodeValue::Map(entries) => entries.first().map_or(self.span, |entry| entry.key_span),
             NodeValue::Plain(_) | NodeValue::Text(_) | NodeValue::List(_) => self.span,
@@ -100,8 +101,8 @@ impl Node {
     }
 }
 
-/// The path of the innermost entry that stands at an offset, like `workflow[2].tool.spec`.
-pub(crate) fn path_at(root: &Node, offset: u32) -> String {
+/// Returns the path of the innermost entry at an offset, such as `workflow[2].tool.spec`.
+pub(crate) fn path_at(root: &YamlNode, offset: u32) -> String {
     let mut path = String::new();
     let mut node = root;
     loop {
@@ -110,11 +111,13 @@ pub(crate) fn path_at(root: &Node, offset: u32) -> String {
             NodeValue::List(items) => items
                 .iter()
                 .enumerate()
-                .find(|(_, item)| item.span.touches(offset))
+                .find(|(_, item)| item.span.touches_offset(offset))
                 .map(|(index, item)| (format!("[{index}]"), item)),
             NodeValue::Map(entries) => entries
                 .iter()
-                .find(|entry| entry.key_span.touches(offset) || entry.value.span.touches(offset))
+                .find(|entry| {
+                    entry.key_span.touches_offset(offset) || entry.value.span.touches_offset(offset)
+                })
                 .map(|entry| {
                     let dot = if path.is_empty() { "" } else { "." };
                     (format!("{dot}{}", entry.key), &entry.value)

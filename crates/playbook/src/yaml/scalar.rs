@@ -1,18 +1,18 @@
-//! Plain scalars as the core schema of YAML 1.2 reads them: `yes`, `on` and `1_000` are texts.
+//! Plain scalars according to the core schema of YAML 1.2: `yes`, `on` and `1_000` are strings.
 
 use noetl_types::Json;
 
-/// What a plain scalar stands for; `None` means text.
-pub(super) fn resolve(text: &str) -> Result<Option<Json>, &'static str> {
+/// Converts a plain scalar to its value. `None` means a string.
+pub(super) fn resolve_plain_scalar(text: &str) -> Result<Option<Json>, &'static str> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => Some(Json::Null),
         "true" | "True" | "TRUE" => Some(Json::Bool(true)),
         "false" | "False" | "FALSE" => Some(Json::Bool(false)),
-        _ => return number(text),
+        _ => return resolve_number(text),
     })
 }
 
-fn number(text: &str) -> Result<Option<Json>, &'static str> {
+fn resolve_number(text: &str) -> Result<Option<Json>, &'static str> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
         return Err("a number must be finite");
@@ -24,7 +24,7 @@ fn number(text: &str) -> Result<Option<Json>, &'static str> {
         {
             return u64::from_str_radix(digits, radix)
                 .map(|value| Some(Json::from(value)))
-                .map_err(|_| "the integer does not fit 64 bits");
+                .map_err(|_| "the integer does not fit in 64 bits");
         }
     }
     if !looks_like_decimal(unsigned) {
@@ -35,13 +35,13 @@ fn number(text: &str) -> Result<Option<Json>, &'static str> {
     {
         return Ok(Some(json));
     }
-    let value: f64 = text.parse().map_err(|_| "the number cannot be read")?;
+    let value: f64 = text.parse().map_err(|_| "invalid number")?;
     Json::from_f64(value)
         .map(Some)
         .map_err(|_| "a number must be finite")
 }
 
-/// `[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?` or `\.[0-9]+([eE]…)?`, the sign already gone.
+/// Matches `[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?` or `\.[0-9]+([eE]…)?`, without a sign.
 fn looks_like_decimal(text: &str) -> bool {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
@@ -66,8 +66,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_core_schema_and_nothing_more() {
-        let text = |source: &str| resolve(source).unwrap().is_none();
+    fn resolves_scalars_by_core_schema() {
+        let text = |source: &str| resolve_plain_scalar(source).unwrap().is_none();
         for source in [
             "yes",
             "on",
@@ -87,7 +87,7 @@ mod tests {
         ] {
             assert!(text(source), "{source} is text");
         }
-        let value = |source: &str| resolve(source).unwrap().unwrap().to_string();
+        let value = |source: &str| resolve_plain_scalar(source).unwrap().unwrap().to_string();
         for (source, json) in [
             ("~", "null"),
             ("NULL", "null"),
@@ -111,7 +111,10 @@ mod tests {
             assert_eq!(value(source), json, "{source}");
         }
         for source in [".inf", "-.INF", ".nan", "1e999"] {
-            assert!(resolve(source).is_err(), "{source} is refused");
+            assert!(
+                resolve_plain_scalar(source).is_err(),
+                "{source} is rejected"
+            );
         }
     }
 }

@@ -1,26 +1,26 @@
-//! When a condition holds.
+//! Truthiness and parsing of conditions.
 
-use noetl_playbook::template::{MapScope, Template, truthy};
+use noetl_playbook::template::{MapEnvironment, Template, is_truthy};
 use noetl_types::Json;
 
-use crate::support::{json, scope};
+use crate::support::{environment_from_json, parse_json};
 
-fn holds(text: &str, names: &MapScope) -> bool {
-    Template::condition(text)
-        .unwrap_or_else(|faults| panic!("{text}: {faults:?}"))
-        .test(names)
+fn eval_condition(text: &str, environment: &MapEnvironment) -> bool {
+    Template::parse_condition(text)
+        .unwrap_or_else(|errors| panic!("{text}: {errors:?}"))
+        .render_condition(environment)
         .unwrap()
 }
 
 #[test]
-fn values_that_are_false() {
+fn truthiness_of_values() {
     for value in ["null", "false", "0", "[]", "{}", "\"\"", "\"  \""] {
-        assert!(!truthy(&json(value)), "{value}");
+        assert!(!is_truthy(&parse_json(value)), "{value}");
     }
-    for word in [
+    for text in [
         "false", "0", "no", "none", "null", "off", "{}", "[]", " False ", "NO", "oFF\n",
     ] {
-        assert!(!truthy(&Json::from(word)), "{word}");
+        assert!(!is_truthy(&Json::from(text)), "{text}");
     }
     for value in [
         "true",
@@ -36,13 +36,14 @@ fn values_that_are_false() {
         "\"00\"",
         "18446744073709551615",
     ] {
-        assert!(truthy(&json(value)), "{value}");
+        assert!(is_truthy(&parse_json(value)), "{value}");
     }
 }
 
 #[test]
-fn all_forms_of_a_condition() {
-    let names = scope(r#"{"n": 5, "s": "no", "l": [], "z": null, "flag": true}"#);
+fn conditions_accept_all_forms() {
+    let environment =
+        environment_from_json(r#"{"n": 5, "s": "no", "l": [], "z": null, "flag": true}"#);
     for (text, expected) in [
         ("{{ n > 3 }}", true),
         ("n > 3", true),
@@ -71,12 +72,12 @@ fn all_forms_of_a_condition() {
         ("n | string == '5'", true),
         ("{'a': 1}", true),
     ] {
-        assert_eq!(holds(text, &names), expected, "{text}");
+        assert_eq!(eval_condition(text, &environment), expected, "{text}");
     }
 }
 
 #[test]
-fn conditions_that_are_not_one_expression() {
+fn detects_single_expression_conditions() {
     for text in [
         "yes",
         "No",
@@ -87,21 +88,21 @@ fn conditions_that_are_not_one_expression() {
         "{% if a %}1{% endif %}",
     ] {
         assert!(
-            !Template::condition(text).unwrap().is_one_expression(),
+            !Template::parse_condition(text).unwrap().is_one_expression(),
             "{text}"
         );
     }
     for text in ["a", "a == 3", "{{ a }}", " {{ a == 3 }} ", "true", "1"] {
         assert!(
-            Template::condition(text).unwrap().is_one_expression(),
+            Template::parse_condition(text).unwrap().is_one_expression(),
             "{text}"
         );
     }
 }
 
 #[test]
-fn a_condition_that_cannot_be_read() {
+fn rejects_invalid_conditions() {
     for text in ["n >", "two words", "", "   ", "a = 1", "{{ a", "a && b"] {
-        assert!(Template::condition(text).is_err(), "{text}");
+        assert!(Template::parse_condition(text).is_err(), "{text}");
     }
 }

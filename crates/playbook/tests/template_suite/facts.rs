@@ -1,15 +1,15 @@
-//! What is known of a template without rendering it.
+//! Static facts about a template.
 
-use noetl_playbook::template::{Facts, Template};
+use noetl_playbook::template::{Template, TemplateFacts};
 
-use crate::support::template;
+use crate::support::parse_template;
 
-fn reads(text: &str) -> Vec<String> {
-    read_paths(template(text).facts(), text)
+fn template_reads(text: &str) -> Vec<String> {
+    format_reads(parse_template(text).facts(), text)
 }
 
-/// Paths with the text that they stand for, where it differs.
-fn read_paths(facts: &Facts, text: &str) -> Vec<String> {
+/// Formats each read as its path and its source text. A `?` marks a possible local variable.
+fn format_reads(facts: &TemplateFacts, text: &str) -> Vec<String> {
     facts
         .reads
         .iter()
@@ -51,7 +51,7 @@ fn reads_are_roots_with_their_static_keys() {
         ("{{ a }} and {{ a.b }}", vec!["a = a", "a/b = a.b"]),
         ("no {% raw %}{{ a }}{% endraw %}", vec![]),
     ] {
-        assert_eq!(reads(text), expected, "{text}");
+        assert_eq!(template_reads(text), expected, "{text}");
     }
 }
 
@@ -87,24 +87,24 @@ fn variables_of_the_template_are_not_reads() {
         ),
         ("{% set x %}{{ y }}{% endset %}{{ x }}", vec!["y = y"]),
     ] {
-        assert_eq!(reads(text), expected, "{text}");
+        assert_eq!(template_reads(text), expected, "{text}");
     }
 }
 
 #[test]
-fn mentions() {
+fn reads_name_ignores_locals_and_literals() {
     let template =
-        template("{{ output.x }}{% for event in l %}{{ event }}{% endfor %}{{ 'error' }}");
-    assert!(template.mentions("output"));
-    assert!(template.mentions("l"));
-    assert!(!template.mentions("event"));
-    assert!(!template.mentions("error"));
-    let condition = Template::condition("event.name == 'call.error' or not x").unwrap();
-    assert!(condition.mentions("event") && condition.mentions("x"));
+        parse_template("{{ output.x }}{% for event in l %}{{ event }}{% endfor %}{{ 'error' }}");
+    assert!(template.reads_name("output"));
+    assert!(template.reads_name("l"));
+    assert!(!template.reads_name("event"));
+    assert!(!template.reads_name("error"));
+    let condition = Template::parse_condition("event.name == 'call.error' or not x").unwrap();
+    assert!(condition.reads_name("event") && condition.reads_name("x"));
 }
 
 #[test]
-fn comparisons_of_different_types() {
+fn finds_comparisons_of_different_types() {
     for (text, expected) in [
         ("'3' > 2", vec!["text number '3' > 2"]),
         ("2 == '3'", vec!["number text 2 == '3'"]),
@@ -123,17 +123,17 @@ fn comparisons_of_different_types() {
         ("'a' in [1]", vec![]),
         ("x + 1 == 'a'", vec![]),
     ] {
-        let facts = Template::condition(text).unwrap();
-        let found: Vec<_> = facts
+        let template = Template::parse_condition(text).unwrap();
+        let found: Vec<_> = template
             .facts()
             .mismatches
             .iter()
-            .map(|found| {
+            .map(|mismatch| {
                 format!(
                     "{} {} {}",
-                    found.left,
-                    found.right,
-                    &text[found.range.clone()]
+                    mismatch.left,
+                    mismatch.right,
+                    &text[mismatch.range.clone()]
                 )
             })
             .collect();
@@ -142,7 +142,7 @@ fn comparisons_of_different_types() {
 }
 
 #[test]
-fn names_that_event_name_is_compared_with() {
+fn finds_names_compared_with_event_name() {
     for (text, expected) in [
         ("event.name == 'call.done'", vec!["'call.done'"]),
         ("'step.done' != event['name']", vec!["'step.done'"]),
@@ -154,21 +154,21 @@ fn names_that_event_name_is_compared_with() {
         ("other.name == 'a'", vec![]),
         ("'a' in event.name", vec![]),
     ] {
-        let template = Template::condition(text).unwrap();
+        let template = Template::parse_condition(text).unwrap();
         let found: Vec<_> = template
             .facts()
             .event_names
             .iter()
-            .map(|found| &text[found.range.clone()])
+            .map(|event| &text[event.range.clone()])
             .collect();
         assert_eq!(found, expected, "{text}");
     }
 }
 
 #[test]
-fn outputs() {
+fn finds_output_ranges() {
     let text = "select '{{ a }}' from {{- t }}{% if x %}{{ 'y' }}{% endif %}";
-    let outputs: Vec<_> = template(text)
+    let outputs: Vec<_> = parse_template(text)
         .facts()
         .outputs
         .iter()

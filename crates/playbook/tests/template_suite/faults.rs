@@ -1,18 +1,18 @@
-//! What is wrong with a text, and where.
+//! Template errors and their positions.
 
-use noetl_playbook::template::{FaultKind, Place, Template};
+use noetl_playbook::template::{Template, TemplateErrorKind, TemplatePlace};
 
-/// Faults as `text they stand at: what they say`.
-fn faults(text: &str) -> Vec<String> {
-    let found = Template::parse(text, Place::Run).expect_err(text);
-    found
+/// Errors as `source text: message`.
+fn template_errors(text: &str) -> Vec<String> {
+    let errors = Template::parse(text, TemplatePlace::Run).expect_err(text);
+    errors
         .iter()
-        .map(|fault| format!("{}: {fault}", &text[fault.range.clone()]))
+        .map(|error| format!("{}: {error}", &text[error.range.clone()]))
         .collect()
 }
 
 #[test]
-fn syntax() {
+fn reports_syntax_errors() {
     for (text, expected) in [
         ("{{ a. }}", "}}: expected a name or an index, found `}}`"),
         ("{{ }}", "}}: expected a value, found `}}`"),
@@ -44,8 +44,8 @@ fn syntax() {
             "99999999999999999999: integer does not fit 64 bits",
         ),
         ("{{ 1e999 }}", "1e999: number is out of range"),
-        ("{{ 0xZZ }}", "0xZZ: not a number of 64 bits"),
-        (r"{{ '\ud800' }}", r"'\ud800': escape is not a character"),
+        ("{{ 0xZZ }}", "0xZZ: number does not fit 64 bits"),
+        (r"{{ '\ud800' }}", r"'\ud800': invalid escape sequence"),
         (r"{{ '\x00' }}", r"'\x00': text contains a NUL character"),
         (
             "{% if a %}",
@@ -53,7 +53,7 @@ fn syntax() {
         ),
         (
             "{% if a %}{% endfor %}",
-            "endfor: `endfor` has nothing to end or continue",
+            "endfor: `endfor` has no matching statement to end or continue",
         ),
         ("{% if %}{% endif %}", "%}: expected a value, found `%}`"),
         ("{% for x y %}{% endfor %}", "y: expected `in`, found `y`"),
@@ -106,7 +106,7 @@ fn syntax() {
         ("{{ range() }}", "range: `range` needs the argument `start`"),
         (
             "{{ range(1, step=2) }}",
-            "range: `range` lacks an argument before another",
+            "range: `range` is missing an argument before a later one",
         ),
         (
             "{{ now(1) }}",
@@ -126,12 +126,12 @@ fn syntax() {
             "selectattr: `selectattr` needs an attribute",
         ),
     ] {
-        assert_eq!(faults(text), [expected], "{text}");
+        assert_eq!(template_errors(text), [expected], "{text}");
     }
 }
 
 #[test]
-fn unknown_words() {
+fn unknown_names_get_suggestions() {
     for (text, expected) in [
         (
             "{{ x | lenght }}",
@@ -169,12 +169,12 @@ fn unknown_words() {
             "equalto: unknown test 'equalto'",
         ),
     ] {
-        assert_eq!(faults(text), [expected], "{text}");
+        assert_eq!(template_errors(text), [expected], "{text}");
     }
 }
 
 #[test]
-fn forbidden_statements() {
+fn rejects_forbidden_statements() {
     for (text, statement) in [
         ("{% include 'x' %}", "include"),
         ("{% import 'x' as y %}", "import"),
@@ -191,7 +191,7 @@ fn forbidden_statements() {
         ("{%- include 'x' -%}", "include"),
     ] {
         assert_eq!(
-            faults(text),
+            template_errors(text),
             [format!(
                 "{statement}: statement '{statement}' is not allowed"
             )],
@@ -200,31 +200,31 @@ fn forbidden_statements() {
     }
     let recursive = "{% for x in l recursive %}{% endfor %}";
     assert_eq!(
-        faults(recursive),
+        template_errors(recursive),
         ["recursive: statement 'for … recursive' is not allowed"]
     );
 }
 
 #[test]
-fn chance_outside_of_the_start() {
+fn random_functions_only_allowed_in_workload() {
     assert_eq!(
-        faults("{{ random() }}"),
+        template_errors("{{ random() }}"),
         ["random: 'random' may only be used in workload"]
     );
     assert_eq!(
-        faults("{{ uuid() }}"),
+        template_errors("{{ uuid() }}"),
         ["uuid: 'uuid' may only be used in workload"]
     );
-    assert!(Template::parse("{{ random() ~ uuid() }}", Place::Start).is_ok());
-    // A playbook may have a value of that name.
-    assert!(Template::parse("{{ env.x }} {{ random }}", Place::Run).is_ok());
+    assert!(Template::parse("{{ random() ~ uuid() }}", TemplatePlace::Start).is_ok());
+    // A value may have the same name.
+    assert!(Template::parse("{{ env.x }} {{ random }}", TemplatePlace::Run).is_ok());
 }
 
 #[test]
-fn every_fault_is_reported() {
+fn reports_all_errors() {
     let text = "{{ a | uper }} {% include 'x' %} {{ uuid() | lowr }} {% macro f() %}{{ b is nan }}{% endmacro %}{{ c.d( }}";
     assert_eq!(
-        faults(text),
+        template_errors(text),
         [
             "uper: unknown filter 'uper'; did you mean 'upper'",
             "include: statement 'include' is not allowed",
@@ -238,16 +238,18 @@ fn every_fault_is_reported() {
 }
 
 #[test]
-fn a_nul_is_refused() {
+fn rejects_nul() {
     for text in ["a\0b", "{{ a }}\0"] {
-        let found = Template::parse(text, Place::Run).unwrap_err();
-        assert!(matches!(&found[0].kind, FaultKind::Syntax { reason } if reason.contains("NUL")));
+        let errors = Template::parse(text, TemplatePlace::Run).unwrap_err();
+        assert!(
+            matches!(&errors[0].kind, TemplateErrorKind::Syntax { reason } if reason.contains("NUL"))
+        );
     }
 }
 
 #[test]
-fn ranges_are_bytes_of_the_text() {
+fn error_ranges_are_byte_offsets() {
     let text = "größe: {{ größe | uper }}";
-    let found = Template::parse(text, Place::Run).unwrap_err();
-    assert_eq!(&text[found[0].range.clone()], "uper");
+    let errors = Template::parse(text, TemplatePlace::Run).unwrap_err();
+    assert_eq!(&text[errors[0].range.clone()], "uper");
 }

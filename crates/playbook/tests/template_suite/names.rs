@@ -1,43 +1,44 @@
-//! The names whose parts are found by rules.
+//! Names with lookup rules: `output`, `outcome`, steps, `ctx` and external data.
 
 use std::sync::Arc;
 
 use noetl_playbook::template::{
-    Binding, External, MapScope, Need, Output, OutputPlace, RenderErrorKind, Scope, StepData,
+    Binding, ExternalData, FetchNeed, MapEnvironment, OutputPlace, RenderErrorKind, StepData,
+    TaskOutput, TemplateEnvironment,
 };
 use noetl_types::Json;
 
-use crate::support::{json, render};
+use crate::support::{parse_json, render_template};
 
-/// Asserts what expressions yield.
+/// Asserts the value of each expression in an environment.
 #[track_caller]
-fn assert_names(names: &MapScope, rows: &[(&str, &str)]) {
+fn assert_expressions_in(environment: &MapEnvironment, rows: &[(&str, &str)]) {
     for (text, expected) in rows {
-        match render(&format!("{{{{ {text} }}}}"), names) {
-            Ok(value) => assert_eq!(value, json(expected), "{text}"),
+        match render_template(&format!("{{{{ {text} }}}}"), environment) {
+            Ok(value) => assert_eq!(value, parse_json(expected), "{text}"),
             Err(error) => panic!("{text}: {error}"),
         }
     }
 }
 
-fn output(place: OutputPlace, envelope: &str, data: &str) -> MapScope {
-    let output = Output::new(place, json(envelope), json(data));
-    MapScope::new()
-        .with("output", Binding::Output(Arc::new(output.clone())))
-        .with("outcome", Binding::Output(Arc::new(output.as_outcome())))
+fn output_environment(place: OutputPlace, envelope: &str, data: &str) -> MapEnvironment {
+    let output = TaskOutput::new(place, parse_json(envelope), parse_json(data));
+    MapEnvironment::new()
+        .with_name("output", Binding::Output(Arc::new(output.clone())))
+        .with_name("outcome", Binding::Output(Arc::new(output.as_outcome())))
 }
 
 const ENVELOPE: &str = r#"{"status": "ok", "error": null, "meta": {"attempt": 2}, "ref": null}"#;
 
 #[test]
-fn in_a_rule_the_envelope_comes_first() {
-    let names = output(
+fn rule_reads_envelope_before_data() {
+    let environment = output_environment(
         OutputPlace::Rule,
         ENVELOPE,
         r#"{"status": "mine", "count": 4, "result": 1}"#,
     );
-    assert_names(
-        &names,
+    assert_expressions_in(
+        &environment,
         &[
             ("output.status", "\"ok\""),
             ("output.count", "4"),
@@ -59,14 +60,14 @@ fn in_a_rule_the_envelope_comes_first() {
 }
 
 #[test]
-fn in_a_set_or_an_arc_the_data_comes_first() {
-    let names = output(
+fn set_reads_data_before_envelope() {
+    let environment = output_environment(
         OutputPlace::Set,
         ENVELOPE,
         r#"{"status": "mine", "count": 4}"#,
     );
-    assert_names(
-        &names,
+    assert_expressions_in(
+        &environment,
         &[
             ("output.status", "\"mine\""),
             ("output.count", "4"),
@@ -78,13 +79,13 @@ fn in_a_set_or_an_arc_the_data_comes_first() {
             ("output", r#"{"status": "mine", "count": 4}"#),
         ],
     );
-    let names = output(
+    let environment = output_environment(
         OutputPlace::Set,
         ENVELOPE,
         r#"{"data": {"x": 1}, "response": 2, "result": 3}"#,
     );
-    assert_names(
-        &names,
+    assert_expressions_in(
+        &environment,
         &[
             ("output.data.x", "1"),
             ("output.data.response", "null"),
@@ -96,10 +97,10 @@ fn in_a_set_or_an_arc_the_data_comes_first() {
 }
 
 #[test]
-fn data_that_is_not_a_map() {
-    let names = output(OutputPlace::Set, ENVELOPE, "[1, 2]");
-    assert_names(
-        &names,
+fn output_data_can_be_any_type() {
+    let environment = output_environment(OutputPlace::Set, ENVELOPE, "[1, 2]");
+    assert_expressions_in(
+        &environment,
         &[
             ("output", "[1,2]"),
             ("output[1]", "2"),
@@ -111,9 +112,9 @@ fn data_that_is_not_a_map() {
             ("output[-1:]", "[2]"),
         ],
     );
-    let names = output(OutputPlace::Rule, r#"{"status": "error"}"#, "null");
-    assert_names(
-        &names,
+    let environment = output_environment(OutputPlace::Rule, r#"{"status": "error"}"#, "null");
+    assert_expressions_in(
+        &environment,
         &[
             ("output.status == 'error'", "true"),
             ("output", "null"),
@@ -126,12 +127,12 @@ fn data_that_is_not_a_map() {
 }
 
 #[test]
-fn the_body_of_an_http_task() {
+fn http_body_is_readable_as_data() {
     let envelope = r#"{"status": "ok", "http": {"status": 200, "headers": {"etag": "x"}}}"#;
     let data = r#"{"status_code": 200, "url": "u", "data": {"next": 7, "url": "theirs"}, "body": {"next": 7}}"#;
-    let names = output(OutputPlace::Rule, envelope, data);
-    assert_names(
-        &names,
+    let environment = output_environment(OutputPlace::Rule, envelope, data);
+    assert_expressions_in(
+        &environment,
         &[
             ("output.http.status", "200"),
             ("output.status_code", "200"),
@@ -146,29 +147,29 @@ fn the_body_of_an_http_task() {
             ("output.data.status_code in [200, 201]", "true"),
         ],
     );
-    let names = output(OutputPlace::Set, envelope, data);
-    assert_names(
-        &names,
+    let environment = output_environment(OutputPlace::Set, envelope, data);
+    assert_expressions_in(
+        &environment,
         &[
             ("output.data.next", "7"),
             ("output.data.status_code", "null"),
             ("output.next", "null"),
         ],
     );
-    // Another kind of task has no body to look into.
-    let names = output(OutputPlace::Rule, ENVELOPE, data);
-    assert_names(
-        &names,
+    // Only HTTP tasks look into the response body.
+    let environment = output_environment(OutputPlace::Rule, ENVELOPE, data);
+    assert_expressions_in(
+        &environment,
         &[("output.data.next", "null"), ("output.data.data.next", "7")],
     );
     // A body that is not a map has no keys.
-    let names = output(
+    let environment = output_environment(
         OutputPlace::Rule,
         envelope,
         r#"{"status_code": 200, "data": "text"}"#,
     );
-    assert_names(
-        &names,
+    assert_expressions_in(
+        &environment,
         &[
             ("output.data.next", "null"),
             ("output.data.data", "\"text\""),
@@ -177,27 +178,27 @@ fn the_body_of_an_http_task() {
 }
 
 #[test]
-fn data_of_a_step() {
-    let step = |data: &str| Binding::Step(Arc::new(StepData::new(json(data))));
-    let names = MapScope::new()
-        .with("plain", step(r#"{"n": 1}"#))
-        .with("own", step(r#"{"data": {"n": 2}, "result": 3}"#))
-        .with("scalar", step("5"))
-        .with(
+fn step_data_has_aliases_and_labels() {
+    let step = |data: &str| Binding::Step(Arc::new(StepData::new(parse_json(data))));
+    let environment = MapEnvironment::new()
+        .with_name("plain", step(r#"{"n": 1}"#))
+        .with_name("own", step(r#"{"data": {"n": 2}, "result": 3}"#))
+        .with_name("scalar", step("5"))
+        .with_name(
             "looped",
             step(r#"{"results": [10, 20], "stats": {"total": 2}, "data": [10, 20]}"#),
         )
-        .with(
+        .with_name(
             "piped",
             Binding::Step(Arc::new(
-                StepData::new(json(
+                StepData::new(parse_json(
                     r#"{"load": {"rows": 3}, "save": {"ok": true}, "ok": true}"#,
                 ))
-                .with_labels(json(r#"{"load": {"rows": 3}, "save": {"ok": true}}"#)),
+                .with_labels(parse_json(r#"{"load": {"rows": 3}, "save": {"ok": true}}"#)),
             )),
         );
-    assert_names(
-        &names,
+    assert_expressions_in(
+        &environment,
         &[
             ("plain.n", "1"),
             ("plain.data.n", "1"),
@@ -229,7 +230,7 @@ const REFERENCE: &str = r#"{
     "media_type": "application/json", "extracted": {"row_count": 1200, "status": "ok"}
 }"#;
 
-fn payload() -> Json {
+fn external_payload() -> Json {
     let rows = (0..1200).map(|id| Json::object([("id", Json::from(id))]));
     Json::object([
         ("row_count", Json::from(1200)),
@@ -239,14 +240,14 @@ fn payload() -> Json {
 }
 
 #[test]
-fn external_data_without_its_payload() {
-    let external = External::new(json(REFERENCE));
-    let names = MapScope::new().with(
+fn external_data_requests_payload_on_read() {
+    let external = ExternalData::new(parse_json(REFERENCE));
+    let environment = MapEnvironment::new().with_name(
         "s",
         Binding::Step(Arc::new(StepData::new(external.clone()))),
     );
-    assert_names(
-        &names,
+    assert_expressions_in(
+        &environment,
         &[
             ("s._ref", "\"noetl://execution/1/result/s/1\""),
             ("s._uri", "\"noetl://execution/1/result/s/1\""),
@@ -257,7 +258,7 @@ fn external_data_without_its_payload() {
             ("s is defined", "true"),
         ],
     );
-    let need = Need::Payload {
+    let need = FetchNeed::Payload {
         reference: Arc::from("noetl://execution/1/result/s/1"),
     };
     for text in [
@@ -270,34 +271,34 @@ fn external_data_without_its_payload() {
         "s.data.rows",
         "s == 1",
     ] {
-        let error = render(&format!("{{{{ {text} }}}}"), &names).unwrap_err();
+        let error = render_template(&format!("{{{{ {text} }}}}"), &environment).unwrap_err();
         assert_eq!(error.kind, RenderErrorKind::Needs(need.clone()), "{text}");
     }
-    // A branch that is not taken needs nothing.
-    assert_names(
-        &names,
+    // A branch that is not taken does not request the payload.
+    assert_expressions_in(
+        &environment,
         &[("s.rows if s.row_count > 5000 else 'few'", "\"few\"")],
     );
 }
 
 #[test]
-fn external_data_with_its_payload() {
-    let external = External::new(json(REFERENCE)).with_payload(payload());
-    let names = MapScope::new()
-        .with(
+fn external_data_reads_loaded_payload() {
+    let external = ExternalData::new(parse_json(REFERENCE)).with_payload(external_payload());
+    let environment = MapEnvironment::new()
+        .with_name(
             "s",
             Binding::Step(Arc::new(StepData::new(external.clone()))),
         )
-        .with(
+        .with_name(
             "output",
-            Binding::Output(Arc::new(Output::new(
+            Binding::Output(Arc::new(TaskOutput::new(
                 OutputPlace::Set,
-                json(ENVELOPE),
+                parse_json(ENVELOPE),
                 external,
             ))),
         );
-    assert_names(
-        &names,
+    assert_expressions_in(
+        &environment,
         &[
             ("s.rows[1100].id", "1100"),
             ("s.rows | length", "1200"),
@@ -314,21 +315,21 @@ fn external_data_with_its_payload() {
 }
 
 #[test]
-fn layers_of_ctx() {
-    let ctx = Binding::layers([
-        Binding::Value(json(r#"{"a": 1, "n": null}"#)),
-        Binding::map([
-            ("a", Binding::Value(json("2"))),
+fn ctx_layers_shadow_each_other() {
+    let ctx = Binding::from_layers([
+        Binding::Value(parse_json(r#"{"a": 1, "n": null}"#)),
+        Binding::from_map([
+            ("a", Binding::Value(parse_json("2"))),
             (
                 "step",
-                Binding::Step(Arc::new(StepData::new(json(r#"{"n": 5}"#)))),
+                Binding::Step(Arc::new(StepData::new(parse_json(r#"{"n": 5}"#)))),
             ),
         ]),
-        Binding::Value(json(r#"{"a": 3, "step": 9, "w": 4}"#)),
+        Binding::Value(parse_json(r#"{"a": 3, "step": 9, "w": 4}"#)),
     ]);
-    let names = MapScope::new().with("ctx", ctx);
-    assert_names(
-        &names,
+    let environment = MapEnvironment::new().with_name("ctx", ctx);
+    assert_expressions_in(
+        &environment,
         &[
             ("ctx.a", "1"),
             ("ctx.n is none", "true"),
@@ -345,38 +346,38 @@ fn layers_of_ctx() {
     );
 }
 
-/// A scope that makes members only when they are asked for.
-struct Lazy;
+/// Environment that creates members on request.
+struct LazySteps;
 
-impl Scope for Lazy {
-    fn lookup(&self, name: &str) -> Option<Binding> {
+impl TemplateEnvironment for LazySteps {
+    fn lookup_name(&self, name: &str) -> Option<Binding> {
         (name == "steps").then(|| Binding::Members(Arc::from("steps")))
     }
 
-    fn member(&self, root: &str, key: &str) -> Option<Binding> {
+    fn lookup_member(&self, root: &str, key: &str) -> Option<Binding> {
         assert_eq!(root, "steps");
         match key {
-            "a" => Some(Binding::map([
+            "a" => Some(Binding::from_map([
                 ("status", Binding::Value(Json::from("COMPLETED"))),
                 (
                     "data",
-                    Binding::External(Arc::new(External::new(json(REFERENCE)))),
+                    Binding::External(Arc::new(ExternalData::new(parse_json(REFERENCE)))),
                 ),
             ])),
             _ => None,
         }
     }
 
-    fn whole(&self, _: &str) -> Option<Binding> {
+    fn lookup_all(&self, _: &str) -> Option<Binding> {
         Some(Binding::Value(Json::from("everything")))
     }
 }
 
 #[test]
-fn members_are_asked_for_one_by_one() {
+fn members_are_looked_up_individually() {
     let render = |text: &str| {
-        crate::support::template(text)
-            .render(&Lazy)
+        crate::support::parse_template(text)
+            .render(&LazySteps)
             .map(|rendered| rendered.value)
     };
     assert_eq!(render("{{ steps.a.status }}"), Ok(Json::from("COMPLETED")));
@@ -393,15 +394,19 @@ fn members_are_asked_for_one_by_one() {
 }
 
 #[test]
-fn a_scope_is_asked_only_for_what_is_reached() {
-    struct Strict;
-    impl Scope for Strict {
-        fn lookup(&self, name: &str) -> Option<Binding> {
+fn only_evaluated_names_are_looked_up() {
+    struct StrictEnvironment;
+    impl TemplateEnvironment for StrictEnvironment {
+        fn lookup_name(&self, name: &str) -> Option<Binding> {
             assert_eq!(name, "yes", "nothing else is read");
             Some(Binding::Value(Json::Bool(true)))
         }
     }
-    let template =
-        crate::support::template("{{ 1 if yes else no }}{% if not yes %}{{ other }}{% endif %}");
-    assert_eq!(template.render(&Strict).unwrap().value, Json::from("1"));
+    let template = crate::support::parse_template(
+        "{{ 1 if yes else no }}{% if not yes %}{{ other }}{% endif %}",
+    );
+    assert_eq!(
+        template.render(&StrictEnvironment).unwrap().value,
+        Json::from("1")
+    );
 }

@@ -1,12 +1,14 @@
-//! What holds for any input.
+//! Properties of templates for any input.
 
-use noetl_playbook::template::{Dynamic, MapScope, ParseOptions, Place, StartScope, Template};
+use noetl_playbook::template::{
+    DynamicValue, MapEnvironment, ParseOptions, StartEnvironment, Template, TemplatePlace,
+};
 use noetl_types::{Json, JsonMap};
 use proptest::prelude::*;
 
-use crate::support::{config, render, scope};
+use crate::support::{environment_from_json, proptest_config, render_template};
 
-fn any_json() -> impl Strategy<Value = Json> {
+fn arb_json() -> impl Strategy<Value = Json> {
     let leaf = prop_oneof![
         Just(Json::Null),
         any::<bool>().prop_map(Json::from),
@@ -28,8 +30,8 @@ fn any_json() -> impl Strategy<Value = Json> {
     })
 }
 
-/// Pieces of the language in any order, so that some of it makes sense.
-fn any_source() -> impl Strategy<Value = String> {
+/// Random sequence of language tokens, so that some inputs are valid.
+fn arb_source() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "{{",
         "}}",
@@ -117,21 +119,21 @@ fn any_source() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.join(" "))
 }
 
-fn names() -> MapScope {
-    scope(r#"{"x": 5, "m": {"a": [1, {"b": null}]}, "l": [3, 1, 2], "s": "text"}"#)
+fn test_environment() -> MapEnvironment {
+    environment_from_json(r#"{"x": 5, "m": {"a": [1, {"b": null}]}, "l": [3, 1, 2], "s": "text"}"#)
 }
 
-/// Reads and renders whatever it is, twice.
-fn exercise(text: &str) {
+/// Parses and renders a text twice and checks the results for consistency.
+fn check_text(text: &str) {
     for parsed in [
-        Template::parse(text, Place::Run),
-        Template::parse(text, Place::Start),
-        Template::condition(text),
+        Template::parse(text, TemplatePlace::Run),
+        Template::parse(text, TemplatePlace::Start),
+        Template::parse_condition(text),
     ] {
         match parsed {
             Ok(template) => {
-                let first = template.render(&names());
-                assert_eq!(first, template.render(&names()), "{text}");
+                let first = template.render(&test_environment());
+                assert_eq!(first, template.render(&test_environment()), "{text}");
                 for read in template.reads() {
                     assert!(
                         text.get(read.range.clone())
@@ -143,10 +145,10 @@ fn exercise(text: &str) {
                     assert!(error.line >= 1 && error.column >= 1 && !error.message.is_empty());
                 }
             }
-            Err(faults) => {
-                assert!(!faults.is_empty(), "{text}");
-                for fault in faults {
-                    assert!(text.get(fault.range.clone()).is_some(), "{text}: {fault:?}");
+            Err(errors) => {
+                assert!(!errors.is_empty(), "{text}");
+                for error in errors {
+                    assert!(text.get(error.range.clone()).is_some(), "{text}: {error:?}");
                 }
             }
         }
@@ -154,47 +156,47 @@ fn exercise(text: &str) {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(proptest_config())]
 
     #[test]
-    fn any_value_goes_through_unchanged(value in any_json()) {
-        let names = MapScope::new().with("x", value.clone());
-        prop_assert_eq!(render("{{ x }}", &names).unwrap(), value.clone());
-        prop_assert_eq!(render(" {{- x | default(x) -}} ", &names).unwrap(), value.clone());
-        prop_assert_eq!(render("{{ [x][0] }}", &names).unwrap(), value.clone());
-        prop_assert_eq!(render("{{ {'k': x}.k }}", &names).unwrap(), value.clone());
-        prop_assert_eq!(render("{{ x | tojson | fromjson }}", &names).unwrap(), value.clone());
-        prop_assert_eq!(render("{{ x == x and x <= x and not x < x }}", &names).unwrap(), Json::Bool(true));
+    fn any_value_passes_through_unchanged(value in arb_json()) {
+        let environment = MapEnvironment::new().with_name("x", value.clone());
+        prop_assert_eq!(render_template("{{ x }}", &environment).unwrap(), value.clone());
+        prop_assert_eq!(render_template(" {{- x | default(x) -}} ", &environment).unwrap(), value.clone());
+        prop_assert_eq!(render_template("{{ [x][0] }}", &environment).unwrap(), value.clone());
+        prop_assert_eq!(render_template("{{ {'k': x}.k }}", &environment).unwrap(), value.clone());
+        prop_assert_eq!(render_template("{{ x | tojson | fromjson }}", &environment).unwrap(), value.clone());
+        prop_assert_eq!(render_template("{{ x == x and x <= x and not x < x }}", &environment).unwrap(), Json::Bool(true));
         let text = value.to_string();
-        prop_assert_eq!(render("{{ x | tojson }}", &names).unwrap(), Json::from(text.as_str()));
-        prop_assert_eq!(render("{{ x | tojson(2) | fromjson }}", &names).unwrap(), value);
+        prop_assert_eq!(render_template("{{ x | tojson }}", &environment).unwrap(), Json::from(text.as_str()));
+        prop_assert_eq!(render_template("{{ x | tojson(2) | fromjson }}", &environment).unwrap(), value);
     }
 
     #[test]
-    fn any_text_stays_what_it_is(text in ".{0,40}") {
+    fn any_text_round_trips(text in ".{0,40}") {
         let text = text.replace('\0', "");
-        let names = MapScope::new().with("x", Json::from(text.as_str()));
-        prop_assert_eq!(render("{{ x }}", &names).unwrap(), Json::from(text.as_str()));
-        prop_assert_eq!(render("<{{ x }}>", &names).unwrap(), Json::from(format!("<{text}>")));
-        prop_assert_eq!(render("{{ x | b64encode | b64decode }}", &names).unwrap(), Json::from(text.as_str()));
-        prop_assert_eq!(render("{{ x | list | join }}", &names).unwrap(), Json::from(text.as_str()));
-        prop_assert_eq!(render("{{ x | reverse | reverse }}", &names).unwrap(), Json::from(text.as_str()));
-        prop_assert_eq!(render("{{ x[:3] ~ x[3:] }}", &names).unwrap(), Json::from(text));
+        let environment = MapEnvironment::new().with_name("x", Json::from(text.as_str()));
+        prop_assert_eq!(render_template("{{ x }}", &environment).unwrap(), Json::from(text.as_str()));
+        prop_assert_eq!(render_template("<{{ x }}>", &environment).unwrap(), Json::from(format!("<{text}>")));
+        prop_assert_eq!(render_template("{{ x | b64encode | b64decode }}", &environment).unwrap(), Json::from(text.as_str()));
+        prop_assert_eq!(render_template("{{ x | list | join }}", &environment).unwrap(), Json::from(text.as_str()));
+        prop_assert_eq!(render_template("{{ x | reverse | reverse }}", &environment).unwrap(), Json::from(text.as_str()));
+        prop_assert_eq!(render_template("{{ x[:3] ~ x[3:] }}", &environment).unwrap(), Json::from(text));
     }
 
     #[test]
-    fn a_value_without_tags_is_a_constant(value in any_json()) {
+    fn value_without_tags_is_constant(value in arb_json()) {
         let text = value.to_string();
         prop_assume!(!Template::has_markers(&text));
-        let dynamic = Dynamic::from_json(&value, &ParseOptions::default()).unwrap();
+        let dynamic = DynamicValue::from_json(&value, &ParseOptions::default()).unwrap();
         prop_assert_eq!(dynamic.as_const(), Some(&value));
-        prop_assert_eq!(dynamic.render(&names()).unwrap().value, value);
+        prop_assert_eq!(dynamic.render(&test_environment()).unwrap().value, value);
     }
 
     #[test]
-    fn the_order_of_values_is_total(a in any_json(), b in any_json(), c in any_json()) {
-        let names = MapScope::new().with("a", a).with("b", b).with("c", c);
-        let holds = |text: &str| Template::condition(text).unwrap().test(&names).unwrap();
+    fn value_order_is_total(a in arb_json(), b in arb_json(), c in arb_json()) {
+        let environment = MapEnvironment::new().with_name("a", a).with_name("b", b).with_name("c", c);
+        let holds = |text: &str| Template::parse_condition(text).unwrap().render_condition(&environment).unwrap();
         prop_assert!(holds("(a < b) == (b > a)"));
         prop_assert!(holds("(a == b) == (not a < b and not b < a)"));
         prop_assert!(holds("not (a <= b and b <= c) or a <= c"));
@@ -202,23 +204,23 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_without_a_panic(text in "(\\PC|\\s){0,60}") {
-        exercise(&text);
-        exercise(&format!("{{{{ {text} }}}}"));
-        exercise(&format!("{{% {text} %}}"));
+    fn parsing_any_text_does_not_panic(text in "(\\PC|\\s){0,60}") {
+        check_text(&text);
+        check_text(&format!("{{{{ {text} }}}}"));
+        check_text(&format!("{{% {text} %}}"));
     }
 
     #[test]
-    fn any_pieces_are_read_without_a_panic(text in any_source()) {
-        exercise(&text);
-        exercise(&text.replace(' ', ""));
-        exercise(&format!("{{{{ {text} }}}}"));
-        exercise(&format!("{{% if {text} %}}{{% endif %}}"));
+    fn parsing_any_tokens_does_not_panic(text in arb_source()) {
+        check_text(&text);
+        check_text(&text.replace(' ', ""));
+        check_text(&format!("{{{{ {text} }}}}"));
+        check_text(&format!("{{% if {text} %}}{{% endif %}}"));
     }
 
     #[test]
-    fn numbers_add_and_multiply_exactly(a: i64, b: i64) {
-        let names = MapScope::new().with("a", Json::from(a)).with("b", Json::from(b));
+    fn integer_arithmetic_is_exact(a: i64, b: i64) {
+        let environment = MapEnvironment::new().with_name("a", Json::from(a)).with_name("b", Json::from(b));
         let (wide_a, wide_b) = (i128::from(a), i128::from(b));
         let floor = (b != 0).then(|| {
             let quotient = wide_a.div_euclid(wide_b);
@@ -232,14 +234,14 @@ proptest! {
             ("{{ a % b }}", floor.map(|floor| wide_a - floor * wide_b)),
         ] {
             let expected = exact.and_then(|exact| Json::from_i128(exact).ok());
-            prop_assert_eq!(render(text, &names).ok(), expected, "{} {} {}", text, a, b);
+            prop_assert_eq!(render_template(text, &environment).ok(), expected, "{} {} {}", text, a, b);
         }
     }
 
     #[test]
-    fn a_seed_decides(seed: [u8; 32]) {
-        let template = Template::parse("{{ uuid() }} {{ random() }} {{ uuid() }}", Place::Start).unwrap();
-        let render = || template.render(&StartScope::new(MapScope::new(), seed)).unwrap().value;
-        prop_assert_eq!(render(), render());
+    fn random_values_depend_only_on_seed(seed: [u8; 32]) {
+        let template = Template::parse("{{ uuid() }} {{ random() }} {{ uuid() }}", TemplatePlace::Start).unwrap();
+        let render_once = || template.render(&StartEnvironment::new(MapEnvironment::new(), seed)).unwrap().value;
+        prop_assert_eq!(render_once(), render_once());
     }
 }

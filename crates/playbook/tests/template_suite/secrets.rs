@@ -1,35 +1,36 @@
-//! What is made from a secret is secret, and no message tells it.
+//! Values derived from secrets are secret, and no error message contains them.
 
 use noetl_playbook::template::{
-    Binding, Dynamic, MapScope, Need, ParseOptions, REDACTED, RenderErrorKind, Scope, Template,
+    Binding, DynamicValue, FetchNeed, MapEnvironment, ParseOptions, REDACTED, RenderErrorKind,
+    Template, TemplateEnvironment,
 };
 use noetl_types::Json;
 
-use crate::support::{json, template};
+use crate::support::{parse_json, parse_template};
 
-const SECRET: &str = "hunter22";
+const SECRET_VALUE: &str = "hunter22";
 
-fn names() -> MapScope {
-    MapScope::new()
-        .with(
+fn secret_environment() -> MapEnvironment {
+    MapEnvironment::new()
+        .with_name(
             "keychain",
-            Binding::map([(
+            Binding::from_map([(
                 "pg",
-                Binding::Secret(json(r#"{"user": "u", "password": "hunter22"}"#)),
+                Binding::Secret(parse_json(r#"{"user": "u", "password": "hunter22"}"#)),
             )]),
         )
-        .with("plain", Json::from("open"))
-        .with(
+        .with_name("plain", Json::from("open"))
+        .with_name(
             "mixed",
-            Binding::map([
+            Binding::from_map([
                 ("a", Binding::Value(Json::from(1))),
-                ("b", Binding::Secret(Json::from(SECRET))),
+                ("b", Binding::Secret(Json::from(SECRET_VALUE))),
             ]),
         )
 }
 
 #[test]
-fn touching_a_secret_taints() {
+fn reading_secret_taints_result() {
     for (text, secret) in [
         ("{{ plain }}", false),
         ("{{ keychain.pg.password }}", true),
@@ -52,35 +53,35 @@ fn touching_a_secret_taints() {
         ("{{ mixed | length }}", true),
         ("literal", false),
     ] {
-        let rendered = template(text).render(&names()).unwrap();
+        let rendered = parse_template(text).render(&secret_environment()).unwrap();
         assert_eq!(rendered.is_secret(), secret, "{text}");
         if secret {
-            assert_eq!(rendered.redacted(), Json::from(REDACTED), "{text}");
+            assert_eq!(rendered.to_redacted(), Json::from(REDACTED), "{text}");
         } else {
-            assert_eq!(rendered.redacted(), rendered.value, "{text}");
+            assert_eq!(rendered.to_redacted(), rendered.value, "{text}");
         }
     }
 }
 
 #[test]
-fn leaves_are_secret_one_by_one() {
-    let value = json(
+fn leaves_are_redacted_separately() {
+    let value = parse_json(
         r#"{
             "url": "http://{{ plain }}",
             "headers": {"x-token": "Bearer {{ keychain.pg.password }}", "accept": "*/*"},
             "list": [1, "{{ keychain.pg.user }}", "{{ plain }}"]
         }"#,
     );
-    let dynamic = Dynamic::from_json(&value, &ParseOptions::default()).unwrap();
-    let rendered = dynamic.render(&names()).unwrap();
+    let dynamic = DynamicValue::from_json(&value, &ParseOptions::default()).unwrap();
+    let rendered = dynamic.render(&secret_environment()).unwrap();
     let paths: Vec<_> = rendered.secrets.iter().map(ToString::to_string).collect();
     assert_eq!(paths, ["headers.x-token", "list[1]"]);
     let values: Vec<_> = rendered.secret_values().cloned().collect();
     let expected = ["hunter22", "u"];
     assert_eq!(values, expected.map(Json::from));
     assert_eq!(
-        rendered.redacted(),
-        json(
+        rendered.to_redacted(),
+        parse_json(
             r#"{"url": "http://open", "headers": {"x-token": "[REDACTED]", "accept": "*/*"},
                 "list": [1, "[REDACTED]", "open"]}"#
         )
@@ -88,7 +89,7 @@ fn leaves_are_secret_one_by_one() {
 }
 
 #[test]
-fn what_is_made_from_a_secret_inside_of_a_text_is_told_by_itself() {
+fn derived_secrets_inside_text_are_listed() {
     for (text, expected) in [
         (
             "a {{ keychain.pg.password | upper }} b {{ plain }}",
@@ -103,12 +104,12 @@ fn what_is_made_from_a_secret_inside_of_a_text_is_told_by_itself() {
             "22retnuh",
         ),
     ] {
-        let rendered = template(text).render(&names()).unwrap();
+        let rendered = parse_template(text).render(&secret_environment()).unwrap();
         let values: Vec<_> = rendered.secret_values().cloned().collect();
         assert!(values.contains(&Json::from(expected)), "{text}: {values:?}");
     }
-    let beside = template("{{ keychain.pg.password }} {{ plain }}");
-    let rendered = beside.render(&names()).unwrap();
+    let adjacent = parse_template("{{ keychain.pg.password }} {{ plain }}");
+    let rendered = adjacent.render(&secret_environment()).unwrap();
     assert!(
         !rendered
             .secret_values()
@@ -117,49 +118,58 @@ fn what_is_made_from_a_secret_inside_of_a_text_is_told_by_itself() {
 }
 
 #[test]
-fn what_stands_beside_a_secret_is_none_unless_the_secret_had_a_say_in_it() {
-    let told = |text: &str| -> Vec<Json> {
-        let rendered = template(text).render(&names()).unwrap();
+fn adjacent_text_is_secret_only_if_derived() {
+    let secret_parts = |text: &str| -> Vec<Json> {
+        let rendered = parse_template(text).render(&secret_environment()).unwrap();
         assert!(rendered.is_secret(), "{text}");
         rendered.secret_values().cloned().collect()
     };
     let statement = "SELECT *\nFROM users\nWHERE key = '{{ keychain.pg.password }}'\n";
-    assert_eq!(told(statement), [Json::from(SECRET)]);
+    assert_eq!(secret_parts(statement), [Json::from(SECRET_VALUE)]);
     for text in [
         "{% if keychain.pg.password == 'x' %}a{% endif %}FROM users",
         "{% for c in keychain.pg.password %}{{ c }}{% endfor %}",
         "{% set p = keychain.pg.password %}FROM users",
     ] {
-        let whole = template(text).render(&names()).unwrap().value;
-        assert!(told(text).contains(&whole), "{text}");
+        let whole = parse_template(text)
+            .render(&secret_environment())
+            .unwrap()
+            .value;
+        assert!(secret_parts(text).contains(&whole), "{text}");
     }
-    // The user is too short to be looked for by itself.
+    // The user name is too short to be redacted on its own.
     let line = Json::from("u@localhost");
-    assert!(told("{{ keychain.pg.user }}@localhost").contains(&line));
-    assert_eq!(told("as\n{{ keychain.pg.user }}"), [Json::from("u")]);
+    assert!(secret_parts("{{ keychain.pg.user }}@localhost").contains(&line));
+    assert_eq!(
+        secret_parts("as\n{{ keychain.pg.user }}"),
+        [Json::from("u")]
+    );
 }
 
 #[test]
-fn a_secret_key_makes_its_map_secret() {
-    let value = json(r#"{"outer": {"{{ keychain.pg.password }}": 1, "b": 2}}"#);
-    let rendered = Dynamic::from_json(&value, &ParseOptions::default())
+fn secret_key_taints_its_map() {
+    let value = parse_json(r#"{"outer": {"{{ keychain.pg.password }}": 1, "b": 2}}"#);
+    let rendered = DynamicValue::from_json(&value, &ParseOptions::default())
         .unwrap()
-        .render(&names())
+        .render(&secret_environment())
         .unwrap();
     assert_eq!(
         rendered.value,
-        json(r#"{"outer": {"hunter22": 1, "b": 2}}"#)
+        parse_json(r#"{"outer": {"hunter22": 1, "b": 2}}"#)
     );
-    assert_eq!(rendered.redacted(), json(r#"{"outer": "[REDACTED]"}"#));
+    assert_eq!(
+        rendered.to_redacted(),
+        parse_json(r#"{"outer": "[REDACTED]"}"#)
+    );
     assert!(
         rendered
             .secret_values()
-            .any(|value| *value == Json::from(SECRET))
+            .any(|value| *value == Json::from(SECRET_VALUE))
     );
 }
 
 #[test]
-fn no_message_holds_a_value() {
+fn error_messages_contain_no_secrets() {
     for text in [
         "keychain.pg.password + 1",
         "1 + keychain.pg.password",
@@ -181,8 +191,8 @@ fn no_message_holds_a_value() {
         "[keychain.pg.password] | urlencode",
         "keychain.pg.password.split(5)",
     ] {
-        let template = Template::condition(text).unwrap();
-        let error = template.render(&names()).expect_err(text);
+        let template = Template::parse_condition(text).unwrap();
+        let error = template.render(&secret_environment()).expect_err(text);
         assert!(
             !format!("{error:?} {error}").contains("hunter"),
             "{text}: {error:?}"
@@ -190,35 +200,35 @@ fn no_message_holds_a_value() {
     }
 }
 
-/// A worker that has not resolved its keychain yet.
-struct Unresolved;
+/// Environment of a worker that has not resolved its keychain yet.
+struct UnresolvedKeychain;
 
-impl Scope for Unresolved {
-    fn lookup(&self, name: &str) -> Option<Binding> {
+impl TemplateEnvironment for UnresolvedKeychain {
+    fn lookup_name(&self, name: &str) -> Option<Binding> {
         (name == "keychain").then(|| Binding::Members("keychain".into()))
     }
 
-    fn member(&self, _: &str, key: &str) -> Option<Binding> {
-        (key == "pg").then(|| Binding::Needs(Need::Secret { name: "pg".into() }))
+    fn lookup_member(&self, _: &str, key: &str) -> Option<Binding> {
+        (key == "pg").then(|| Binding::Needs(FetchNeed::Secret { name: "pg".into() }))
     }
 }
 
 #[test]
-fn an_entry_is_resolved_when_it_is_first_read() {
-    let error = template("{{ keychain.pg.user }}")
-        .render(&Unresolved)
+fn entry_is_requested_on_first_read() {
+    let error = parse_template("{{ keychain.pg.user }}")
+        .render(&UnresolvedKeychain)
         .unwrap_err();
     assert_eq!(
         error.kind,
-        RenderErrorKind::Needs(Need::Secret { name: "pg".into() })
+        RenderErrorKind::Needs(FetchNeed::Secret { name: "pg".into() })
     );
-    let unread = template("{{ 1 if true else keychain.pg.user }}")
-        .render(&Unresolved)
+    let unread = parse_template("{{ 1 if true else keychain.pg.user }}")
+        .render(&UnresolvedKeychain)
         .unwrap();
     assert_eq!(unread.value, Json::from(1));
     assert_eq!(
-        template("{{ keychain.other.user }}")
-            .render(&Unresolved)
+        parse_template("{{ keychain.other.user }}")
+            .render(&UnresolvedKeychain)
             .unwrap()
             .value,
         Json::Null
@@ -226,10 +236,10 @@ fn an_entry_is_resolved_when_it_is_first_read() {
 }
 
 #[test]
-fn a_secret_does_not_print() {
-    let rendered = template("{{ keychain.pg.password }}")
-        .render(&names())
+fn debug_output_hides_secrets() {
+    let rendered = parse_template("{{ keychain.pg.password }}")
+        .render(&secret_environment())
         .unwrap();
-    assert_eq!(rendered.value, Json::from(SECRET));
-    assert!(!format!("{rendered:?} {:?}", names()).contains(SECRET));
+    assert_eq!(rendered.value, Json::from(SECRET_VALUE));
+    assert!(!format!("{rendered:?} {:?}", secret_environment()).contains(SECRET_VALUE));
 }

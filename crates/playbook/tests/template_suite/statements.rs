@@ -1,12 +1,12 @@
 //! `if`, `for`, `set`, raw blocks and comments.
 
-use crate::support::{assert_rows, render, scope};
+use crate::support::{assert_templates, environment_from_json, render_template};
 
 const NAMES: &str = r#"{"l": [3, 1, 2], "m": {"b": 2, "a": 1}, "x": "outer", "t": true, "e": []}"#;
 
 #[test]
-fn branches() {
-    assert_rows(
+fn if_statement() {
+    assert_templates(
         NAMES,
         &[
             ("{% if t %}a{% endif %}", "\"a\""),
@@ -25,8 +25,8 @@ fn branches() {
 }
 
 #[test]
-fn loops() {
-    assert_rows(
+fn for_statement() {
+    assert_templates(
         NAMES,
         &[
             ("{% for v in l %}{{ v }},{% endfor %}", "\"3,1,2,\""),
@@ -75,21 +75,29 @@ fn loops() {
             ),
         ],
     );
-    let error = render("{% for v in 5 %}{% endfor %}", &scope(NAMES)).unwrap_err();
+    let error = render_template(
+        "{% for v in 5 %}{% endfor %}",
+        &environment_from_json(NAMES),
+    )
+    .unwrap_err();
     assert_eq!(
         error.to_string(),
         "a number has no items at line 1 column 13"
     );
-    let error = render("{% for a, b in [[1]] %}{% endfor %}", &scope(NAMES)).unwrap_err();
+    let error = render_template(
+        "{% for a, b in [[1]] %}{% endfor %}",
+        &environment_from_json(NAMES),
+    )
+    .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "expected a list of 2 to take apart at line 1 column 8"
+        "expected a list of 2 items to unpack at line 1 column 8"
     );
 }
 
 #[test]
-fn assignments() {
-    assert_rows(
+fn set_statement() {
+    assert_templates(
         NAMES,
         &[
             ("{% set x = 1 %}{{ x }}", "\"1\""),
@@ -111,8 +119,8 @@ fn assignments() {
 }
 
 #[test]
-fn variables_end_with_their_iteration() {
-    assert_rows(
+fn variables_are_scoped_to_iteration() {
+    assert_templates(
         NAMES,
         &[
             (
@@ -124,7 +132,7 @@ fn variables_end_with_their_iteration() {
                 "\"outerouterouter\"",
             ),
             ("{% for x in l %}{{ x }}{% endfor %}{{ x }}", "\"312outer\""),
-            // One that was set before keeps its value in spite of the loop.
+            // Assignments in the loop do not change an outer variable.
             (
                 "{% set a = 1 %}{% for v in l %}{% set a = v %}{% endfor %}{{ a }}",
                 "\"1\"",
@@ -138,8 +146,8 @@ fn variables_end_with_their_iteration() {
 }
 
 #[test]
-fn a_branch_shares_the_variables_around_it() {
-    assert_rows(
+fn branches_share_outer_variables() {
+    assert_templates(
         NAMES,
         &[
             ("{% if t %}{% set x = 1 %}{% endif %}{{ x }}", "\"1\""),
@@ -166,7 +174,7 @@ fn a_branch_shares_the_variables_around_it() {
 
 #[test]
 fn raw_blocks_and_comments() {
-    assert_rows(
+    assert_templates(
         NAMES,
         &[
             (

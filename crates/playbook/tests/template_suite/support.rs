@@ -1,43 +1,46 @@
-//! Short ways to render and compare.
+//! Helpers to render templates and compare results.
 
-use noetl_playbook::template::{MapScope, Place, RenderError, Template};
+use noetl_playbook::template::{MapEnvironment, RenderError, Template, TemplatePlace};
 use noetl_types::Json;
 use noetl_types::json::parse;
 use proptest::prelude::ProptestConfig;
 
-/// A value from its JSON text.
-pub(crate) fn json(text: &str) -> Json {
+pub(crate) fn parse_json(text: &str) -> Json {
     parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// A scope from the JSON text of a map.
-pub(crate) fn scope(text: &str) -> MapScope {
-    MapScope::of(json(text).as_map().expect("a scope is a map"))
+/// Environment from the JSON text of a map.
+pub(crate) fn environment_from_json(text: &str) -> MapEnvironment {
+    MapEnvironment::from_values(parse_json(text).as_map().expect("an environment is a map"))
 }
 
-/// Reads a template that has no fault.
-pub(crate) fn template(text: &str) -> Template {
-    Template::parse(text, Place::Run).unwrap_or_else(|faults| panic!("{text}: {faults:?}"))
+/// Parses a valid template.
+pub(crate) fn parse_template(text: &str) -> Template {
+    Template::parse(text, TemplatePlace::Run).unwrap_or_else(|errors| panic!("{text}: {errors:?}"))
 }
 
-/// Renders a template.
-pub(crate) fn render(text: &str, names: &MapScope) -> Result<Json, RenderError> {
-    template(text).render(names).map(|rendered| rendered.value)
+pub(crate) fn render_template(
+    text: &str,
+    environment: &MapEnvironment,
+) -> Result<Json, RenderError> {
+    parse_template(text)
+        .render(environment)
+        .map(|rendered| rendered.value)
 }
 
-/// Asserts what each template yields against the same names.
+/// Asserts the rendered value of each template in the same environment.
 #[track_caller]
-pub(crate) fn assert_rows(names: &str, rows: &[(&str, &str)]) {
-    let names = scope(names);
+pub(crate) fn assert_templates(names: &str, rows: &[(&str, &str)]) {
+    let environment = environment_from_json(names);
     for (text, expected) in rows {
-        match render(text, &names) {
-            Ok(value) => assert_eq!(value, json(expected), "{text}"),
+        match render_template(text, &environment) {
+            Ok(value) => assert_eq!(value, parse_json(expected), "{text}"),
             Err(error) => panic!("{text}: {error}"),
         }
     }
 }
 
-/// Asserts what each expression yields against the same names.
+/// Asserts the value of each expression in the same environment.
 #[track_caller]
 pub(crate) fn assert_expressions(names: &str, rows: &[(&str, &str)]) {
     let texts: Vec<_> = rows
@@ -49,22 +52,22 @@ pub(crate) fn assert_expressions(names: &str, rows: &[(&str, &str)]) {
         .zip(rows)
         .map(|(text, row)| (text.as_str(), row.1))
         .collect();
-    assert_rows(names, &rows);
+    assert_templates(names, &rows);
 }
 
 /// Asserts that each expression fails with a message.
 #[track_caller]
 pub(crate) fn assert_failures(names: &str, rows: &[(&str, &str)]) {
-    let names = scope(names);
+    let environment = environment_from_json(names);
     for (text, message) in rows {
-        let error =
-            render(&format!("{{{{ {text} }}}}"), &names).expect_err(&format!("{text} should fail"));
+        let error = render_template(&format!("{{{{ {text} }}}}"), &environment)
+            .expect_err(&format!("{text} should fail"));
         assert_eq!(error.message, *message, "{text}");
     }
 }
 
-/// Many cheap cases, more where the environment asks for more.
-pub(crate) fn config() -> ProptestConfig {
+/// At least 2000 cases, or more if `PROPTEST_CASES` requests it.
+pub(crate) fn proptest_config() -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {
         cases: default.cases.max(2000),

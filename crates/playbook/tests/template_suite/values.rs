@@ -4,7 +4,8 @@ use noetl_playbook::template::{RenderErrorKind, Template};
 use noetl_types::Json;
 
 use crate::support::{
-    assert_expressions, assert_failures, assert_rows, json, render, scope, template,
+    assert_expressions, assert_failures, assert_templates, environment_from_json, parse_json,
+    parse_template, render_template,
 };
 
 const NAMES: &str = r#"{
@@ -14,7 +15,7 @@ const NAMES: &str = r#"{
 }"#;
 
 #[test]
-fn a_text_without_tags_is_itself() {
+fn text_without_tags_is_literal() {
     for text in [
         "",
         "plain",
@@ -23,11 +24,11 @@ fn a_text_without_tags_is_itself() {
         "{# only a comment #}",
         "a } b {",
     ] {
-        let template = template(text);
+        let template = parse_template(text);
         assert!(template.is_literal(), "{text}");
         assert!(!Template::has_markers(text), "{text}");
         assert_eq!(
-            template.render(&scope("{}")).unwrap().value,
+            template.render(&environment_from_json("{}")).unwrap().value,
             Json::from(text)
         );
         assert_eq!(template.source(), text);
@@ -35,8 +36,8 @@ fn a_text_without_tags_is_itself() {
 }
 
 #[test]
-fn one_expression_keeps_its_type() {
-    assert_rows(
+fn single_expression_keeps_its_type() {
+    assert_templates(
         NAMES,
         &[
             ("{{ n }}", "3"),
@@ -58,8 +59,8 @@ fn one_expression_keeps_its_type() {
 }
 
 #[test]
-fn anything_else_is_text_and_stays_text() {
-    assert_rows(
+fn mixed_content_renders_to_text() {
+    assert_templates(
         NAMES,
         &[
             ("{{ n }}{{ n }}", "\"33\""),
@@ -73,8 +74,8 @@ fn anything_else_is_text_and_stays_text() {
 }
 
 #[test]
-fn a_rendered_value_is_never_rendered_again() {
-    assert_rows(
+fn rendered_values_are_not_rendered_again() {
+    assert_templates(
         NAMES,
         &[
             ("{{ braces }}", r#""{{ n }} {% if %}""#),
@@ -87,7 +88,7 @@ fn a_rendered_value_is_never_rendered_again() {
 }
 
 #[test]
-fn values_come_out_canonical() {
+fn values_are_canonical() {
     assert_expressions(
         NAMES,
         &[
@@ -101,13 +102,14 @@ fn values_come_out_canonical() {
             ("(4 / 2) is integer", "true"),
         ],
     );
-    let printed = render("{{ {'b': 1, 'a': [1.0]} }}!", &scope(NAMES)).unwrap();
+    let printed =
+        render_template("{{ {'b': 1, 'a': [1.0]} }}!", &environment_from_json(NAMES)).unwrap();
     assert_eq!(printed, Json::from(r#"{"a":[1],"b":1}!"#));
 }
 
 #[test]
-fn printing() {
-    assert_rows(
+fn prints_values_by_type() {
+    assert_templates(
         NAMES,
         &[
             ("<{{ missing }}>", "\"<>\""),
@@ -130,8 +132,8 @@ fn printing() {
 }
 
 #[test]
-fn one_newline_at_the_end_is_dropped() {
-    assert_rows(
+fn drops_one_trailing_newline() {
+    assert_templates(
         NAMES,
         &[
             ("a {{ n }}\n", "\"a 3\""),
@@ -142,8 +144,8 @@ fn one_newline_at_the_end_is_dropped() {
 }
 
 #[test]
-fn blanks_are_controlled_by_signs() {
-    assert_rows(
+fn whitespace_control() {
+    assert_templates(
         NAMES,
         &[
             ("a  {{- n }}  b", "\"a3  b\""),
@@ -157,7 +159,7 @@ fn blanks_are_controlled_by_signs() {
 }
 
 #[test]
-fn arithmetic() {
+fn arithmetic_operators() {
     assert_expressions(
         NAMES,
         &[
@@ -207,7 +209,7 @@ fn arithmetic() {
 }
 
 #[test]
-fn failed_operations_name_types_and_places() {
+fn operation_errors_name_types_and_positions() {
     assert_failures(
         NAMES,
         &[
@@ -240,7 +242,8 @@ fn failed_operations_name_types_and_places() {
             ("{[1]: 2}", "a list cannot be a key"),
         ],
     );
-    let error = render("line one\n  and {{ n + s }}", &scope(NAMES)).unwrap_err();
+    let error =
+        render_template("line one\n  and {{ n + s }}", &environment_from_json(NAMES)).unwrap_err();
     assert_eq!(error.kind, RenderErrorKind::Failed);
     assert_eq!((error.line, error.column), (2, 14));
     assert_eq!(error.excerpt, "  and {{ n + s }}");
@@ -275,7 +278,7 @@ fn equality_and_order() {
             ("9007199254740993 > 9007199254740992.5", "true"),
             ("18446744073709551615 < 1e20", "true"),
             ("1 < 1.5 < 2", "true"),
-            // Different types: never an error, always the same.
+            // Comparing different types is never an error and has a fixed order.
             ("3 < '2'", "true"),
             ("'3' > 2", "true"),
             ("none < false", "true"),
@@ -288,7 +291,7 @@ fn equality_and_order() {
 }
 
 #[test]
-fn logic() {
+fn logical_operators() {
     assert_expressions(
         NAMES,
         &[
@@ -309,7 +312,7 @@ fn logic() {
             ("1 if no else 2", "2"),
             ("1 if no", "null"),
             ("1 if no else 2 if no else 3", "3"),
-            // Inside of an expression a text is true when it is not empty.
+            // Inside an expression, any non-empty text is true.
             ("'yes' if 'false' else 'no'", "\"yes\""),
             ("1 in [1, 2]", "true"),
             ("1 not in [1, 2]", "false"),
@@ -325,7 +328,7 @@ fn logic() {
 }
 
 #[test]
-fn lookups() {
+fn lookups_and_slices() {
     assert_expressions(
         NAMES,
         &[
@@ -403,7 +406,7 @@ fn undefined_and_null() {
 }
 
 #[test]
-fn texts_and_escapes() {
+fn string_literals_and_escapes() {
     assert_expressions(
         NAMES,
         &[
@@ -416,13 +419,17 @@ fn texts_and_escapes() {
             ("'ünïcode'", "\"ünïcode\""),
         ],
     );
-    let wide = render("{{ größe }} {{ 名 }}", &scope(r#"{"größe": 1, "名": 2}"#)).unwrap();
+    let wide = render_template(
+        "{{ größe }} {{ 名 }}",
+        &environment_from_json(r#"{"größe": 1, "名": 2}"#),
+    )
+    .unwrap();
     assert_eq!(wide, Json::from("1 2"));
 }
 
 #[test]
-fn maps_inside_of_tags_do_not_end_them() {
-    assert_rows(
+fn map_literals_do_not_end_tags() {
+    assert_templates(
         NAMES,
         &[
             ("{{ {'a': {'b': {}}} }}", r#"{"a":{"b":{}}}"#),
@@ -433,12 +440,12 @@ fn maps_inside_of_tags_do_not_end_them() {
 }
 
 #[test]
-fn a_value_goes_through_unchanged() {
-    let value = json(r#"{"deep":[[[{"a":[null,true,-1,18446744073709551615,1.5,"x"]}]]]}"#);
-    let names = noetl_playbook::template::MapScope::new().with("x", value.clone());
-    assert_eq!(render("{{ x }}", &names).unwrap(), value);
+fn value_passes_through_unchanged() {
+    let value = parse_json(r#"{"deep":[[[{"a":[null,true,-1,18446744073709551615,1.5,"x"]}]]]}"#);
+    let environment = noetl_playbook::template::MapEnvironment::new().with_name("x", value.clone());
+    assert_eq!(render_template("{{ x }}", &environment).unwrap(), value);
     assert_eq!(
-        render("{{ x.deep[0][0][0].a | tojson }}", &names)
+        render_template("{{ x.deep[0][0][0].a | tojson }}", &environment)
             .unwrap()
             .as_str()
             .unwrap(),

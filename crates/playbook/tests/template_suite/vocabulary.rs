@@ -1,11 +1,12 @@
 //! Every filter, test, function and method.
 
-use noetl_playbook::template::{MapScope, Place, StartScope, Template};
+use noetl_playbook::template::{MapEnvironment, StartEnvironment, Template, TemplatePlace};
 use noetl_types::Json;
 use noetl_types::time::Timestamp;
 
 use crate::support::{
-    assert_expressions, assert_failures, assert_rows, json, render, scope, template,
+    assert_expressions, assert_failures, assert_templates, environment_from_json, parse_json,
+    parse_template, render_template,
 };
 
 const NAMES: &str = r#"{
@@ -18,7 +19,7 @@ const NAMES: &str = r#"{
 }"#;
 
 #[test]
-fn numbers() {
+fn number_filters() {
     assert_expressions(
         NAMES,
         &[
@@ -81,7 +82,7 @@ fn numbers() {
             ("'a' | round", "round of a text: not a number"),
             (
                 "1.5 | round(0, 'up')",
-                "a rounding is common, ceil or floor",
+                "the method of round must be common, ceil or floor",
             ),
             ("['a'] | sum", "cannot add text to number"),
             ("5 | length", "a number has no length"),
@@ -89,14 +90,14 @@ fn numbers() {
             ("l | keys", "a list has no keys"),
             (
                 "l | sort(attribute=1.5)",
-                "an attribute is a text or an integer, not a number",
+                "an attribute must be a text or an integer, not a number",
             ),
         ],
     );
 }
 
 #[test]
-fn texts() {
+fn text_filters() {
     assert_expressions(
         NAMES,
         &[
@@ -145,7 +146,7 @@ fn texts() {
 }
 
 #[test]
-fn collections() {
+fn collection_filters() {
     assert_expressions(
         NAMES,
         &[
@@ -251,7 +252,7 @@ fn collections() {
 }
 
 #[test]
-fn encodings() {
+fn encoding_filters() {
     assert_expressions(
         NAMES,
         &[
@@ -289,16 +290,16 @@ fn encodings() {
         &[
             ("'{' | fromjson", "not JSON at line 1 column 1"),
             ("5 | fromjson", "fromjson takes a text, not a number"),
-            ("'!' | b64decode", "not base64 of a text"),
-            ("'/w==' | b64decode", "not base64 of a text"),
+            ("'!' | b64decode", "not the base64 encoding of a text"),
+            ("'/w==' | b64decode", "not the base64 encoding of a text"),
             ("'AA==' | b64decode", "text contains a NUL character"),
-            ("[1] | urlencode", "urlencode takes pairs"),
+            ("[1] | urlencode", "urlencode takes a list of pairs"),
         ],
     );
 }
 
 #[test]
-fn bools() {
+fn bool_filter() {
     assert_expressions(
         NAMES,
         &[
@@ -313,7 +314,7 @@ fn bools() {
 }
 
 #[test]
-fn tests() {
+fn is_tests() {
     assert_expressions(
         NAMES,
         &[
@@ -364,7 +365,7 @@ fn tests() {
 }
 
 #[test]
-fn methods() {
+fn methods_by_type() {
     assert_expressions(
         NAMES,
         &[
@@ -398,7 +399,7 @@ fn methods() {
             ("missing.items()", "null"),
             ("z.lower()", "null"),
             ("m.a.get", "null"),
-            // A key is read as a key where nothing is called.
+            // Without a call, the name is a key and not a method.
             ("{'items': 5}.items", "5"),
             ("{'items': 5}.items()", r#"[["items",5]]"#),
         ],
@@ -416,7 +417,7 @@ fn methods() {
 }
 
 #[test]
-fn functions() {
+fn global_functions() {
     assert_expressions(
         NAMES,
         &[
@@ -445,29 +446,33 @@ fn functions() {
             ),
             ("dict(5)", "dict cannot be made from a number"),
             ("dict([1])", "dict takes a map or a list of pairs"),
-            ("now()", "now() has no value here"),
+            ("now()", "now() is not available here"),
         ],
     );
 }
 
 #[test]
-fn now_is_the_time_of_the_scope() {
-    let names = MapScope::new().at(Timestamp::from_micros(1_700_000_000_123_456).unwrap());
+fn now_returns_environment_time() {
+    let environment =
+        MapEnvironment::new().with_now(Timestamp::from_micros(1_700_000_000_123_456).unwrap());
     let text = "2023-11-14T22:13:20.123456Z";
-    assert_eq!(render("{{ now() }}", &names).unwrap(), Json::from(text));
     assert_eq!(
-        render("at {{ now() }}", &names).unwrap(),
+        render_template("{{ now() }}", &environment).unwrap(),
+        Json::from(text)
+    );
+    assert_eq!(
+        render_template("at {{ now() }}", &environment).unwrap(),
         Json::from(format!("at {text}"))
     );
     assert_eq!(
-        render("{{ now().isoformat() }}", &names).unwrap(),
+        render_template("{{ now().isoformat() }}", &environment).unwrap(),
         Json::from(text)
     );
 }
 
 #[test]
-fn namespaces_change_and_nothing_else_does() {
-    assert_rows(
+fn only_namespaces_are_mutable() {
+    assert_templates(
         NAMES,
         &[
             (
@@ -487,10 +492,10 @@ fn namespaces_change_and_nothing_else_does() {
 }
 
 #[test]
-fn chance_exists_only_at_the_start() {
+fn random_values_need_start_environment() {
     let seed = [7; 32];
-    let start = || StartScope::new(scope(r#"{"env": {"HOME": "/x"}}"#), seed);
-    let parse = |text: &str| Template::parse(text, Place::Start).unwrap();
+    let start = || StartEnvironment::new(environment_from_json(r#"{"env": {"HOME": "/x"}}"#), seed);
+    let parse = |text: &str| Template::parse(text, TemplatePlace::Start).unwrap();
     let uuid = parse("{{ uuid() }}");
     let first = uuid.render(&start()).unwrap().value;
     let text = first.as_str().unwrap();
@@ -503,7 +508,7 @@ fn chance_exists_only_at_the_start() {
     assert_eq!(
         uuid.render(&start()).unwrap().value,
         first,
-        "the same seed gives the same"
+        "the same seed gives the same value"
     );
     let both = start();
     assert_ne!(
@@ -519,8 +524,8 @@ fn chance_exists_only_at_the_start() {
     assert!((0.0..1.0).contains(&random));
     let home = parse("{{ env.HOME }} {{ env.SHELL | default('sh') }}").render(&start());
     assert_eq!(home.unwrap().value, Json::from("/x sh"));
-    // A scope that is not one of the start has none to give.
-    assert!(uuid.render(&scope("{}")).is_err());
+    // Other environments provide no random values.
+    assert!(uuid.render(&environment_from_json("{}")).is_err());
 }
 
 #[test]
@@ -529,16 +534,22 @@ fn loop_variables() {
                 {{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.depth }}{{ loop.previtem }}\
                 {{ loop.nextitem }}{{ loop.cycle('a', 'b') }}{{ loop.nope }};{% endfor %}";
     let expected = "1032TrueFalse311a;2121FalseFalse3132b;3210FalseTrue311a;";
-    assert_eq!(render(text, &scope(NAMES)).unwrap(), Json::from(expected));
+    assert_eq!(
+        render_template(text, &environment_from_json(NAMES)).unwrap(),
+        Json::from(expected)
+    );
     let changed = "{% for x in [1, 1, 2] %}{{ loop.changed(x) }} {% endfor %}";
     assert_eq!(
-        render(changed, &scope("{}")).unwrap(),
+        render_template(changed, &environment_from_json("{}")).unwrap(),
         Json::from("True False True ")
     );
-    let whole = template("{% for x in [1] %}{{ loop }}{% endfor %}")
-        .render(&scope("{}"))
+    let rendered = parse_template("{% for x in [1] %}{{ loop }}{% endfor %}")
+        .render(&environment_from_json("{}"))
         .unwrap();
     let expected = r#"{"first":true,"index":1,"index0":0,"last":true,"length":1}"#;
-    assert_eq!(whole.value, Json::from(expected));
-    assert_eq!(json(whole.value.as_str().unwrap()), json(expected));
+    assert_eq!(rendered.value, Json::from(expected));
+    assert_eq!(
+        parse_json(rendered.value.as_str().unwrap()),
+        parse_json(expected)
+    );
 }

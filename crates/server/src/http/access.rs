@@ -1,6 +1,7 @@
-//! Who may call which route.
+//! Authorization of routes.
 //!
-//! Each route declares what it takes to call it; see [`super::routing`] for why it cannot forget to.
+//! Each route declares the access that it requires. [`super::route_table`] makes the declaration
+//! mandatory.
 
 use std::sync::Arc;
 
@@ -11,205 +12,200 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, RequestExt as _};
 use noetl_store::ApiToken;
 use noetl_types::{
-    ByteSize, ErrorCode, ExecutionId, Scopes, SecretOperation, TenantId, Text, TokenId,
+    ByteSize, ErrorCode, ExecutionId, ScopeSet, SecretOperation, TenantId, Text, TokenId,
 };
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::failure::Failure;
-use super::internal::{self, InternalToken};
-use super::once;
+use super::http_error::HttpError;
+use super::idempotency;
+use super::internal_token::{self, InternalToken};
 use crate::metrics::Metrics;
-use crate::runtime::{Behalf, Capability, SecretNote, TokenName};
+use crate::runtime::{AuthContext, CommandToken, SecretAuditContext, TokenReference};
 
 pub(super) use noetl_types::Scope;
 
-/// Who makes a request.
+/// Identity of an authenticated caller.
 #[derive(Debug, Clone)]
-pub(super) struct Identity(Arc<Known>);
+pub(super) struct CallerIdentity(Arc<IdentityDetails>);
 
-/// What is known of somebody.
 #[derive(Debug)]
-struct Known {
+struct IdentityDetails {
     actor: Text,
-    behalf: Behalf,
-    /// The token that it showed.
-    token: Option<TokenName>,
-    /// Whether it showed who it is, and does not merely sit at this machine.
-    is_proven: bool,
+    auth_context: AuthContext,
+    /// The API token of the request, if any.
+    token: Option<TokenReference>,
+    /// True if the caller presented a credential; false for a local developer without a token.
+    is_authenticated: bool,
 }
 
-impl Identity {
-    /// Whoever sits at this machine: may do everything but what needs a token.
-    pub(super) fn developer() -> Self {
+impl CallerIdentity {
+    /// Identity of a local developer without a token: has all scopes except those that require one.
+    pub(super) fn local_developer() -> Self {
         let needs_token = |scope: &Scope| *scope == Scope::Admin || scope.is_internal();
         let scopes = Scope::ALL.iter().copied();
-        Self(Arc::new(Known {
+        Self(Arc::new(IdentityDetails {
             actor: "developer".into(),
-            behalf: Behalf {
+            auth_context: AuthContext {
                 scopes: Some(scopes.filter(|scope| !needs_token(scope)).collect()),
-                ..Behalf::default()
+                ..AuthContext::default()
             },
             token: None,
-            is_proven: false,
+            is_authenticated: false,
         }))
     }
 
-    /// Whoever shows a token.
-    pub(super) fn of_token(token: &ApiToken) -> Self {
-        Self(Arc::new(Known {
+    pub(super) fn from_token(token: &ApiToken) -> Self {
+        Self(Arc::new(IdentityDetails {
             actor: token.name.clone(),
-            behalf: Behalf {
+            auth_context: AuthContext {
                 tenant_id: token.tenant_id.clone(),
                 organization_id: token.organization_id.clone(),
                 pools: token.pools.as_deref().map(Arc::from),
                 path_globs: token.path_globs.as_deref().map(Arc::from),
-                capability: None,
+                command_token: None,
                 scopes: Some(token.scopes),
             },
-            token: Some(TokenName::of(token)),
-            is_proven: true,
+            token: Some(TokenReference::from_token(token)),
+            is_authenticated: true,
         }))
     }
 
-    /// Whoever shows a capability.
-    pub(super) fn of_capability(capability: Capability) -> Self {
-        Self(Arc::new(Known {
-            actor: format!("command:{}", capability.command_id).into(),
-            behalf: capability.behalf(),
+    pub(super) fn from_command_token(token: CommandToken) -> Self {
+        Self(Arc::new(IdentityDetails {
+            actor: format!("command:{}", token.command_id).into(),
+            auth_context: token.into_auth_context(),
             token: None,
-            is_proven: true,
+            is_authenticated: true,
         }))
     }
 
-    /// Whoever a certificate stands for.
-    pub(super) fn of_certificate(actor: Text, behalf: Behalf) -> Self {
-        Self(Arc::new(Known {
+    pub(super) fn from_certificate(actor: Text, auth_context: AuthContext) -> Self {
+        Self(Arc::new(IdentityDetails {
             actor,
-            behalf,
+            auth_context,
             token: None,
-            is_proven: true,
+            is_authenticated: true,
         }))
     }
 
-    /// The capability that it showed.
-    pub(super) fn capability(&self) -> Option<&Capability> {
-        self.0.behalf.capability.as_ref()
+    pub(super) fn command_token(&self) -> Option<&CommandToken> {
+        self.0.auth_context.command_token.as_ref()
     }
 
-    pub(super) fn may(&self, scope: Scope) -> bool {
-        self.0.behalf.may(scope)
+    pub(super) fn allows_scope(&self, scope: Scope) -> bool {
+        self.0.auth_context.allows_scope(scope)
     }
 
-    /// What it may do, as it was given.
     pub(super) fn scopes(&self) -> impl Iterator<Item = Scope> {
-        self.0.behalf.scopes.into_iter().flat_map(Scopes::iter)
+        self.0
+            .auth_context
+            .scopes
+            .into_iter()
+            .flat_map(ScopeSet::iter)
     }
 
-    /// Who it is, as logs of executions tell it.
+    /// Name of the caller, as recorded in the logs of executions.
     pub(super) fn actor(&self) -> Text {
         self.0.actor.clone()
     }
 
-    /// The same, if it showed that.
-    pub(super) fn proven_actor(&self) -> Option<Text> {
-        self.0.is_proven.then(|| self.actor())
+    /// Name of the caller, if it presented a credential.
+    pub(super) fn authenticated_actor(&self) -> Option<Text> {
+        self.0.is_authenticated.then(|| self.actor())
     }
 
-    /// Whose data it may see.
-    pub(super) fn behalf(&self) -> &Behalf {
-        &self.0.behalf
+    /// Tenant, pools, paths and scopes of the caller.
+    pub(super) fn auth_context(&self) -> &AuthContext {
+        &self.0.auth_context
     }
 
-    /// Whether it is of the tenant that runs the installation.
+    /// True if the caller belongs to the operator tenant.
     fn is_operator(&self) -> bool {
-        self.0.behalf.tenant_id == TenantId::default()
+        self.0.auth_context.tenant_id == TenantId::default()
     }
 
-    /// The token that it showed.
-    pub(super) fn token(&self) -> Option<&TokenName> {
+    pub(super) fn token_reference(&self) -> Option<&TokenReference> {
         self.0.token.as_ref()
     }
 
-    /// Its id.
     pub(super) fn token_id(&self) -> Option<TokenId> {
-        self.token().map(|token| token.token_id)
+        self.token_reference().map(|token| token.token_id)
     }
 }
 
-/// What was found out about who makes a request; nobody, and why, or somebody.
-pub(super) type Caller = Result<Identity, Failure>;
+/// Result of authentication: the identity, or the reason why authentication failed.
+pub(super) type Caller = Result<CallerIdentity, HttpError>;
 
-/// What it takes to call a route.
+/// Access that a route requires.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Access {
-    /// Nothing.
+pub(super) enum RouteAccess {
+    /// No authentication.
     Open,
-    /// Any identity.
+    /// Any authenticated caller.
     Identity,
-    /// Any one of these.
+    /// At least one of these scopes.
     AnyOf(&'static [Scope]),
-    /// The token of the internal API, or this scope: an internal one, or one of the tenant that runs
-    /// the installation.
+    /// The token of the internal API, or this scope. A scope that is not internal counts only for
+    /// the operator tenant.
     Internal(Scope),
 }
 
-/// What a route declares about itself.
+/// Declarations of a route.
 #[derive(Debug, Clone)]
-pub(super) struct Rules {
-    pub(super) access: Access,
+pub(super) struct RouteRules {
+    pub(super) access: RouteAccess,
     pub(super) max_body: ByteSize,
-    /// What the internal API asks for; while there is none, it is closed.
+    /// Token of the internal API. If absent, the internal API is closed.
     pub(super) internal: Option<InternalToken>,
-    /// Its path, as counts name it.
+    /// Path of the route, used as metrics label.
     pub(super) route: &'static str,
     pub(super) metrics: Arc<Metrics>,
-    /// What a call leaves behind.
-    pub(super) leaves: Leaves,
-    /// Whether it is part of the work on a command, so that a capability opens it.
-    pub(super) is_of_command: bool,
+    pub(super) audit_policy: AuditPolicy,
+    /// True if the route is part of the work on a command, so that a command token grants access.
+    pub(super) accepts_command_token: bool,
 }
 
-/// What the calls of a route leave behind.
+/// Audit records that calls of a route create.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Leaves {
-    /// Nothing.
-    Nothing,
-    /// An entry in the trail.
-    Entry,
-    /// One that tells what was done to a secret.
-    SecretEntry(SecretOperation),
+pub(super) enum AuditPolicy {
+    /// No record.
+    Unaudited,
+    /// One record per call.
+    Request,
+    /// One record per call, with the operation on a secret.
+    SecretOperation(SecretOperation),
 }
 
-/// Marks the answer of a call that leaves a trail.
+/// Marks the response of an audited call.
 #[derive(Debug, Clone)]
-pub(super) struct Audited {
-    /// The route that it went to.
+pub(super) struct AuditMark {
+    /// Method and path pattern of the route.
     pub(super) route: Text,
-    /// What it did to a secret.
-    pub(super) secret: Option<SecretNote>,
-    /// Whether it came in by the token of the internal API, which is nobody's.
+    /// Collects the facts of the operation on a secret.
+    pub(super) secret: Option<SecretAuditContext>,
+    /// True if the token of the internal API granted access. It belongs to no identity.
     pub(super) is_platform: bool,
 }
 
-impl Audited {
-    async fn of(leaves: Leaves, request: &mut Request) -> Option<Self> {
-        let secret = match leaves {
-            Leaves::Nothing => return None,
-            Leaves::Entry => None,
-            Leaves::SecretEntry(operation) => {
+impl AuditMark {
+    async fn for_route(policy: AuditPolicy, request: &mut Request) -> Option<Self> {
+        let secret = match policy {
+            AuditPolicy::Unaudited => return None,
+            AuditPolicy::Request => None,
+            AuditPolicy::SecretOperation(operation) => {
                 let params = request.extract_parts::<RawPathParams>().await.ok();
-                let named = |params: &RawPathParams| {
+                let find_name = |params: &RawPathParams| {
                     let mut params = params.iter();
-                    let name = params.find(|(key, _)| NAMES_OF_SECRETS.contains(key));
+                    let name = params.find(|(key, _)| SECRET_NAME_PARAMS.contains(key));
                     name.map(|(_, name)| name.to_owned())
                 };
-                let name = params.as_ref().and_then(named);
-                Some(SecretNote::new(operation, name.as_deref()))
+                let name = params.as_ref().and_then(find_name);
+                Some(SecretAuditContext::new(operation, name.as_deref()))
             }
         };
-        if let Some(note) = &secret {
-            request.extensions_mut().insert(note.clone());
+        if let Some(context) = &secret {
+            request.extensions_mut().insert(context.clone());
         }
         let path = request.extensions().get::<MatchedPath>();
         let path = path.map_or("", MatchedPath::as_str);
@@ -221,106 +217,113 @@ impl Audited {
     }
 }
 
-/// Where the paths of routes have the name of a secret.
-const NAMES_OF_SECRETS: [&str; 2] = ["credential", "name"];
+/// Path parameters that contain the name of a secret.
+const SECRET_NAME_PARAMS: [&str; 2] = ["credential", "name"];
 
-/// The largest body of the route that a request goes to.
+/// Maximum body size of the route of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MaxBody(pub(super) ByteSize);
 
-impl Access {
-    /// Whether a caller may come in.
-    fn check(self, caller: &Caller) -> Result<(), Failure> {
+impl RouteAccess {
+    /// Checks that a caller has the required access.
+    fn authorize_caller(self, caller: &Caller) -> Result<(), HttpError> {
         let scopes = match self {
             Self::Open => return Ok(()),
             Self::Identity => {
-                return caller.as_ref().map(drop).map_err(Failure::clone);
+                return caller.as_ref().map(drop).map_err(HttpError::clone);
             }
             Self::AnyOf(scopes) => scopes,
             Self::Internal(scope) => {
-                let may = |identity: &Identity| {
-                    // Internal scopes are only given by whoever runs the installation. Every tenant
-                    // has an admin of its own, who is nobody to the platform as a whole. Whoever
-                    // merely sits at this machine shows nothing, and all of this needs proof.
-                    identity.0.is_proven
-                        && identity.may(scope)
+                let is_allowed = |identity: &CallerIdentity| {
+                    // Only the operator grants internal scopes. Every tenant has admins, who have
+                    // no rights on the platform as a whole. A local developer presents no
+                    // credential, and internal routes require one.
+                    identity.0.is_authenticated
+                        && identity.allows_scope(scope)
                         && (scope.is_internal() || identity.is_operator())
                 };
                 return match caller {
-                    Ok(identity) if may(identity) => Ok(()),
-                    // Whoever it is comes back later: nothing is wrong with what was shown.
-                    Err(failure) if !failure.is_refusal() => Err(failure.clone()),
-                    Ok(_) | Err(_) => Err(internal::refused()),
+                    Ok(identity) if is_allowed(identity) => Ok(()),
+                    // A temporary failure: the credential may be valid, so the caller can retry.
+                    Err(error) if !error.is_access_denied() => Err(error.clone()),
+                    Ok(_) | Err(_) => Err(internal_token::internal_token_required()),
                 };
             }
         };
-        let identity = caller.as_ref().map_err(Failure::clone)?;
-        if scopes.iter().any(|scope| identity.may(*scope)) {
+        let identity = caller.as_ref().map_err(HttpError::clone)?;
+        if scopes.iter().any(|scope| identity.allows_scope(*scope)) {
             return Ok(());
         }
-        let wanted: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
-        Err(Failure::new(
+        let names: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+        Err(HttpError::new(
             ErrorCode::Forbidden,
-            format!("this needs the scope {}", wanted.join(" or ")),
+            format!("this requires the scope {}", names.join(" or ")),
         ))
     }
 }
 
-impl Rules {
-    /// Whether a request may come in: by who makes it, or, to the internal API, by the token it shows,
-    /// which it says.
-    fn check(&self, caller: &Caller, headers: &HeaderMap) -> Result<bool, Failure> {
-        let has_capability = |caller: &Identity| caller.capability().is_some();
-        if !self.is_of_command && caller.as_ref().is_ok_and(has_capability) {
-            let text = "a capability opens what its command needs, and nothing else";
-            return Err(Failure::new(ErrorCode::Forbidden, text));
+impl RouteRules {
+    /// Checks that a request has the required access. Returns true if the token of the internal API
+    /// granted it.
+    fn authorize_request(&self, caller: &Caller, headers: &HeaderMap) -> Result<bool, HttpError> {
+        let has_command_token = |caller: &CallerIdentity| caller.command_token().is_some();
+        if !self.accepts_command_token && caller.as_ref().is_ok_and(has_command_token) {
+            let text = "a command token grants access only to the routes of its command";
+            return Err(HttpError::new(ErrorCode::Forbidden, text));
         }
         match self.access {
-            Access::Internal(_) if internal::check(self.internal, headers)? => Ok(true),
-            Access::Internal(_) | Access::Open | Access::Identity | Access::AnyOf(_) => {
-                self.access.check(caller).map(|()| false)
+            RouteAccess::Internal(_)
+                if internal_token::check_internal_token(self.internal, headers)? =>
+            {
+                Ok(true)
             }
+            RouteAccess::Internal(_)
+            | RouteAccess::Open
+            | RouteAccess::Identity
+            | RouteAccess::AnyOf(_) => self.access.authorize_caller(caller).map(|()| false),
         }
     }
 }
 
-/// Stands before the handler of a route.
-pub(super) async fn gate(
-    State(rules): State<Rules>,
+/// Middleware of a route: authorizes the request, marks it for the audit log, and counts it.
+pub(super) async fn authorize_route(
+    State(rules): State<RouteRules>,
     Extension(caller): Extension<Caller>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let began = Instant::now();
+    let started = Instant::now();
     let is_write = !request.method().is_safe();
-    tell_run(rules.route, &mut request).await;
-    let mut audited = Audited::of(rules.leaves, &mut request).await;
-    let mut response = match rules.check(&caller, request.headers()) {
+    record_execution_id(rules.route, &mut request).await;
+    let mut audit_mark = AuditMark::for_route(rules.audit_policy, &mut request).await;
+    let mut response = match rules.authorize_request(&caller, request.headers()) {
         Ok(is_platform) => {
-            if let Some(audited) = &mut audited {
-                audited.is_platform = is_platform;
+            if let Some(audit_mark) = &mut audit_mark {
+                audit_mark.is_platform = is_platform;
             }
             request.extensions_mut().insert(MaxBody(rules.max_body));
-            once::run(rules.route, request, next).await
+            idempotency::run_idempotent(rules.route, request, next).await
         }
-        Err(failure) => {
-            // Who comes at a bad time is not refused.
-            if failure.is_refusal() {
-                rules.metrics.denied();
+        Err(error) => {
+            // Temporary failures, such as rate limits, are not authorization failures.
+            if error.is_access_denied() {
+                rules.metrics.count_auth_failure();
             }
-            failure.into_response()
+            error.into_response()
         }
     };
-    if let Some(audited) = audited {
-        response.extensions_mut().insert(audited);
+    if let Some(audit_mark) = audit_mark {
+        response.extensions_mut().insert(audit_mark);
     }
-    let (code, took) = (response.status().as_u16(), began.elapsed());
-    rules.metrics.answered(rules.route, is_write, code, took);
+    let (status, elapsed) = (response.status().as_u16(), started.elapsed());
+    rules
+        .metrics
+        .record_http_request(rules.route, is_write, status, elapsed);
     response
 }
 
-/// Tells the span of a request about which run it is, where its address names one.
-async fn tell_run(route: &str, request: &mut Request) {
+/// Records the execution id of the path in the span of the request.
+async fn record_execution_id(route: &str, request: &mut Request) {
     if !route.contains("{execution_id}") {
         return;
     }
@@ -330,7 +333,7 @@ async fn tell_run(route: &str, request: &mut Request) {
     let params = request.extract_parts::<RawPathParams>().await.ok();
     let mut params = params.iter().flat_map(RawPathParams::iter);
     let id = params.find(|(key, _)| *key == "execution_id");
-    // What is no id may be anything, of any length.
+    // Record only valid ids: other text could have any length and content.
     if let Some(Ok(id)) = id.map(|(_, id)| id.parse::<ExecutionId>()) {
         span.record("execution_id", tracing::field::display(id));
     }
@@ -341,28 +344,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_several_scopes_is_enough() {
-        let developer: Caller = Ok(Identity::developer());
-        let either = Access::AnyOf(&[Scope::Admin, Scope::ExecRead]);
-        assert!(either.check(&developer).is_ok());
-        let refused = Access::AnyOf(&[Scope::Admin]).check(&developer);
-        assert_eq!(refused.unwrap_err().into_response().status(), 403);
-        let nobody: Caller = Err(Failure::new(ErrorCode::Unauthenticated, "who?"));
+    fn any_listed_scope_is_enough() {
+        let developer: Caller = Ok(CallerIdentity::local_developer());
+        let either = RouteAccess::AnyOf(&[Scope::Admin, Scope::ExecRead]);
+        assert!(either.authorize_caller(&developer).is_ok());
+        let result = RouteAccess::AnyOf(&[Scope::Admin]).authorize_caller(&developer);
+        assert_eq!(result.unwrap_err().into_response().status(), 403);
+        let unauthenticated: Caller = Err(HttpError::new(ErrorCode::Unauthenticated, "no token"));
         assert_eq!(
-            either.check(&nobody).unwrap_err().into_response().status(),
+            either
+                .authorize_caller(&unauthenticated)
+                .unwrap_err()
+                .into_response()
+                .status(),
             401
         );
-        assert!(Access::Open.check(&nobody).is_ok());
+        assert!(RouteAccess::Open.authorize_caller(&unauthenticated).is_ok());
     }
 
-    /// A publisher that is told to come back does; one that is told that it is nobody gives up.
+    /// A publisher retries after a temporary failure, but stops after an authorization failure.
     #[test]
-    fn who_comes_at_a_bad_time_is_told_so_by_the_internal_api_too() {
-        let internal = Access::Internal(Scope::InternalOutbox);
+    fn internal_routes_report_temporary_failures() {
+        let internal = RouteAccess::Internal(Scope::InternalOutbox);
         let status = |code: ErrorCode| {
-            let caller: Caller = Err(Failure::new(code, "why"));
-            let refused = internal.check(&caller).unwrap_err();
-            refused.into_response().status().as_u16()
+            let caller: Caller = Err(HttpError::new(code, "reason"));
+            let error = internal.authorize_caller(&caller).unwrap_err();
+            error.into_response().status().as_u16()
         };
         for (code, expected) in [
             (ErrorCode::Unauthenticated, 403),

@@ -1,4 +1,4 @@
-//! Bodies of requests: read up to a bound, within a time, as JSON.
+//! Request bodies: limited in size and time, parsed as JSON.
 
 use std::time::Duration;
 
@@ -15,88 +15,92 @@ use serde_json::error::Category;
 use tokio::time::Instant;
 
 use super::access::MaxBody;
-use super::acting::App;
-use super::failure::Failure;
+use super::authorized_runtime::AppState;
+use super::http_error::HttpError;
 
-/// A body that is JSON.
+/// Extractor of a JSON object.
 ///
-/// A request that does not say what its body is counts as JSON too, as classic clients have it; one
-/// that says something else is refused.
+/// A missing `Content-Type` is accepted, because classic clients send none. Other media types are
+/// rejected.
 #[derive(Debug)]
 pub(super) struct JsonBody<T>(pub(super) T);
 
-/// The same, where no body at all means all the defaults.
+/// Extractor of a JSON object, or the default value if the body is empty.
 #[derive(Debug)]
 pub(super) struct JsonBodyOrDefault<T>(pub(super) T);
 
-/// A body that is a list.
+/// Extractor of a JSON array.
 #[derive(Debug)]
 pub(super) struct JsonListBody<T>(pub(super) Vec<T>);
 
-impl<T: DeserializeOwned> FromRequest<App> for JsonListBody<T> {
-    type Rejection = Failure;
+impl<T: DeserializeOwned> FromRequest<AppState> for JsonListBody<T> {
+    type Rejection = HttpError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
-        let body = bytes_of(request, app).await?;
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, HttpError> {
+        let body = read_json_bytes(request, app).await?;
         let list = serde_json::from_slice(&body);
         list.map(Self)
-            .map_err(|error| refusal::<Vec<T>>(&body, &error))
+            .map_err(|error| json_error::<Vec<T>>(&body, &error))
     }
 }
 
-impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
-    type Rejection = Failure;
+impl<T: DeserializeOwned> FromRequest<AppState> for JsonBody<T> {
+    type Rejection = HttpError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
-        let body = bytes_of(request, app).await?;
-        parse(&body).map(Self)
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, HttpError> {
+        let body = read_json_bytes(request, app).await?;
+        parse_json_object(&body).map(Self)
     }
 }
 
-impl<T: DeserializeOwned + Default> FromRequest<App> for JsonBodyOrDefault<T> {
-    type Rejection = Failure;
+impl<T: DeserializeOwned + Default> FromRequest<AppState> for JsonBodyOrDefault<T> {
+    type Rejection = HttpError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
-        let body = bytes_of(request, app).await?;
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, HttpError> {
+        let body = read_json_bytes(request, app).await?;
         if body.is_empty() {
             return Ok(Self(T::default()));
         }
-        parse(&body).map(Self)
+        parse_json_object(&body).map(Self)
     }
 }
 
-async fn bytes_of(request: Request, app: &App) -> Result<Bytes, Failure> {
+async fn read_json_bytes(request: Request, app: &AppState) -> Result<Bytes, HttpError> {
     let (head, body) = request.into_parts();
     expect_json(&head.headers)?;
-    whole(&head, body, app).await
+    read_whole_body(&head, body, app).await
 }
 
-/// All of a body, whatever it is.
-pub(super) async fn whole(head: &Parts, body: Body, app: &App) -> Result<Bytes, Failure> {
-    let most = head.extensions.get::<MaxBody>();
-    let most = most.map_or(app.max_body, |most| most.0);
-    if told_length(&head.headers).is_some_and(|told| told > most.as_bytes()) {
-        return Err(too_large(most));
+/// Reads a body of any media type.
+pub(super) async fn read_whole_body(
+    head: &Parts,
+    body: Body,
+    app: &AppState,
+) -> Result<Bytes, HttpError> {
+    let max = head.extensions.get::<MaxBody>();
+    let max = max.map_or(app.max_body, |max| max.0);
+    if declared_length(&head.headers).is_some_and(|length| length > max.as_bytes()) {
+        return Err(body_too_large(max));
     }
-    read(body, most, app.body_timeout).await
+    read_body(body, max, app.body_timeout).await
 }
 
-fn expect_json(headers: &HeaderMap) -> Result<(), Failure> {
-    let refused = |what: String| Err(Failure::new(ErrorCode::UnsupportedMedia, what));
+fn expect_json(headers: &HeaderMap) -> Result<(), HttpError> {
+    let unsupported = |text: String| Err(HttpError::new(ErrorCode::UnsupportedMedia, text));
     if let Some(encoding) = headers.get(CONTENT_ENCODING)
         && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
     {
-        return refused("a body must come as it is, without content-encoding".to_owned());
+        return unsupported("the request body must not have a Content-Encoding".to_owned());
     }
-    let Some(told) = headers.get(CONTENT_TYPE) else {
+    let Some(media_type) = headers.get(CONTENT_TYPE) else {
         return Ok(());
     };
-    let told = told.to_str().unwrap_or_default();
-    if is_json(told) {
+    let media_type = media_type.to_str().unwrap_or_default();
+    if is_json(media_type) {
         return Ok(());
     }
-    refused(
-        "a body must be application/json in UTF-8: send the header Content-Type: application/json"
+    unsupported(
+        "the request body must be JSON in UTF-8: send the header Content-Type: application/json"
             .to_owned(),
     )
 }
@@ -114,44 +118,47 @@ fn is_json(media_type: &str) -> bool {
     is_json && parts.all(is_utf8)
 }
 
-fn told_length(headers: &HeaderMap) -> Option<u64> {
+fn declared_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-fn too_large(most: ByteSize) -> Failure {
-    Failure::new(
+fn body_too_large(max: ByteSize) -> HttpError {
+    HttpError::new(
         ErrorCode::TooLarge,
-        format!("the body has more than {most}"),
+        format!("the request body is larger than {max}"),
     )
 }
 
-/// Reads a body. Who sends much has a second more for each MiB that came, so that a slow line is
-/// told from a client that only holds on.
-async fn read(mut body: Body, most: ByteSize, timeout: Duration) -> Result<Bytes, Failure> {
+/// Reads a body. The timeout grows by one second per received MiB, to distinguish a slow connection
+/// from a client that only keeps the connection open.
+async fn read_body(mut body: Body, max: ByteSize, timeout: Duration) -> Result<Bytes, HttpError> {
     const MIB: u64 = 1 << 20;
     let started = Instant::now();
     let mut first = Bytes::new();
     let mut whole = Vec::new();
     loop {
-        let came = first.len().max(whole.len());
-        let grace = Duration::from_secs(came as u64 / MIB);
+        let received = first.len().max(whole.len());
+        let grace = Duration::from_secs(received as u64 / MIB);
         let frame = tokio::time::timeout_at(started + timeout + grace, body.frame());
         let frame = match frame.await {
-            Err(_) => return Err(Failure::slow_client()),
+            Err(_) => return Err(HttpError::slow_client()),
             Ok(None) => break,
             Ok(Some(Err(_))) => {
-                return Err(Failure::new(ErrorCode::BadJson, "the body was cut off"));
+                return Err(HttpError::new(
+                    ErrorCode::BadJson,
+                    "the request body is incomplete",
+                ));
             }
             Ok(Some(Ok(frame))) => frame,
         };
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        if most.is_exceeded_by(came + data.len()) {
-            return Err(too_large(most));
+        if max.is_exceeded_by(received + data.len()) {
+            return Err(body_too_large(max));
         }
-        // Most bodies come in one piece, which needs no copy.
-        if came == 0 {
+        // Most bodies are received in one frame, which needs no copy.
+        if received == 0 {
             first = data;
         } else {
             if whole.is_empty() {
@@ -167,55 +174,55 @@ async fn read(mut body: Body, most: ByteSize, timeout: Duration) -> Result<Bytes
     })
 }
 
-/// Reads JSON. Where it is not what it should be, it is read again to find the place.
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
-    let value = serde_json::from_slice(body).map_err(|error| refusal::<T>(body, &error))?;
-    // A list would be taken for the fields of the body in their order, which nobody means.
+/// Parses a JSON object. On a type error, the body is parsed again to find the location.
+fn parse_json_object<T: DeserializeOwned>(body: &[u8]) -> Result<T, HttpError> {
+    let value = serde_json::from_slice(body).map_err(|error| json_error::<T>(body, &error))?;
+    // serde would read an array as the fields of the struct in order, which is not intended.
     if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Failure::at(
+        return Err(HttpError::at_pointer(
             ErrorCode::Validation,
             "",
-            "the body is no object",
+            "the request body is not a JSON object",
         ));
     }
     Ok(value)
 }
 
-fn refusal<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Failure {
+fn json_error<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> HttpError {
     if body.is_empty() {
-        return Failure::new(ErrorCode::BadJson, "the body is empty");
+        return HttpError::new(ErrorCode::BadJson, "the request body is empty");
     }
-    if depth(body) > MAX_JSON_DEPTH {
-        let text = format!("the body is nested more than {MAX_JSON_DEPTH} levels deep");
-        return Failure::new(ErrorCode::BadJson, text);
+    if nesting_depth(body) > MAX_JSON_DEPTH {
+        let text = format!("the request body is nested more than {MAX_JSON_DEPTH} levels deep");
+        return HttpError::new(ErrorCode::BadJson, text);
     }
     let (line, column) = (error.line(), error.column());
     match error.classify() {
         Category::Syntax | Category::Eof | Category::Io => {
-            Failure::bad_json(without_place(&error.to_string()), line, column)
+            HttpError::bad_json(strip_position(&error.to_string()), line, column)
         }
         Category::Data => {
             let mut reader = serde_json::Deserializer::from_slice(body);
             let pointer = serde_path_to_error::deserialize::<_, T>(&mut reader)
                 .err()
-                .map(|error| pointer(error.path()))
+                .map(|error| to_json_pointer(error.path()))
                 .unwrap_or_default();
-            let message = without_place(&error.to_string());
-            Failure::at(ErrorCode::Validation, &pointer, message)
+            let message = strip_position(&error.to_string());
+            HttpError::at_pointer(ErrorCode::Validation, &pointer, message)
         }
     }
 }
 
-/// The message of an error without the place at its end.
-fn without_place(message: &str) -> String {
+/// Removes the position from the end of an error message.
+fn strip_position(message: &str) -> String {
     message
         .rsplit_once(" at line ")
         .map_or(message, |(head, _)| head)
         .to_owned()
 }
 
-/// A path as a JSON pointer.
-fn pointer(path: &serde_path_to_error::Path) -> String {
+/// Formats a path as JSON pointer.
+fn to_json_pointer(path: &serde_path_to_error::Path) -> String {
     use serde_path_to_error::Segment;
     let mut pointer = String::new();
     for segment in path {
@@ -231,25 +238,25 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
     pointer
 }
 
-/// How deep lists and maps lie in each other, as far as brackets tell.
-fn depth(body: &[u8]) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let (mut in_text, mut is_escaped) = (false, false);
+/// Nesting depth of arrays and objects, counted by brackets.
+fn nesting_depth(body: &[u8]) -> usize {
+    let (mut depth, mut max_depth) = (0_usize, 0);
+    let (mut in_string, mut is_escaped) = (false, false);
     for byte in body {
         match byte {
             _ if is_escaped => is_escaped = false,
-            b'\\' if in_text => is_escaped = true,
-            b'"' => in_text = !in_text,
-            _ if in_text => {}
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
             b'[' | b'{' => {
                 depth += 1;
-                deepest = deepest.max(depth);
+                max_depth = max_depth.max(depth);
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
-    deepest
+    max_depth
 }
 
 #[cfg(test)]
@@ -257,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn media_types() {
+    fn recognizes_json_media_types() {
         for json in [
             "application/json",
             "Application/JSON; charset=UTF-8",
@@ -279,20 +286,24 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_that_of_brackets_outside_of_texts() {
-        assert_eq!(depth(br#"{"a":[1,[2]],"b":"[[[[\"[[","c":{}}"#), 3);
-        assert_eq!(depth(b"]]]]["), 1);
+    fn nesting_depth_ignores_strings() {
+        assert_eq!(nesting_depth(br#"{"a":[1,[2]],"b":"[[[[\"[[","c":{}}"#), 3);
+        assert_eq!(nesting_depth(b"]]]]["), 1);
     }
 
     #[tokio::test]
-    async fn a_body_in_pieces_is_put_together_up_to_its_bound() {
-        let most = ByteSize::from_bytes(6);
-        let time = Duration::from_secs(1);
+    async fn reads_body_up_to_limit() {
+        let max = ByteSize::from_bytes(6);
+        let timeout = Duration::from_secs(1);
         assert_eq!(
-            read(Body::from("abcdef"), most, time).await.unwrap(),
+            read_body(Body::from("abcdef"), max, timeout).await.unwrap(),
             "abcdef"
         );
-        assert!(read(Body::from("abcdefg"), most, time).await.is_err());
-        assert_eq!(read(Body::empty(), most, time).await.unwrap(), "");
+        assert!(
+            read_body(Body::from("abcdefg"), max, timeout)
+                .await
+                .is_err()
+        );
+        assert_eq!(read_body(Body::empty(), max, timeout).await.unwrap(), "");
     }
 }

@@ -1,7 +1,7 @@
-//! Pages of other origins that may call this server and read what it answers.
+//! CORS: web pages of other origins that may call this server.
 //!
-//! Only origins that an operator lists are told anything; to all others a browser shows nothing. A
-//! page shows a token in a header of its own, so cookies and their like are never asked for.
+//! Only origins that the operator lists get CORS headers. Browsers hide the responses from all
+//! other pages. A page sends its token in the `Authorization` header, so cookies are never allowed.
 
 use std::sync::Arc;
 
@@ -16,111 +16,113 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 
-/// What a page may send.
-const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
-const HEADERS: HeaderValue = HeaderValue::from_static(
+/// Values of `Access-Control-Allow-Methods` and `-Headers`.
+const ALLOWED_METHODS: HeaderValue =
+    HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
+const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
     "accept, authorization, content-type, idempotency-key, last-event-id, traceparent, tracestate, \
      x-request-id",
 );
-/// What a page may read beside the body.
-const EXPOSED: HeaderValue = HeaderValue::from_static(
+/// Response headers that a page may read.
+const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
     "idempotency-replayed, link, retry-after, www-authenticate, x-next-cursor, x-request-id, x-seq",
 );
-/// Seconds for which a browser need not ask again.
-const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
-const VARIES: HeaderValue = HeaderValue::from_static("origin");
+/// Time in seconds for which a browser caches a preflight response.
+const PREFLIGHT_MAX_AGE_SECS: HeaderValue = HeaderValue::from_static("600");
+const VARY_ORIGIN: HeaderValue = HeaderValue::from_static("origin");
 
-/// Origins whose pages are answered.
+/// Origins whose pages may call this server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Origins(Arc<[HeaderValue]>);
+pub struct AllowedOrigins(Arc<[HeaderValue]>);
 
-/// What a request says about the page that it comes from.
-pub(super) struct Page {
-    /// Its origin, if it is listed.
+/// CORS properties of a request.
+pub(super) struct CorsRequest {
+    /// Origin of the page, if it is listed.
     origin: Option<HeaderValue>,
-    /// Whether answers differ by origin.
-    varies: bool,
-    /// Whether a browser asks what the page may send.
+    /// True if responses differ by origin.
+    varies_by_origin: bool,
+    /// True for a preflight request.
     is_preflight: bool,
 }
 
-impl Origins {
-    /// Reads origins that are separated by commas, each as a browser tells it.
-    pub fn read(text: &str) -> Result<Self, String> {
+impl AllowedOrigins {
+    /// Parses a comma-separated list of origins, in the form that browsers send.
+    pub fn parse_list(text: &str) -> Result<Self, String> {
         let parts = text.split(',').map(str::trim);
-        let origins = parts.filter(|part| !part.is_empty()).map(origin);
+        let origins = parts.filter(|part| !part.is_empty()).map(parse_origin);
         origins.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether a request comes from a page of a listed origin.
-    pub(super) fn has(&self, headers: &HeaderMap) -> bool {
-        self.listed(headers).is_some()
+    /// True if a request comes from a page of a listed origin.
+    pub(super) fn allows_request(&self, headers: &HeaderMap) -> bool {
+        self.listed_origin(headers).is_some()
     }
 
-    fn listed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
-        let mut named = headers.get_all(ORIGIN).iter();
-        let (Some(named), None) = (named.next(), named.next()) else {
+    fn listed_origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let mut values = headers.get_all(ORIGIN).iter();
+        let (Some(origin), None) = (values.next(), values.next()) else {
             return None;
         };
-        self.0.iter().find(|listed| *listed == named).cloned()
+        self.0.iter().find(|listed| *listed == origin).cloned()
     }
 
-    /// What a request says about its page.
-    pub(super) fn page(&self, request: &Request<Body>) -> Page {
-        let asks = request
+    /// Reads the CORS properties of a request.
+    pub(super) fn cors_request(&self, request: &Request<Body>) -> CorsRequest {
+        let has_request_method = request
             .headers()
             .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-        Page {
-            origin: self.listed(request.headers()),
-            varies: !self.0.is_empty(),
-            is_preflight: *request.method() == Method::OPTIONS && asks,
+        CorsRequest {
+            origin: self.listed_origin(request.headers()),
+            varies_by_origin: !self.0.is_empty(),
+            is_preflight: *request.method() == Method::OPTIONS && has_request_method,
         }
     }
 }
 
-/// Reads one origin. What a browser would never send is refused, since it would never be found.
-fn origin(text: &str) -> Result<HeaderValue, String> {
-    let wrong = |why: &str| Err(format!("'{text}' is no origin: {why}"));
-    let (usual_port, rest) = match text.split_once("://") {
+/// Parses one origin. Forms that a browser never sends are rejected, because they would never
+/// match.
+fn parse_origin(text: &str) -> Result<HeaderValue, String> {
+    let invalid = |reason: &str| Err(format!("'{text}' is not an origin: {reason}"));
+    let (default_port, rest) = match text.split_once("://") {
         Some(("http", rest)) => (80, rest),
         Some(("https", rest)) => (443, rest),
-        Some(_) | None => return wrong("it has to be such as https://app.example.com"),
+        Some(_) | None => return invalid("expected a form such as https://app.example.com"),
     };
     let Ok(authority) = Authority::try_from(rest) else {
-        return wrong("a host and perhaps a port follow http:// or https://, and nothing else");
+        return invalid("expected a host and an optional port after http:// or https://");
     };
     if rest.contains('@') || rest.contains('*') || rest != rest.to_ascii_lowercase() {
-        return wrong("it has to be one host, in lower case");
+        return invalid("expected one host in lower case, without user and wildcard");
     }
-    if authority.port_u16() == Some(usual_port) {
-        return wrong("browsers leave out the usual port");
+    if authority.port_u16() == Some(default_port) {
+        return invalid("omit the default port, as browsers do");
     }
-    HeaderValue::from_str(text).or_else(|_| wrong("it has to be plain text"))
+    HeaderValue::from_str(text).or_else(|_| invalid("expected ASCII text"))
 }
 
-impl Page {
-    /// The answer to a browser that asks what a page of a listed origin may send. Nobody has to be
-    /// known for that; the request itself comes later.
-    pub(super) fn preflight(&self) -> Option<Response> {
+impl CorsRequest {
+    /// Response to a preflight request of a listed origin, or `None` for other requests. A
+    /// preflight request needs no authentication. The request itself follows later.
+    pub(super) fn preflight_response(&self) -> Option<Response> {
         if !self.is_preflight || self.origin.is_none() {
             return None;
         }
         let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
-        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
-        headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS);
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS);
+        headers.insert(ACCESS_CONTROL_MAX_AGE, PREFLIGHT_MAX_AGE_SECS);
         Some(response)
     }
 
-    /// Says in an answer whose page may read it.
-    pub(super) fn tell(self, headers: &mut HeaderMap) {
-        if self.varies {
-            headers.append(VARY, VARIES);
+    /// Adds the CORS headers to a response.
+    pub(super) fn add_headers(self, headers: &mut HeaderMap) {
+        if self.varies_by_origin {
+            headers.append(VARY, VARY_ORIGIN);
         }
         if let Some(origin) = self.origin {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
         }
     }
 }
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origins_are_read_as_browsers_tell_them() {
+    fn parses_origins_as_sent_by_browsers() {
         for good in [
             "https://app.example.com",
             "http://localhost:3000",
@@ -138,9 +140,12 @@ mod tests {
             "http://a, https://b:8443 ,",
             "",
         ] {
-            assert!(Origins::read(good).is_ok(), "{good}");
+            assert!(AllowedOrigins::parse_list(good).is_ok(), "{good}");
         }
-        assert_eq!(Origins::read(" ").unwrap(), Origins::default());
+        assert_eq!(
+            AllowedOrigins::parse_list(" ").unwrap(),
+            AllowedOrigins::default()
+        );
         for wrong in [
             "*",
             "null",
@@ -155,8 +160,8 @@ mod tests {
             "ftp://app.example.com",
             "https://a;https://b",
         ] {
-            let refused = Origins::read(wrong).unwrap_err();
-            assert!(refused.contains(wrong), "{refused}");
+            let error = AllowedOrigins::parse_list(wrong).unwrap_err();
+            assert!(error.contains(wrong), "{error}");
         }
     }
 }

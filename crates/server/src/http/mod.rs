@@ -1,47 +1,47 @@
-//! The routes in front of the runtime.
+//! The HTTP API of the runtime.
 //!
-//! Owns what a request must look like before it is believed: how large and how slow it may be, who
-//! may make it, how its parts are read, and how each failure is told. A handler reads, calls the
-//! runtime once, and answers.
+//! Owns the limits on size and duration of requests, authentication and authorization, the parsing
+//! of requests, and the format of errors. A handler parses its request, calls the runtime once, and
+//! writes the response.
 //!
-//! Must not: decide anything about executions, or touch the store.
+//! Must not decide anything about executions or access the store.
 
 mod access;
-mod acting;
-mod answer;
+mod authenticator;
+mod authorized_runtime;
 mod body;
-mod capability;
-mod certified;
+mod client_peer;
+mod command_token_path;
 mod cors;
-mod door;
-mod failure;
-mod front;
 mod handlers;
+mod http_error;
+mod idempotency;
 mod identity;
-mod internal;
-mod live;
-mod once;
+mod internal_token;
+mod json_response;
+mod listener_kind;
+mod live_stream;
+mod metrics_listener;
+mod middleware;
+mod mtls;
 mod openapi;
-mod paged;
+mod page_response;
 mod params;
-mod part;
-mod peer;
-mod rates;
+mod rate_limit;
 mod request_id;
+mod route_table;
 mod routes;
-mod routing;
-mod scrape;
 mod serve;
 mod settings;
-mod stall;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod write_timeout;
 
-pub use certified::CertifiedNames;
-pub use cors::Origins;
-pub use internal::InternalToken;
-pub use scrape::{Scraped, serve_scrapes};
-pub use serve::{Listeners, ServeError, serve};
+pub use cors::AllowedOrigins;
+pub use internal_token::InternalToken;
+pub use metrics_listener::{MetricsRenderer, serve_metrics};
+pub use mtls::CertificateIdentities;
+pub use serve::{HttpListeners, ServeError, serve_http};
 pub use settings::HttpSettings;
-pub use tls::{Tls, TlsRefused};
+pub use tls::{ListenerTls, ListenerTlsError};

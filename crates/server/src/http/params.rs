@@ -1,4 +1,4 @@
-//! Parameters of a request beside its body.
+//! Extractors of path parameters, query parameters and headers.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -9,50 +9,47 @@ use noetl_types::limits::PageLimit;
 use noetl_types::trace::TraceContext;
 use noetl_types::{CatalogId, ErrorCode, EventId, ExecutionId, Json, Text};
 
-use super::acting::App;
-use super::failure::Failure;
+use super::authorized_runtime::AppState;
+use super::http_error::HttpError;
 
-/// The header under whose value a request has its effect once.
+/// Header with the idempotency key of a request.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// What other systems may say of a trace.
-const LONGEST_STATE: usize = 512;
+/// Maximum length of a `tracestate` header.
+const MAX_TRACESTATE_BYTES: usize = 512;
 
-/// The execution that an address names.
+/// Extractor of the execution id in the path.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ExecutionOf(pub(super) ExecutionId);
+pub(super) struct PathExecutionId(pub(super) ExecutionId);
 
-impl FromRequestParts<App> for ExecutionOf {
-    type Rejection = Failure;
+impl FromRequestParts<AppState> for PathExecutionId {
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
-        let not_an_id = |reason: &dyn fmt::Display| {
-            Failure::new(
-                ErrorCode::BadId,
-                format!("not the id of an execution: {reason}"),
-            )
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, HttpError> {
+        let invalid_id = |reason: &dyn fmt::Display| {
+            HttpError::new(ErrorCode::BadId, format!("invalid execution id: {reason}"))
         };
         let Path(text) = Path::<String>::from_request_parts(parts, app)
             .await
-            .map_err(|error| not_an_id(&error))?;
-        let id: ExecutionId = text.parse().map_err(|error| not_an_id(&error))?;
+            .map_err(|error| invalid_id(&error))?;
+        let id: ExecutionId = text.parse().map_err(|error| invalid_id(&error))?;
         Ok(Self(id))
     }
 }
 
-/// The trace that a request is part of, as its headers say.
+/// Extractor of the W3C trace context headers.
 #[derive(Debug, Clone)]
-pub(super) struct TraceOf(pub(super) Option<Json>);
+pub(super) struct TraceHeaders(pub(super) Option<Json>);
 
-impl FromRequestParts<App> for TraceOf {
+impl FromRequestParts<AppState> for TraceHeaders {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {
         let text = |name: &str| parts.headers.get(name)?.to_str().ok();
-        // What is no place in a trace is passed over, as its standard wants.
+        // An invalid `traceparent` is ignored, as the W3C standard requires.
         let parent = text("traceparent").filter(|text| TraceContext::parse(text).is_some());
         Ok(Self(parent.map(|parent| {
-            let state = text("tracestate").filter(|text| text.len() <= LONGEST_STATE);
+            let state = text("tracestate").filter(|text| text.len() <= MAX_TRACESTATE_BYTES);
             let state = state.map(|state| ("tracestate", Json::from(state)));
             let parent = ("traceparent", Json::from(parent));
             Json::object([parent].into_iter().chain(state))
@@ -60,177 +57,177 @@ impl FromRequestParts<App> for TraceOf {
     }
 }
 
-/// The key under which a request has its effect once.
+/// Extractor of the idempotency key.
 #[derive(Debug, Clone)]
-pub(super) struct KeyOf(Option<String>);
+pub(super) struct IdempotencyKeyHeader(Option<String>);
 
-impl KeyOf {
-    pub(super) fn text(&self) -> Option<&str> {
+impl IdempotencyKeyHeader {
+    pub(super) fn key_text(&self) -> Option<&str> {
         self.0.as_deref()
     }
 }
 
-impl FromRequestParts<App> for KeyOf {
+impl FromRequestParts<AppState> for IdempotencyKeyHeader {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {
         let key = parts.headers.get(IDEMPOTENCY_KEY);
         let key = key.map(|key| key.to_str().unwrap_or_default().to_owned());
         Ok(Self(key))
     }
 }
 
-/// The one text that an address holds.
+/// Extractor of the only parameter of the path, as text.
 #[derive(Debug, Clone)]
-pub(super) struct TextOf(pub(super) String);
+pub(super) struct PathText(pub(super) String);
 
-impl FromRequestParts<App> for TextOf {
-    type Rejection = Failure;
+impl FromRequestParts<AppState> for PathText {
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, HttpError> {
         let Path(text) = Path::<String>::from_request_parts(parts, app)
             .await
-            .map_err(|error| Failure::new(ErrorCode::BadQuery, error.to_string()))?;
+            .map_err(|error| HttpError::new(ErrorCode::BadQuery, error.to_string()))?;
         Ok(Self(text))
     }
 }
 
-/// The execution and the variable that an address names.
+/// Extractor of the execution id and the variable name in the path.
 #[derive(Debug, Clone)]
-pub(super) struct VarOf(pub(super) ExecutionId, pub(super) String);
+pub(super) struct PathVariable(pub(super) ExecutionId, pub(super) String);
 
-impl FromRequestParts<App> for VarOf {
-    type Rejection = Failure;
+impl FromRequestParts<AppState> for PathVariable {
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
-        let not_an_id = |reason: &dyn fmt::Display| {
-            let text = format!("not the id of an execution: {reason}");
-            Failure::new(ErrorCode::BadId, text)
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, HttpError> {
+        let invalid_id = |reason: &dyn fmt::Display| {
+            let text = format!("invalid execution id: {reason}");
+            HttpError::new(ErrorCode::BadId, text)
         };
         let Path((text, name)) = Path::<(String, String)>::from_request_parts(parts, app)
             .await
-            .map_err(|error| not_an_id(&error))?;
-        let id: ExecutionId = text.parse().map_err(|error| not_an_id(&error))?;
+            .map_err(|error| invalid_id(&error))?;
+        let id: ExecutionId = text.parse().map_err(|error| invalid_id(&error))?;
         Ok(Self(id, name))
     }
 }
 
-/// The definition that an address names.
+/// Extractor of the catalog id in the path.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct CatalogOf(pub(super) CatalogId);
+pub(super) struct PathCatalogId(pub(super) CatalogId);
 
-impl FromRequestParts<App> for CatalogOf {
-    type Rejection = Failure;
+impl FromRequestParts<AppState> for PathCatalogId {
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, HttpError> {
         let Path(text) = Path::<String>::from_request_parts(parts, app)
             .await
-            .map_err(|error| no_definition(&error))?;
-        let id: CatalogId = text.parse().map_err(|error| no_definition(&error))?;
+            .map_err(|error| invalid_catalog_id(&error))?;
+        let id: CatalogId = text.parse().map_err(|error| invalid_catalog_id(&error))?;
         Ok(Self(id))
     }
 }
 
-/// The definition, and the name in its keychain, that an address names.
+/// Extractor of the catalog id and the keychain entry in the path.
 #[derive(Debug, Clone)]
-pub(super) struct KeychainOf(pub(super) CatalogId, pub(super) String);
+pub(super) struct PathKeychainEntry(pub(super) CatalogId, pub(super) String);
 
-impl FromRequestParts<App> for KeychainOf {
-    type Rejection = Failure;
+impl FromRequestParts<AppState> for PathKeychainEntry {
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, HttpError> {
         let Path((text, name)) = Path::<(String, String)>::from_request_parts(parts, app)
             .await
-            .map_err(|error| no_definition(&error))?;
-        let id: CatalogId = text.parse().map_err(|error| no_definition(&error))?;
+            .map_err(|error| invalid_catalog_id(&error))?;
+        let id: CatalogId = text.parse().map_err(|error| invalid_catalog_id(&error))?;
         Ok(Self(id, name))
     }
 }
 
-fn no_definition(reason: &dyn fmt::Display) -> Failure {
-    let text = format!("not the id of a definition: {reason}");
-    Failure::new(ErrorCode::BadId, text)
+fn invalid_catalog_id(reason: &dyn fmt::Display) -> HttpError {
+    let text = format!("invalid catalog id: {reason}");
+    HttpError::new(ErrorCode::BadId, text)
 }
 
-/// The event that an address names.
+/// Extractor of the event id in the path.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct EventOf(pub(super) EventId);
+pub(super) struct PathEventId(pub(super) EventId);
 
-impl FromRequestParts<App> for EventOf {
-    type Rejection = Failure;
+impl FromRequestParts<AppState> for PathEventId {
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
-        let not_an_id = |reason: &dyn fmt::Display| {
-            let text = format!("not the id of an event: {reason}");
-            Failure::new(ErrorCode::BadId, text)
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, HttpError> {
+        let invalid_id = |reason: &dyn fmt::Display| {
+            let text = format!("invalid event id: {reason}");
+            HttpError::new(ErrorCode::BadId, text)
         };
         let Path(text) = Path::<String>::from_request_parts(parts, app)
             .await
-            .map_err(|error| not_an_id(&error))?;
-        let id: EventId = text.parse().map_err(|error| not_an_id(&error))?;
+            .map_err(|error| invalid_id(&error))?;
+        let id: EventId = text.parse().map_err(|error| invalid_id(&error))?;
         Ok(Self(id))
     }
 }
 
-/// What stands behind the question mark; each parameter is taken once.
+/// Extractor of the query parameters. Reading a parameter removes it.
 #[derive(Debug)]
-pub(super) struct Params(Vec<(String, String)>);
+pub(super) struct QueryParams(Vec<(String, String)>);
 
-impl FromRequestParts<App> for Params {
-    type Rejection = Failure;
+impl FromRequestParts<AppState> for QueryParams {
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, HttpError> {
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
-            .map_err(|error| Failure::new(ErrorCode::BadQuery, error.to_string()))?;
+            .map_err(|error| HttpError::new(ErrorCode::BadQuery, error.to_string()))?;
         Ok(Self(pairs))
     }
 }
 
-impl Params {
-    /// A parameter as it is. One without a value is as good as none.
-    pub(super) fn text(&mut self, name: &str) -> Result<Option<Text>, Failure> {
-        self.read(name, |value| Text::new(value))
+impl QueryParams {
+    /// Returns a parameter as text. An empty value counts as absent.
+    pub(super) fn text_param(&mut self, name: &str) -> Result<Option<Text>, HttpError> {
+        self.parse_param(name, |value| Text::new(value))
     }
 
-    /// A parameter, read.
-    pub(super) fn read<T, E: fmt::Display>(
+    /// Parses a parameter.
+    pub(super) fn parse_param<T, E: fmt::Display>(
         &mut self,
         name: &str,
-        read: impl FnOnce(&str) -> Result<T, E>,
-    ) -> Result<Option<T>, Failure> {
-        let Some(value) = self.take(name)? else {
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, HttpError> {
+        let Some(value) = self.take_param(name)? else {
             return Ok(None);
         };
-        match read(&value) {
+        match parse(&value) {
             Ok(value) => Ok(Some(value)),
-            Err(error) => Err(Failure::new(
+            Err(error) => Err(HttpError::new(
                 ErrorCode::BadQuery,
                 format!("{name}: {error}"),
             )),
         }
     }
 
-    /// Whether something is so.
-    pub(super) fn flag(&mut self, name: &str) -> Result<Option<bool>, Failure> {
-        self.read(name, |word| match word {
+    /// Parses a boolean parameter.
+    pub(super) fn bool_param(&mut self, name: &str) -> Result<Option<bool>, HttpError> {
+        self.parse_param(name, |value| match value {
             "true" | "1" | "yes" => Ok(true),
             "false" | "0" | "no" => Ok(false),
-            _ => Err("neither `true` nor `false`"),
+            _ => Err("expected `true` or `false`"),
         })
     }
 
-    /// A whole number within bounds.
-    pub(super) fn number(
+    /// Parses an integer parameter and checks its range.
+    pub(super) fn number_param(
         &mut self,
         name: &str,
         bounds: std::ops::RangeInclusive<u32>,
-    ) -> Result<Option<u32>, Failure> {
-        let Some(number) = self.read(name, str::parse::<i64>)? else {
+    ) -> Result<Option<u32>, HttpError> {
+        let Some(number) = self.parse_param(name, str::parse::<i64>)? else {
             return Ok(None);
         };
         match u32::try_from(number) {
             Ok(number) if bounds.contains(&number) => Ok(Some(number)),
-            Ok(_) | Err(_) => Err(Failure::new(
+            Ok(_) | Err(_) => Err(HttpError::new(
                 ErrorCode::OutOfRange,
                 format!(
                     "{name} = {number} is out of range {}..{}",
@@ -241,42 +238,42 @@ impl Params {
         }
     }
 
-    /// How much of a list to show.
+    /// Parses the page limit of a list.
     pub(super) fn page_limit(
         &mut self,
         name: &str,
-        otherwise: PageLimit,
-    ) -> Result<PageLimit, Failure> {
+        default: PageLimit,
+    ) -> Result<PageLimit, HttpError> {
         let bounds = PageLimit::MIN.get()..=PageLimit::MAX.get();
-        let number = self.number(name, bounds)?;
-        Ok(number.map_or(otherwise, |number| PageLimit::clamped(number.into())))
+        let number = self.number_param(name, bounds)?;
+        Ok(number.map_or(default, |number| PageLimit::clamped(number.into())))
     }
 
-    /// Refuses what nobody asked about, on routes that have no clients older than themselves.
-    pub(super) fn nothing_else(self) -> Result<(), Failure> {
+    /// Rejects unknown parameters. Not used on classic routes, whose clients may send others.
+    pub(super) fn reject_unknown(self) -> Result<(), HttpError> {
         match self.0.first() {
             None => Ok(()),
-            Some((name, _)) => Err(Failure::new(
+            Some((name, _)) => Err(HttpError::new(
                 ErrorCode::BadQuery,
-                format!("`{name}` is not a parameter of this route"),
+                format!("unknown parameter `{name}`"),
             )),
         }
     }
 
-    fn take(&mut self, name: &str) -> Result<Option<String>, Failure> {
+    fn take_param(&mut self, name: &str) -> Result<Option<String>, HttpError> {
         let mut found = None;
-        let mut is_twice = false;
+        let mut is_repeated = false;
         self.0.retain_mut(|(key, value)| {
             if key != name {
                 return true;
             }
-            is_twice |= found.replace(std::mem::take(value)).is_some();
+            is_repeated |= found.replace(std::mem::take(value)).is_some();
             false
         });
-        if is_twice {
-            return Err(Failure::new(
+        if is_repeated {
+            return Err(HttpError::new(
                 ErrorCode::BadQuery,
-                format!("`{name}` is given twice"),
+                format!("parameter `{name}` is given more than once"),
             ));
         }
         Ok(found.filter(|value| !value.is_empty()))

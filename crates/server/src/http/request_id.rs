@@ -1,81 +1,86 @@
-//! The name of a request, by which a client and the logs speak of the same one.
+//! Request ids, which connect a response with the log lines of its request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The header that holds it.
+/// Header with the request id.
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-const LONGEST: usize = 128;
+const MAX_REQUEST_ID_BYTES: usize = 128;
 
-/// Names requests that have no name yet.
+/// Assigns ids to requests that come without one.
 #[derive(Debug)]
-pub(super) struct RequestIds {
-    /// Tells the requests of this process from those of others.
-    process: u64,
+pub(super) struct RequestIdGenerator {
+    /// Random prefix that distinguishes the ids of this process from those of others.
+    process_prefix: u64,
     count: AtomicU64,
 }
 
-impl RequestIds {
+impl RequestIdGenerator {
     pub(super) fn new() -> Self {
         let mut bytes = [0; 8];
-        // Without chance the names of two processes may meet, which only confuses a reader of logs.
+        // Without random bytes, two processes may assign the same ids. This only makes logs
+        // ambiguous.
         let _ = getrandom::fill(&mut bytes);
         Self {
-            process: u64::from_be_bytes(bytes),
+            process_prefix: u64::from_be_bytes(bytes),
             count: AtomicU64::new(0),
         }
     }
 
-    /// The name that the client gave, or a new one. A name that no log should hold is replaced.
-    pub(super) fn of(&self, headers: &HeaderMap) -> HeaderValue {
+    /// Returns the id that the client sent, or a new one if it is missing or unsafe to log.
+    pub(super) fn id_for_request(&self, headers: &HeaderMap) -> HeaderValue {
         match headers.get(X_REQUEST_ID) {
-            Some(given) if is_fit(given) => given.clone(),
-            Some(_) | None => self.next(),
+            Some(sent) if is_loggable_id(sent) => sent.clone(),
+            Some(_) | None => self.next_id(),
         }
     }
 
-    fn next(&self) -> HeaderValue {
+    fn next_id(&self) -> HeaderValue {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{:016x}-{count:x}", self.process);
-        HeaderValue::try_from(name).unwrap_or_else(|_| HeaderValue::from_static("unnamed"))
+        let id = format!("{:016x}-{count:x}", self.process_prefix);
+        HeaderValue::try_from(id).unwrap_or_else(|_| HeaderValue::from_static("unnamed"))
     }
 }
 
-fn is_fit(given: &HeaderValue) -> bool {
-    let bytes = given.as_bytes();
-    (1..=LONGEST).contains(&bytes.len()) && bytes.iter().all(|byte| (0x20..0x7f).contains(byte))
+fn is_loggable_id(id: &HeaderValue) -> bool {
+    let bytes = id.as_bytes();
+    (1..=MAX_REQUEST_ID_BYTES).contains(&bytes.len())
+        && bytes.iter().all(|byte| (0x20..0x7f).contains(byte))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(given: &[u8]) -> HeaderValue {
+    fn generate_id(sent: &[u8]) -> HeaderValue {
         let mut headers = HeaderMap::new();
-        headers.insert(X_REQUEST_ID, HeaderValue::from_bytes(given).unwrap());
-        RequestIds::new().of(&headers)
+        headers.insert(X_REQUEST_ID, HeaderValue::from_bytes(sent).unwrap());
+        RequestIdGenerator::new().id_for_request(&headers)
     }
 
     #[test]
-    fn a_fit_name_is_kept() {
-        for fit in ["x", "a b/c-1", &"n".repeat(128)] {
-            assert_eq!(of(fit.as_bytes()), fit);
+    fn keeps_valid_id() {
+        for valid in ["x", "a b/c-1", &"n".repeat(128)] {
+            assert_eq!(generate_id(valid.as_bytes()), valid);
         }
     }
 
     #[test]
-    fn an_unfit_name_is_replaced() {
-        for unfit in [&b""[..], "ü".as_bytes(), b"a\tb", &[b'n'; 129]] {
-            assert_ne!(of(unfit).as_bytes(), unfit);
+    fn replaces_invalid_id() {
+        for invalid in [&b""[..], "ü".as_bytes(), b"a\tb", &[b'n'; 129]] {
+            assert_ne!(generate_id(invalid).as_bytes(), invalid);
         }
     }
 
     #[test]
-    fn no_two_names_are_the_same() {
-        let ids = RequestIds::new();
-        let none = HeaderMap::new();
-        assert_ne!(ids.of(&none), ids.of(&none));
+    fn generated_ids_are_unique() {
+        let generator = RequestIdGenerator::new();
+        let without_id = HeaderMap::new();
+        assert_ne!(
+            generator.id_for_request(&without_id),
+            generator.id_for_request(&without_id)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The table of routes: each with who may call it, how large its body may be, and what it leaves behind.
+//! All routes, each with its access rule, maximum body size and audit policy.
 
 use std::sync::Arc;
 
@@ -8,53 +8,55 @@ use noetl_api::paths;
 use noetl_types::{ByteSize, SecretOperation};
 use tokio_util::sync::CancellationToken;
 
-use super::access::{Access, Scope};
-use super::acting::App;
+use super::access::{RouteAccess, Scope};
+use super::authorized_runtime::AppState;
 use super::handlers::{
-    audit, catalog, classic, commands, credentials, execute, executions, health, internal,
-    keychain, openapi, outbox, replay, results, signals, stream, streams, system, tokens, vars,
-    workers,
+    audit, catalog, classic, commands, credentials, event_stream, execute, executions, health,
+    internal, keychain, live_events, openapi, outbox, replay, results, signals, system, tokens,
+    vars, workers,
 };
-use super::part::Part;
+use super::listener_kind::ListenerKind;
 #[cfg(test)]
-pub(super) use super::routing::Declared;
-use super::routing::Routes;
+pub(super) use super::route_table::RouteDeclaration;
+use super::route_table::RouteTable;
 use super::settings::HttpSettings;
 use crate::runtime::Runtime;
 
-/// Documents are larger than other bodies.
-const MAX_CATALOG_BODY: ByteSize = ByteSize::from_mib(8);
-/// So are bodies with many things in them.
-const MAX_BATCH_BODY: ByteSize = ByteSize::from_mib(8);
-/// A report may bring the largest result there is, and the words around it.
-const MAX_REPORT_BODY: ByteSize = ByteSize::from_mib(72);
+/// Maximum body size of requests with a playbook document.
+const MAX_CATALOG_BODY_SIZE: ByteSize = ByteSize::from_mib(8);
+/// Maximum body size of batch requests.
+const MAX_BATCH_BODY_SIZE: ByteSize = ByteSize::from_mib(8);
+/// Maximum body size of a report, which may contain a result of the maximum size.
+const MAX_REPORT_BODY_SIZE: ByteSize = ByteSize::from_mib(72);
 
-const EXEC_READ: Access = Access::AnyOf(&[Scope::ExecRead]);
-const EXEC_RUN: Access = Access::AnyOf(&[Scope::ExecRun]);
-const EXEC_APPROVE: Access = Access::AnyOf(&[Scope::ExecApprove]);
-const CATALOG_READ: Access = Access::AnyOf(&[Scope::CatalogRead]);
-const CATALOG_WRITE: Access = Access::AnyOf(&[Scope::CatalogWrite]);
-const SUB_WRITE: Access = Access::AnyOf(&[Scope::SubWrite]);
-const WORKER: Access = Access::AnyOf(&[Scope::Worker]);
-const METRICS_READ: Access = Access::AnyOf(&[Scope::MetricsRead]);
-/// Runs that other runs start, as their workers ask for them.
-const RUN_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRun, Scope::Worker]);
-/// Workers fetch the definition of what they run.
-const CATALOG_READ_OR_WORK: Access = Access::AnyOf(&[Scope::CatalogRead, Scope::Worker]);
-const CRED_USE: Access = Access::AnyOf(&[Scope::CredUse]);
-const CRED_ADMIN: Access = Access::AnyOf(&[Scope::CredAdmin]);
-/// Workers fetch the credentials of what they run.
-const CRED_USE_OR_WORK: Access = Access::AnyOf(&[Scope::CredUse, Scope::CredAdmin, Scope::Worker]);
-/// Workers fetch them sealed and keep what they resolved, and so may who has them anyway.
-const CRED_ADMIN_OR_WORK: Access = Access::AnyOf(&[Scope::CredAdmin, Scope::Worker]);
-const ADMIN: Access = Access::AnyOf(&[Scope::Admin]);
-const READ_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRead, Scope::Worker]);
+const EXEC_READ: RouteAccess = RouteAccess::AnyOf(&[Scope::ExecRead]);
+const EXEC_RUN: RouteAccess = RouteAccess::AnyOf(&[Scope::ExecRun]);
+const EXEC_APPROVE: RouteAccess = RouteAccess::AnyOf(&[Scope::ExecApprove]);
+const CATALOG_READ: RouteAccess = RouteAccess::AnyOf(&[Scope::CatalogRead]);
+const CATALOG_WRITE: RouteAccess = RouteAccess::AnyOf(&[Scope::CatalogWrite]);
+const SUB_WRITE: RouteAccess = RouteAccess::AnyOf(&[Scope::SubWrite]);
+const WORKER: RouteAccess = RouteAccess::AnyOf(&[Scope::Worker]);
+const METRICS_READ: RouteAccess = RouteAccess::AnyOf(&[Scope::MetricsRead]);
+/// Users start executions, and workers start child executions.
+const EXEC_RUN_OR_WORKER: RouteAccess = RouteAccess::AnyOf(&[Scope::ExecRun, Scope::Worker]);
+/// Users and workers read definitions.
+const CATALOG_READ_OR_WORKER: RouteAccess =
+    RouteAccess::AnyOf(&[Scope::CatalogRead, Scope::Worker]);
+const CRED_USE: RouteAccess = RouteAccess::AnyOf(&[Scope::CredUse]);
+const CRED_ADMIN: RouteAccess = RouteAccess::AnyOf(&[Scope::CredAdmin]);
+/// Users and workers read credentials.
+const CRED_USE_OR_WORKER: RouteAccess =
+    RouteAccess::AnyOf(&[Scope::CredUse, Scope::CredAdmin, Scope::Worker]);
+/// Workers read sealed credentials and cache resolved ones. Credential admins may do both too.
+const CRED_ADMIN_OR_WORKER: RouteAccess = RouteAccess::AnyOf(&[Scope::CredAdmin, Scope::Worker]);
+const ADMIN: RouteAccess = RouteAccess::AnyOf(&[Scope::Admin]);
+const EXEC_READ_OR_WORKER: RouteAccess = RouteAccess::AnyOf(&[Scope::ExecRead, Scope::Worker]);
 
-const OUTBOX: Access = Access::Internal(Scope::InternalOutbox);
-const PROJECT: Access = Access::Internal(Scope::InternalProject);
-const RETENTION: Access = Access::Internal(Scope::InternalRetention);
-const PLATFORM: Access = Access::Internal(Scope::Admin);
-const WALLET: Access = Access::Internal(Scope::CredAdmin);
+const OUTBOX: RouteAccess = RouteAccess::Internal(Scope::InternalOutbox);
+const PROJECT: RouteAccess = RouteAccess::Internal(Scope::InternalProject);
+const RETENTION: RouteAccess = RouteAccess::Internal(Scope::InternalRetention);
+const PLATFORM: RouteAccess = RouteAccess::Internal(Scope::Admin);
+const WALLET: RouteAccess = RouteAccess::Internal(Scope::CredAdmin);
 
 const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
@@ -62,27 +64,30 @@ const PUT: MethodFilter = MethodFilter::PUT;
 const DELETE: MethodFilter = MethodFilter::DELETE;
 const PATCH: MethodFilter = MethodFilter::PATCH;
 
-/// The routes of a listener.
-pub(super) fn router(
+/// Builds the router of a listener.
+pub(super) fn build_router(
     runtime: Runtime,
     settings: &HttpSettings,
-    part: Part,
+    listener_kind: ListenerKind,
     shutdown: CancellationToken,
 ) -> Router {
-    let routes = Routes::new(
+    let routes = RouteTable::new(
         settings.max_body,
         settings.internal_token,
         Arc::clone(runtime.metrics()),
     );
-    all(routes.only(part)).finish(App::new(runtime, settings, shutdown))
+    add_all_routes(routes.for_listener(listener_kind))
+        .into_router(AppState::new(runtime, settings, shutdown))
 }
 
-/// Adds every route.
-fn all(routes: Routes) -> Routes {
+fn add_all_routes(routes: RouteTable) -> RouteTable {
     let routes = health_routes(routes);
-    let routes = user_routes(routes);
-    let routes = steering_routes(routes);
-    let routes = catalog_routes(routes);
+    let routes = execution_routes(routes);
+    let routes = result_routes(routes);
+    let routes = pool_routes(routes);
+    let routes = control_routes(routes);
+    let routes = catalog_write_routes(routes);
+    let routes = catalog_read_routes(routes);
     let routes = system_routes(routes);
     let routes = stream_routes(routes);
     let routes = worker_routes(routes);
@@ -90,254 +95,457 @@ fn all(routes: Routes) -> Routes {
     let routes = internal_routes(routes);
     let routes = platform_routes(routes);
     let routes = database_routes(routes);
-    let routes = later_routes(routes);
+    let routes = unsupported_routes(routes);
     let routes = secret_routes(routes);
     identity_routes(routes)
 }
 
-/// Every route, with what it declares.
+/// Declarations of all routes.
 #[cfg(test)]
-pub(super) fn table() -> Vec<Declared> {
-    all(Routes::new(ByteSize::from_mib(1), None, Arc::default())).into_table()
+pub(super) fn route_declarations() -> Vec<RouteDeclaration> {
+    add_all_routes(RouteTable::new(ByteSize::from_mib(1), None, Arc::default())).into_declarations()
 }
 
-/// Whatever touches a secret leaves a trail, reading included.
-fn secret_routes(routes: Routes) -> Routes {
-    use SecretOperation::{Delete, Look, Rotate, Seal, Set};
+/// Every access to a secret is audited, including reads.
+fn secret_routes(routes: RouteTable) -> RouteTable {
+    use SecretOperation::{Delete, Inspect, IssueSealed, Rotate, Set};
     let routes = routes
-        .add(CRED_USE, GET, paths::CREDENTIALS, credentials::list)
-        .on_secret(Set)
-        .add(CRED_ADMIN, POST, paths::CREDENTIALS, credentials::put)
-        // What is looked at, read or lent is one route; its handler tells them apart.
-        .on_secret(Look)
-        .of_command()
-        .add(CRED_USE_OR_WORK, GET, paths::CREDENTIAL, credentials::one)
-        .of_others()
-        .on_secret(Seal)
-        .add(
-            CRED_ADMIN_OR_WORK,
+        .add_route(
+            CRED_USE,
+            GET,
+            paths::CREDENTIALS,
+            credentials::list_credentials,
+        )
+        .with_secret_audit(Set)
+        .add_route(
+            CRED_ADMIN,
+            POST,
+            paths::CREDENTIALS,
+            credentials::put_credential,
+        )
+        // One route serves metadata, admin reads and worker reads. Its handler sets the operation.
+        .with_secret_audit(Inspect)
+        .with_command_token()
+        .add_route(
+            CRED_USE_OR_WORKER,
+            GET,
+            paths::CREDENTIAL,
+            credentials::get_credential,
+        )
+        .without_command_token()
+        .with_secret_audit(IssueSealed)
+        .add_route(
+            CRED_ADMIN_OR_WORKER,
             GET,
             paths::CREDENTIAL_SEALED,
-            credentials::sealed,
+            credentials::get_sealed_credential,
         )
-        .on_secret(Delete)
-        .add(CRED_ADMIN, DELETE, paths::CREDENTIAL, credentials::delete)
-        .on_secret(Rotate)
-        .add(CRED_ADMIN, POST, paths::ROTATE_KEYS, credentials::rotate)
-        .add(WALLET, POST, paths::WALLET_ROTATE, credentials::rotate_all)
-        .unaudited()
-        .add(
+        .with_secret_audit(Delete)
+        .add_route(
+            CRED_ADMIN,
+            DELETE,
+            paths::CREDENTIAL,
+            credentials::delete_credential,
+        )
+        .with_secret_audit(Rotate)
+        .add_route(
+            CRED_ADMIN,
+            POST,
+            paths::ROTATE_KEYS,
+            credentials::rotate_credentials,
+        )
+        .add_route(
+            WALLET,
+            POST,
+            paths::WALLET_ROTATE,
+            credentials::rotate_wallet,
+        )
+        .without_audit()
+        .add_route(
             WALLET,
             GET,
             paths::WALLET_KEY_STATUS,
-            credentials::key_status,
+            credentials::get_key_status,
         )
-        .add(PLATFORM, GET, paths::SECRET_AUDIT, audit::secrets);
+        .add_route(
+            PLATFORM,
+            GET,
+            paths::SECRET_AUDIT,
+            audit::list_secret_operations,
+        );
     keychain_routes(routes)
 }
 
-fn keychain_routes(routes: Routes) -> Routes {
+fn keychain_routes(routes: RouteTable) -> RouteTable {
     use SecretOperation::{KeychainDelete, KeychainGet, KeychainPut};
     routes
-        .on_secret(KeychainGet)
-        .add(CRED_USE_OR_WORK, GET, paths::KEYCHAIN, keychain::one)
-        .on_secret(KeychainPut)
-        .add(CRED_ADMIN_OR_WORK, POST, paths::KEYCHAIN, keychain::put)
-        .on_secret(KeychainDelete)
-        .add(
-            CRED_ADMIN_OR_WORK,
+        .with_secret_audit(KeychainGet)
+        .add_route(
+            CRED_USE_OR_WORKER,
+            GET,
+            paths::KEYCHAIN,
+            keychain::get_keychain_entry,
+        )
+        .with_secret_audit(KeychainPut)
+        .add_route(
+            CRED_ADMIN_OR_WORKER,
+            POST,
+            paths::KEYCHAIN,
+            keychain::put_keychain_entry,
+        )
+        .with_secret_audit(KeychainDelete)
+        .add_route(
+            CRED_ADMIN_OR_WORKER,
             DELETE,
             paths::KEYCHAIN,
-            keychain::delete,
+            keychain::delete_keychain_entry,
         )
-        .unaudited()
-        .add(CRED_USE_OR_WORK, GET, paths::KEYCHAIN_OF, keychain::list)
+        .without_audit()
+        .add_route(
+            CRED_USE_OR_WORKER,
+            GET,
+            paths::KEYCHAIN_CATALOG,
+            keychain::list_keychain_entries,
+        )
 }
 
-fn identity_routes(routes: Routes) -> Routes {
+fn identity_routes(routes: RouteTable) -> RouteTable {
     routes
-        .add(ADMIN, GET, paths::TOKENS, tokens::list)
-        .add(ADMIN, GET, paths::AUDIT, audit::list)
-        .audited()
-        .add(ADMIN, POST, paths::TOKENS, tokens::create)
-        .add(ADMIN, DELETE, paths::TOKEN, tokens::revoke)
-        .unaudited()
+        .add_route(ADMIN, GET, paths::TOKENS, tokens::list_tokens)
+        .add_route(ADMIN, GET, paths::AUDIT, audit::list_audit_log)
+        .with_audit()
+        .add_route(ADMIN, POST, paths::TOKENS, tokens::create_token)
+        .add_route(ADMIN, DELETE, paths::TOKEN, tokens::revoke_token)
+        .without_audit()
 }
 
-fn health_routes(routes: Routes) -> Routes {
+fn health_routes(routes: RouteTable) -> RouteTable {
     routes
-        .add(Access::Open, GET, paths::LIVEZ, health::alive)
-        .add(Access::Open, GET, paths::HEALTH, health::alive)
-        .add(Access::Open, GET, paths::READYZ, health::ready)
-        .add(METRICS_READ, GET, paths::METRICS, health::metrics)
+        .add_route(RouteAccess::Open, GET, paths::LIVEZ, health::check_liveness)
+        .add_route(
+            RouteAccess::Open,
+            GET,
+            paths::HEALTH,
+            health::check_liveness,
+        )
+        .add_route(
+            RouteAccess::Open,
+            GET,
+            paths::READYZ,
+            health::check_readiness,
+        )
+        .add_route(METRICS_READ, GET, paths::METRICS, health::get_metrics)
 }
 
-fn user_routes(routes: Routes) -> Routes {
+fn execution_routes(routes: RouteTable) -> RouteTable {
     routes
-        .add(RUN_OR_WORK, POST, paths::EXECUTE, execute::execute)
-        .add(EXEC_READ, GET, paths::EXECUTIONS, executions::list)
-        .add(EXEC_READ, GET, paths::EXECUTION, executions::detail)
-        .add(EXEC_READ, GET, paths::EXECUTION_STATUS, executions::status)
-        .add(EXEC_READ, GET, paths::EXECUTION_EVENTS, executions::events)
-        .add(
+        .add_route(
+            EXEC_RUN_OR_WORKER,
+            POST,
+            paths::EXECUTE,
+            execute::start_execution,
+        )
+        .add_route(
+            EXEC_READ,
+            GET,
+            paths::EXECUTIONS,
+            executions::list_executions,
+        )
+        .add_route(EXEC_READ, GET, paths::EXECUTION, executions::get_execution)
+        .add_route(
+            EXEC_READ,
+            GET,
+            paths::EXECUTION_STATUS,
+            executions::get_execution_status,
+        )
+        .add_route(
+            EXEC_READ,
+            GET,
+            paths::EXECUTION_EVENTS,
+            executions::list_execution_events,
+        )
+        .add_route(
             EXEC_READ,
             GET,
             paths::EXECUTION_EVENTS_STREAM,
-            streams::execution,
+            live_events::follow_execution,
         )
-        .add(EXEC_READ, GET, paths::EVENTS_STREAM, streams::all)
-        .add(EXEC_READ, GET, paths::REPLAY_STATE, replay::state)
-        .add(
+        .add_route(
+            EXEC_READ,
+            GET,
+            paths::EVENTS_STREAM,
+            live_events::follow_events,
+        )
+        .add_route(
+            EXEC_READ,
+            GET,
+            paths::REPLAY_STATE,
+            replay::get_replay_state,
+        )
+        .add_route(
             EXEC_READ,
             GET,
             paths::EXECUTION_EXPLAIN,
-            executions::explain,
+            executions::explain_execution,
         )
-        .add(
+        .add_route(
             EXEC_READ,
             POST,
             paths::EXECUTION_ANALYZE,
-            executions::analyze,
+            executions::analyze_execution,
         )
-        .audited()
-        .add(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel)
-        .unaudited()
-        .of_command()
-        .add(READ_OR_WORK, GET, paths::RESULT_RESOLVE, results::resolve)
-        .of_others()
-        .add(EXEC_READ, GET, paths::POOLS, workers::pools)
-        .audited()
-        .add(EXEC_RUN, POST, paths::POOL_DRAIN, workers::drain)
-        .unaudited()
+        .with_audit()
+        .add_route(
+            EXEC_RUN,
+            POST,
+            paths::EXECUTION_CANCEL,
+            execute::cancel_execution,
+        )
+        .without_audit()
 }
 
-fn steering_routes(routes: Routes) -> Routes {
+fn result_routes(routes: RouteTable) -> RouteTable {
     routes
-        .with_body(MAX_BATCH_BODY)
-        .add(EXEC_RUN, POST, paths::EXECUTE_BATCH, execute::batch)
-        .with_usual_body()
-        .audited()
-        .add(EXEC_RUN, POST, paths::EXECUTION_RERUN, execute::rerun)
-        .add(EXEC_RUN, POST, paths::EXECUTION_STOP, execute::cancel)
-        .add(EXEC_RUN, POST, paths::EXECUTION_PAUSE, execute::pause)
-        .add(EXEC_RUN, POST, paths::EXECUTION_RESUME, execute::resume)
-        .add(EXEC_RUN, POST, paths::EXECUTION_SIGNAL, signals::signal)
-        .add(EXEC_RUN, POST, paths::SIGNALS, signals::broadcast)
-        .add(
+        .with_command_token()
+        .add_route(
+            EXEC_READ_OR_WORKER,
+            GET,
+            paths::RESULT_RESOLVE,
+            results::resolve_result,
+        )
+        .without_command_token()
+}
+
+fn pool_routes(routes: RouteTable) -> RouteTable {
+    routes
+        .add_route(EXEC_READ, GET, paths::POOLS, workers::list_pools)
+        .with_audit()
+        .add_route(EXEC_RUN, POST, paths::POOL_DRAIN, workers::drain_worker)
+        .without_audit()
+}
+
+fn control_routes(routes: RouteTable) -> RouteTable {
+    routes
+        .with_max_body(MAX_BATCH_BODY_SIZE)
+        .add_route(
+            EXEC_RUN,
+            POST,
+            paths::EXECUTE_BATCH,
+            execute::start_executions,
+        )
+        .with_default_body()
+        .with_audit()
+        .add_route(
+            EXEC_RUN,
+            POST,
+            paths::EXECUTION_RERUN,
+            execute::rerun_execution,
+        )
+        .add_route(
+            EXEC_RUN,
+            POST,
+            paths::EXECUTION_STOP,
+            execute::cancel_execution,
+        )
+        .add_route(
+            EXEC_RUN,
+            POST,
+            paths::EXECUTION_PAUSE,
+            execute::pause_execution,
+        )
+        .add_route(
+            EXEC_RUN,
+            POST,
+            paths::EXECUTION_RESUME,
+            execute::resume_execution,
+        )
+        .add_route(
+            EXEC_RUN,
+            POST,
+            paths::EXECUTION_SIGNAL,
+            signals::send_signal,
+        )
+        .add_route(EXEC_RUN, POST, paths::SIGNALS, signals::broadcast_signal)
+        .add_route(
             EXEC_APPROVE,
             POST,
             paths::EXECUTION_APPROVE,
-            signals::approve,
+            signals::submit_approval,
         )
-        .add(ADMIN, POST, paths::EXECUTION_FINALIZE, execute::finalize)
-        .add(ADMIN, POST, paths::EXECUTIONS_CLEANUP, execute::clean_up)
-        .unaudited()
-        .add(EXEC_READ, GET, paths::APPROVALS, signals::approvals)
-        .add(
-            READ_OR_WORK,
+        .add_route(
+            ADMIN,
+            POST,
+            paths::EXECUTION_FINALIZE,
+            execute::finalize_execution,
+        )
+        .add_route(
+            ADMIN,
+            POST,
+            paths::EXECUTIONS_CLEANUP,
+            execute::clean_up_executions,
+        )
+        .without_audit()
+        .add_route(EXEC_READ, GET, paths::APPROVALS, signals::list_approvals)
+        .add_route(
+            EXEC_READ_OR_WORKER,
             GET,
             paths::EXECUTION_CANCELLATION,
-            executions::cancellation,
+            executions::check_cancellation,
         )
 }
 
-fn catalog_routes(routes: Routes) -> Routes {
+fn catalog_write_routes(routes: RouteTable) -> RouteTable {
     routes
-        .with_body(MAX_CATALOG_BODY)
-        .audited()
-        .add(
+        .with_max_body(MAX_CATALOG_BODY_SIZE)
+        .with_audit()
+        .add_route(
             CATALOG_WRITE,
             POST,
             paths::CATALOG_REGISTER,
-            catalog::register,
+            catalog::register_definition,
         )
-        .add(
+        .add_route(
             CATALOG_WRITE,
             POST,
             paths::CATALOG_REGISTER_BATCH,
-            catalog::register_batch,
+            catalog::register_definitions,
         )
-        .add(
+        .add_route(
             CATALOG_WRITE,
             PUT,
             paths::CATALOG_CONTENT,
-            catalog::put_content,
+            catalog::put_definition_content,
         )
-        .add(
+        .add_route(
             CATALOG_WRITE,
             PUT,
             paths::CATALOG_PLAYBOOK,
-            catalog::register,
+            catalog::register_definition,
         )
-        .unaudited()
-        .add(
-            CATALOG_READ,
-            POST,
-            paths::CATALOG_VALIDATE,
-            catalog::validate,
-        )
-        .with_usual_body()
-        .add(CATALOG_READ, GET, paths::CATALOG_CONTENT, catalog::content)
-        .add(CATALOG_READ, POST, paths::CATALOG_LIST, catalog::list)
-        .add(
-            CATALOG_READ,
-            GET,
-            paths::CATALOG_LIST_KIND,
-            catalog::list_kind,
-        )
-        .add(CATALOG_READ, POST, paths::CATALOG_AGENTS, catalog::agents)
-        .add(
-            CATALOG_READ_OR_WORK,
-            POST,
-            paths::CATALOG_RESOURCE,
-            catalog::resource,
-        )
-        .audited()
-        .add(
+        .with_default_body()
+        .add_route(
             CATALOG_WRITE,
             DELETE,
-            paths::CATALOG_PLAYBOOK_OF,
-            catalog::archive,
+            paths::CATALOG_PLAYBOOK_BY_ID,
+            catalog::archive_definition,
         )
-        .add(
+        .add_route(
             CATALOG_WRITE,
             POST,
             paths::CATALOG_RESTORE,
-            catalog::restore,
+            catalog::restore_definition,
         )
-        .unaudited()
-        .add(CATALOG_READ, GET, paths::CATALOG_OF, catalog::told_of)
+        .without_audit()
 }
 
-fn system_routes(routes: Routes) -> Routes {
+fn catalog_read_routes(routes: RouteTable) -> RouteTable {
+    routes
+        .with_max_body(MAX_CATALOG_BODY_SIZE)
+        .add_route(
+            CATALOG_READ,
+            POST,
+            paths::CATALOG_VALIDATE,
+            catalog::validate_definition,
+        )
+        .with_default_body()
+        .add_route(
+            CATALOG_READ,
+            GET,
+            paths::CATALOG_CONTENT,
+            catalog::get_definition_content,
+        )
+        .add_route(
+            CATALOG_READ,
+            POST,
+            paths::CATALOG_LIST,
+            catalog::list_definitions,
+        )
+        .add_route(
+            CATALOG_READ,
+            GET,
+            paths::CATALOG_LIST_KIND,
+            catalog::list_definition_paths,
+        )
+        .add_route(
+            CATALOG_READ,
+            POST,
+            paths::CATALOG_AGENTS,
+            catalog::list_agents,
+        )
+        .add_route(
+            CATALOG_READ_OR_WORKER,
+            POST,
+            paths::CATALOG_RESOURCE,
+            catalog::get_definition,
+        )
+        .add_route(
+            CATALOG_READ,
+            GET,
+            paths::CATALOG_DETAIL,
+            catalog::get_definition_view,
+        )
+}
+
+fn system_routes(routes: RouteTable) -> RouteTable {
     let any = GET.or(POST);
     routes
-        .add(EXEC_READ, GET, paths::DASHBOARD_STATS, system::stats)
-        .add(EXEC_READ, GET, paths::DASHBOARD_WIDGETS, system::widgets)
-        .add(EXEC_READ, GET, paths::SHARD_INFO, system::shard_info)
-        .add(Access::Identity, GET, paths::WHOAMI, system::whoami)
-        .add(Access::Identity, GET, paths::OPENAPI, openapi::document)
-        // It is the same for everybody and holds nothing of anybody; a browser has no token to show.
-        .add(Access::Open, GET, paths::DOCS, openapi::page)
-        .add(Access::Identity, GET, paths::SCHEMA, system::schema)
-        .add(Access::Identity, GET, paths::API_HEALTH, system::health)
-        .add(ADMIN, GET, paths::STATUS, system::status)
-        .add(ADMIN, GET, paths::POOL_STATUS, system::status)
-        .add(ADMIN, GET, paths::THREADS, system::not_supported)
-        .add(ADMIN, any, paths::PROFILER, system::not_supported)
-        .add(
+        .add_route(
+            EXEC_READ,
+            GET,
+            paths::DASHBOARD_STATS,
+            system::get_dashboard_stats,
+        )
+        .add_route(
+            EXEC_READ,
+            GET,
+            paths::DASHBOARD_WIDGETS,
+            system::get_dashboard_widgets,
+        )
+        .add_route(EXEC_READ, GET, paths::SHARD_INFO, system::get_shard_info)
+        .add_route(RouteAccess::Identity, GET, paths::WHOAMI, system::whoami)
+        .add_route(
+            RouteAccess::Identity,
+            GET,
+            paths::OPENAPI,
+            openapi::get_openapi_document,
+        )
+        // The page is the same for every caller and contains no tenant data. A browser sends no
+        // token.
+        .add_route(
+            RouteAccess::Open,
+            GET,
+            paths::DOCS,
+            openapi::get_openapi_page,
+        )
+        .add_route(
+            RouteAccess::Identity,
+            GET,
+            paths::SCHEMA,
+            system::get_json_schema,
+        )
+        .add_route(
+            RouteAccess::Identity,
+            GET,
+            paths::API_HEALTH,
+            system::get_health,
+        )
+        .add_route(ADMIN, GET, paths::STATUS, system::get_server_status)
+        .add_route(ADMIN, GET, paths::POOL_STATUS, system::get_server_status)
+        .add_route(ADMIN, GET, paths::THREADS, system::not_supported)
+        .add_route(ADMIN, any, paths::PROFILER, system::not_supported)
+        .add_route(
             EXEC_READ,
             POST,
             paths::EXECUTION_ANALYZE_AI,
             system::not_supported,
         )
-        .add(
+        .add_route(
             CATALOG_READ,
             POST,
             paths::CATALOG_EXPLAIN_AI,
             system::not_supported,
         )
-        .add(
+        .add_route(
             CATALOG_READ,
             POST,
             paths::CATALOG_GENERATE_AI,
@@ -345,121 +553,188 @@ fn system_routes(routes: Routes) -> Routes {
         )
 }
 
-fn stream_routes(routes: Routes) -> Routes {
+fn stream_routes(routes: RouteTable) -> RouteTable {
     routes
-        .add(EXEC_READ, GET, paths::STREAM_STATUS, stream::status)
-        .add(EXEC_READ, GET, paths::STREAM_FEED, stream::feed)
-        .add(EXEC_READ, GET, paths::STREAM_EVENT, stream::event)
-        .add(PLATFORM, GET, paths::STREAM_STANDING, stream::status)
-        .audited()
-        .add(PLATFORM, POST, paths::STREAM_REBUILD, stream::rebuild)
-        .unaudited()
+        .add_route(
+            EXEC_READ,
+            GET,
+            paths::STREAM_STATUS,
+            event_stream::get_stream_status,
+        )
+        .add_route(
+            EXEC_READ,
+            GET,
+            paths::STREAM_FEED,
+            event_stream::read_stream_feed,
+        )
+        .add_route(
+            EXEC_READ,
+            GET,
+            paths::STREAM_EVENT,
+            event_stream::get_stream_event,
+        )
+        .add_route(
+            PLATFORM,
+            GET,
+            paths::INTERNAL_STREAM_STATUS,
+            event_stream::get_stream_status,
+        )
+        .with_audit()
+        .add_route(
+            PLATFORM,
+            POST,
+            paths::STREAM_REBUILD,
+            event_stream::rebuild_stream,
+        )
+        .without_audit()
 }
 
-fn classic_routes(routes: Routes) -> Routes {
+fn classic_routes(routes: RouteTable) -> RouteTable {
     routes
-        .add(EXEC_READ, GET, paths::COMMANDS, classic::list)
-        .of_command()
-        .add(WORKER, GET, paths::COMMAND, classic::command)
-        .add(WORKER, POST, paths::COMMAND_CLAIM, classic::claim)
-        .with_body(MAX_BATCH_BODY)
-        .add(WORKER, POST, paths::EVENTS, classic::event)
-        .add(WORKER, POST, paths::EVENTS_BATCH, classic::events)
-        .add(WORKER, POST, paths::VARS, vars::set)
-        .with_usual_body()
-        .add(READ_OR_WORK, GET, paths::VARS, vars::list)
-        .add(WORKER, DELETE, paths::VARS, vars::clear)
-        .add(READ_OR_WORK, GET, paths::VAR, vars::one)
-        .add(WORKER, DELETE, paths::VAR, vars::forget)
-        .with_body(MAX_REPORT_BODY)
-        .add(WORKER, PUT, paths::RESULT_PUT, results::put)
-        .with_usual_body()
-        .of_others()
+        .add_route(EXEC_READ, GET, paths::COMMANDS, classic::list_commands)
+        .with_command_token()
+        .add_route(WORKER, GET, paths::COMMAND, classic::get_command)
+        .add_route(WORKER, POST, paths::COMMAND_CLAIM, classic::claim_command)
+        .with_max_body(MAX_BATCH_BODY_SIZE)
+        .add_route(WORKER, POST, paths::EVENTS, classic::post_event)
+        .add_route(WORKER, POST, paths::EVENTS_BATCH, classic::post_events)
+        .add_route(WORKER, POST, paths::VARS, vars::set_variables)
+        .with_default_body()
+        .add_route(EXEC_READ_OR_WORKER, GET, paths::VARS, vars::list_variables)
+        .add_route(WORKER, DELETE, paths::VARS, vars::clear_variables)
+        .add_route(EXEC_READ_OR_WORKER, GET, paths::VAR, vars::get_variable)
+        .add_route(WORKER, DELETE, paths::VAR, vars::delete_variable)
+        .with_max_body(MAX_REPORT_BODY_SIZE)
+        .add_route(WORKER, PUT, paths::RESULT_PUT, results::put_result)
+        .with_default_body()
+        .without_command_token()
 }
 
-fn worker_routes(routes: Routes) -> Routes {
+fn worker_routes(routes: RouteTable) -> RouteTable {
     let post_or_delete = POST.or(MethodFilter::DELETE);
     routes
-        .add(WORKER, POST, paths::COMMANDS_LEASE, commands::lease)
-        .add(WORKER, POST, paths::COMMANDS_HEARTBEAT, commands::heartbeat)
-        .with_body(MAX_REPORT_BODY)
-        .add(WORKER, POST, paths::COMMANDS_REPORT, commands::report)
-        .with_usual_body()
-        .add(WORKER, POST, paths::POOL_REGISTER, workers::register)
-        .add(WORKER, POST, paths::POOL_HEARTBEAT, workers::heartbeat)
-        .add(
+        .add_route(
+            WORKER,
+            POST,
+            paths::COMMANDS_LEASE,
+            commands::lease_commands,
+        )
+        .add_route(
+            WORKER,
+            POST,
+            paths::COMMANDS_HEARTBEAT,
+            commands::renew_leases,
+        )
+        .with_max_body(MAX_REPORT_BODY_SIZE)
+        .add_route(
+            WORKER,
+            POST,
+            paths::COMMANDS_REPORT,
+            commands::report_commands,
+        )
+        .with_default_body()
+        .add_route(WORKER, POST, paths::POOL_REGISTER, workers::register_worker)
+        .add_route(
+            WORKER,
+            POST,
+            paths::POOL_HEARTBEAT,
+            workers::record_worker_heartbeat,
+        )
+        .add_route(
             WORKER,
             post_or_delete,
             paths::POOL_DEREGISTER,
-            workers::deregister,
+            workers::deregister_worker,
         )
 }
 
-fn internal_routes(routes: Routes) -> Routes {
+fn internal_routes(routes: RouteTable) -> RouteTable {
     routes
-        .add(OUTBOX, GET, paths::OUTBOX, outbox::list)
-        .add(OUTBOX, POST, paths::OUTBOX_CLAIM, outbox::claim)
-        .add(
+        .add_route(OUTBOX, GET, paths::OUTBOX, outbox::list_outbox_rows)
+        .add_route(OUTBOX, POST, paths::OUTBOX_CLAIM, outbox::claim_outbox_rows)
+        .add_route(
             OUTBOX,
             POST,
             paths::OUTBOX_MARK_PUBLISHED,
-            outbox::mark_published,
+            outbox::mark_rows_published,
         )
-        .add(OUTBOX, POST, paths::OUTBOX_MARK_FAILED, outbox::mark_failed)
-        .add(
+        .add_route(
+            OUTBOX,
+            POST,
+            paths::OUTBOX_MARK_FAILED,
+            outbox::mark_row_failed,
+        )
+        .add_route(
             OUTBOX,
             GET,
             paths::OUTBOX_PENDING_COUNT,
-            outbox::pending_count,
+            outbox::count_pending_rows,
         )
-        .add(OUTBOX, GET, paths::OUTBOX_DEAD, outbox::dead)
-        .add(OUTBOX, GET, paths::QUARANTINE, outbox::quarantine)
-        // What gives something up for good is an act of somebody.
-        .audited()
-        .add(OUTBOX, POST, paths::OUTBOX_REPLAY, outbox::replay)
-        .add(OUTBOX, POST, paths::OUTBOX_DISCARD, outbox::discard)
-        .add(RETENTION, POST, paths::CLEANUP_PURGE, internal::purge)
-        .unaudited()
-        .with_body(MAX_BATCH_BODY)
-        .add(PROJECT, POST, paths::EVENTS_PROJECT, internal::project)
-        .add(
+        .add_route(OUTBOX, GET, paths::OUTBOX_DEAD, outbox::list_dead_rows)
+        .add_route(OUTBOX, GET, paths::QUARANTINE, outbox::list_quarantine)
+        // Operations that discard data permanently are audited.
+        .with_audit()
+        .add_route(OUTBOX, POST, paths::OUTBOX_REPLAY, outbox::replay_dead_rows)
+        .add_route(
+            OUTBOX,
+            POST,
+            paths::OUTBOX_DISCARD,
+            outbox::discard_dead_rows,
+        )
+        .add_route(RETENTION, POST, paths::CLEANUP_PURGE, internal::purge_data)
+        .without_audit()
+        .with_max_body(MAX_BATCH_BODY_SIZE)
+        .add_route(
+            PROJECT,
+            POST,
+            paths::EVENTS_PROJECT,
+            internal::project_events,
+        )
+        .add_route(
             PROJECT,
             POST,
             paths::EVENTS_MATERIALIZE,
-            internal::materialize,
+            internal::materialize_events,
         )
-        .with_usual_body()
-        .add(PROJECT, POST, paths::PROJECTION_ADVANCE, internal::advance)
+        .with_default_body()
+        .add_route(
+            PROJECT,
+            POST,
+            paths::PROJECTION_ADVANCE,
+            internal::advance_projection,
+        )
 }
 
-/// What is known by name and not done here yet.
-fn platform_routes(routes: Routes) -> Routes {
+/// Platform routes, most of which are not supported yet.
+fn platform_routes(routes: RouteTable) -> RouteTable {
     let any = GET.or(POST).or(PUT);
-    let closed = [
+    let unsupported = [
         (PROJECT, paths::INGRESS),
         (PROJECT, paths::CONTAINER_CALLBACK),
         (PLATFORM, paths::PLUGINS),
         (PLATFORM, paths::OBJECTS),
         (PLATFORM, paths::CROSS_REGION_RESOLVE),
     ];
-    let routes = closed.into_iter().fold(routes, |routes, (access, path)| {
-        routes.add(access, any, path, system::not_supported)
-    });
-    routes.add(PLATFORM, GET, paths::CELLS, internal::cells)
+    let routes = unsupported
+        .into_iter()
+        .fold(routes, |routes, (access, path)| {
+            routes.add_route(access, any, path, system::not_supported)
+        });
+    routes.add_route(PLATFORM, GET, paths::CELLS, internal::list_cells)
 }
 
-fn database_routes(routes: Routes) -> Routes {
+fn database_routes(routes: RouteTable) -> RouteTable {
     routes
-        .add(ADMIN, GET, paths::DB_VALIDATE, system::validate_database)
-        .audited()
-        .add(ADMIN, POST, paths::DB_INIT, system::init_database)
-        .add(ADMIN, POST, paths::SQL_CONSOLE, system::sql_console)
-        .unaudited()
+        .add_route(ADMIN, GET, paths::DB_VALIDATE, system::validate_database)
+        .with_audit()
+        .add_route(ADMIN, POST, paths::DB_INIT, system::init_database)
+        .add_route(ADMIN, POST, paths::SQL_CONSOLE, system::sql_console)
+        .without_audit()
 }
 
-/// What is for users and workers, and not done here yet.
-fn later_routes(routes: Routes) -> Routes {
-    let closed = [
+/// Routes of users and workers that are not supported yet.
+fn unsupported_routes(routes: RouteTable) -> RouteTable {
+    let unsupported = [
         (EXEC_RUN, POST, paths::EXECUTION_FORK),
         (EXEC_RUN, POST, paths::EXECUTION_RETRY),
         (EXEC_RUN, POST, paths::EXECUTIONS_BULK),
@@ -477,17 +752,17 @@ fn later_routes(routes: Routes) -> Routes {
         (CATALOG_WRITE, POST, paths::SCHEDULES),
         (CATALOG_READ, GET, paths::SCHEDULE),
         (CATALOG_WRITE, PATCH.or(DELETE), paths::SCHEDULE),
-        (CATALOG_READ, GET, paths::SCHEDULE_ACT),
-        (EXEC_RUN, POST, paths::SCHEDULE_ACT),
-        // Until a signature stands for an identity, one is asked for.
-        (Access::Identity, POST, paths::INGRESS_PUSH),
+        (CATALOG_READ, GET, paths::SCHEDULE_ACTION),
+        (EXEC_RUN, POST, paths::SCHEDULE_ACTION),
+        // Requires authentication until signed requests are supported.
+        (RouteAccess::Identity, POST, paths::INGRESS_PUSH),
         (CATALOG_READ, GET, paths::TEST_SUITE),
         (CATALOG_WRITE, PUT.or(DELETE), paths::TEST_SUITE),
         (WORKER, GET.or(PUT), paths::WORKER_OBJECTS),
         (WORKER, GET, paths::WORKER_PLUGINS),
     ];
-    let closed = closed.into_iter();
-    closed.fold(routes, |routes, (access, methods, path)| {
-        routes.add(access, methods, path, system::not_supported)
+    let unsupported = unsupported.into_iter();
+    unsupported.fold(routes, |routes, (access, methods, path)| {
+        routes.add_route(access, methods, path, system::not_supported)
     })
 }

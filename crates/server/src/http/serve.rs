@@ -1,4 +1,4 @@
-//! Takes connections until it is told to stop.
+//! Accepts connections until shutdown.
 
 use std::convert::Infallible;
 use std::io;
@@ -22,66 +22,67 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::certified::CertifiedNames;
-use super::door::Doorman;
-use super::front::Front;
-use super::part::Part;
-use super::peer::Peer;
-use super::routes::router;
+use super::authenticator::Authenticator;
+use super::client_peer::ClientPeer;
+use super::listener_kind::ListenerKind;
+use super::middleware::RequestPipeline;
+use super::mtls::CertificateIdentities;
+use super::routes::build_router;
 use super::settings::HttpSettings;
-use super::stall::Unstalled;
-use super::tls::Tls;
+use super::tls::ListenerTls;
+use super::write_timeout::WriteTimeoutStream;
 use crate::runtime::Runtime;
 
-/// Bytes of the head of a request.
-const MAX_HEAD: usize = 16 << 10;
-/// Bytes of a connection's buffer: what a body is read by.
-const BUFFER: usize = 64 << 10;
-/// How long to wait when no connection can be taken, such as when no file can be opened.
-const BREATH: Duration = Duration::from_millis(50);
+/// Maximum size of the head of a request.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+/// Size of the read buffer of a connection.
+const READ_BUFFER_BYTES: usize = 64 << 10;
+/// Delay after a failed accept, for example when the process has no free file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// What a connection beyond the bound is told, without any work.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+/// Fixed response to connections beyond the maximum.
+const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/problem+json\r\n\
     retry-after: 1\r\n\
     connection: close\r\n\
-    content-length: 225\r\n\r\n\
+    content-length: 271\r\n\r\n\
     {\"type\":\"urn:noetl:error:pool_saturated\",\"title\":\"Server is at capacity\",\"status\":503,\
-    \"detail\":\"the server has as many connections as it takes\",\"code\":\"pool_saturated\",\
-    \"error\":\"the server has as many connections as it takes\"}";
+    \"detail\":\"the server has reached its maximum number of connections; retry later\",\
+    \"code\":\"pool_saturated\",\
+    \"error\":\"the server has reached its maximum number of connections; retry later\"}";
 
-/// Why a server does not serve.
+/// Reason why the server cannot start listening.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Other machines would be let in without a token.
+    /// Other machines could connect without a token.
     #[error(
-        "{0} can be reached from other machines, and NOETL_DEV lets callers in without a token: \
+        "{0} can be reached from other machines, and NOETL_DEV accepts requests without a token: \
          listen on a loopback address such as 127.0.0.1, or turn NOETL_DEV off"
     )]
-    OpenToAll(SocketAddr),
-    /// Tokens would travel for everybody to read.
+    DevModeExposed(SocketAddr),
+    /// Tokens would be sent unencrypted.
     #[error(
-        "{0} can be reached from other machines, and tokens would travel unencrypted: \
+        "{0} can be reached from other machines, and tokens would be sent unencrypted: \
          set NOETL_TLS_CERT and NOETL_TLS_KEY, or listen on a loopback address such as 127.0.0.1"
     )]
     Plaintext(SocketAddr),
-    /// The listener does not know its own address.
-    #[error("the listener is not usable")]
-    Listener(#[source] io::Error),
+    /// The address of the listener cannot be read.
+    #[error("cannot read the address of the listener")]
+    LocalAddress(#[source] io::Error),
 }
 
-/// Where requests come in.
+/// The listening sockets of the server.
 #[derive(Debug)]
-pub struct Listeners {
-    /// For everybody.
+pub struct HttpListeners {
+    /// The public API.
     pub public: TcpListener,
-    /// For the internal API; without one it is among everything else.
+    /// The internal API. If absent, the public listener serves it too.
     pub internal: Option<TcpListener>,
-    /// For metrics, which need no token there.
+    /// Metrics, without authentication.
     pub metrics: Option<TcpListener>,
 }
 
-impl From<TcpListener> for Listeners {
+impl From<TcpListener> for HttpListeners {
     fn from(public: TcpListener) -> Self {
         Self {
             public,
@@ -91,46 +92,47 @@ impl From<TcpListener> for Listeners {
     }
 }
 
-/// Answers requests until `shutdown`, then lets those under way end.
+/// Serves requests until `shutdown`, then drains the active ones.
 ///
-/// Refuses a listener that other machines can reach where callers need no token, or where tokens and
-/// answers would travel unencrypted.
-pub async fn serve(
+/// Rejects a listener that other machines can reach if callers need no token, or if tokens and
+/// responses would be sent unencrypted.
+pub async fn serve_http(
     runtime: Runtime,
-    listeners: impl Into<Listeners>,
+    listeners: impl Into<HttpListeners>,
     settings: HttpSettings,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
     let listeners = listeners.into();
-    let rest = match listeners.internal {
-        None => Part::All,
-        Some(_) => Part::Public,
+    let public_kind = match listeners.internal {
+        None => ListenerKind::All,
+        Some(_) => ListenerKind::Public,
     };
-    let parts = [
-        (rest, Some(listeners.public)),
-        (Part::Internal, listeners.internal),
-        (Part::Metrics, listeners.metrics),
+    let listeners = [
+        (public_kind, Some(listeners.public)),
+        (ListenerKind::Internal, listeners.internal),
+        (ListenerKind::Metrics, listeners.metrics),
     ];
-    let listening = |(part, listener): (Part, Option<TcpListener>)| Some((part, listener?));
-    let parts: Vec<(Part, TcpListener)> = parts.into_iter().filter_map(listening).collect();
-    for (_, listener) in &parts {
-        let address = listener.local_addr().map_err(ServeError::Listener)?;
-        check(address, &settings)?;
+    let present = |(kind, listener): (ListenerKind, Option<TcpListener>)| Some((kind, listener?));
+    let listeners: Vec<(ListenerKind, TcpListener)> =
+        listeners.into_iter().filter_map(present).collect();
+    for (_, listener) in &listeners {
+        let address = listener.local_addr().map_err(ServeError::LocalAddress)?;
+        check_listen_address(address, &settings)?;
     }
-    let servers = parts
-        .into_iter()
-        .map(|(part, listener)| Server::new(&runtime, &settings, part, &shutdown).run(listener));
+    let servers = listeners.into_iter().map(|(kind, listener)| {
+        HttpServer::new(&runtime, &settings, kind, &shutdown).accept_loop(listener)
+    });
     join_all(servers).await;
     Ok(())
 }
 
-/// Refuses what would leave a server open.
-fn check(address: SocketAddr, settings: &HttpSettings) -> Result<(), ServeError> {
+/// Rejects addresses that would expose the server.
+fn check_listen_address(address: SocketAddr, settings: &HttpSettings) -> Result<(), ServeError> {
     if address.ip().to_canonical().is_loopback() {
         return Ok(());
     }
     if settings.is_dev {
-        return Err(ServeError::OpenToAll(address));
+        return Err(ServeError::DevModeExposed(address));
     }
     if settings.tls.is_none() && !settings.unsafe_plaintext {
         return Err(ServeError::Plaintext(address));
@@ -138,58 +140,61 @@ fn check(address: SocketAddr, settings: &HttpSettings) -> Result<(), ServeError>
     Ok(())
 }
 
-struct Server {
-    front: Arc<Front>,
-    room: Arc<Semaphore>,
+struct HttpServer {
+    pipeline: Arc<RequestPipeline>,
+    connection_permits: Arc<Semaphore>,
     tasks: TaskTracker,
-    /// Ends connections once their request is answered.
+    /// Closes connections after their current request.
     shutdown: CancellationToken,
-    /// Ends connections at once.
-    cut: CancellationToken,
+    /// Closes connections immediately.
+    force_close: CancellationToken,
     settings: HttpSettings,
 }
 
-impl Server {
+impl HttpServer {
     fn new(
         runtime: &Runtime,
         settings: &HttpSettings,
-        part: Part,
+        kind: ListenerKind,
         shutdown: &CancellationToken,
     ) -> Self {
-        let door = Doorman::new(runtime.clone(), settings);
-        let router = router(runtime.clone(), settings, part, shutdown.clone());
+        let authenticator = Authenticator::new(runtime.clone(), settings);
+        let router = build_router(runtime.clone(), settings, kind, shutdown.clone());
         Self {
-            front: Arc::new(Front::new(router, door)),
-            room: Arc::new(Semaphore::new(settings.max_connections)),
+            pipeline: Arc::new(RequestPipeline::new(router, authenticator)),
+            connection_permits: Arc::new(Semaphore::new(settings.max_connections)),
             tasks: TaskTracker::new(),
             shutdown: shutdown.clone(),
-            cut: CancellationToken::new(),
+            force_close: CancellationToken::new(),
             settings: settings.clone(),
         }
     }
 
-    async fn run(self, listener: TcpListener) {
-        while let Some((stream, peer)) = self.next(&listener).await {
-            match Arc::clone(&self.room).try_acquire_owned() {
-                Ok(permit) => self.take(stream, peer, permit),
-                Err(_) => turn_away(&stream),
+    async fn accept_loop(self, listener: TcpListener) {
+        while let Some((stream, peer)) = self.accept_connection(&listener).await {
+            match Arc::clone(&self.connection_permits).try_acquire_owned() {
+                Ok(permit) => self.spawn_connection(stream, peer, permit),
+                Err(_) => reject_connection(&stream),
             }
         }
         drop(listener);
         self.tasks.close();
-        let drain = duration(self.settings.drain);
-        if tokio::time::timeout(drain, self.tasks.wait())
+        let drain_timeout = to_duration(self.settings.drain_timeout);
+        if tokio::time::timeout(drain_timeout, self.tasks.wait())
             .await
             .is_err()
         {
-            tracing::warn!(open = self.tasks.len(), "connections are cut off");
-            self.cut.cancel();
+            tracing::warn!(
+                open = self.tasks.len(),
+                "drain timeout: closing connections"
+            );
+            self.force_close.cancel();
             self.tasks.wait().await;
         }
     }
 
-    /// The next connection; none once the server is to stop.
-    async fn next(&self, listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+    /// Waits for the next connection. Returns `None` on shutdown.
+    async fn accept_connection(&self, listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -199,135 +204,142 @@ impl Server {
             match accepted {
                 Ok(accepted) => return Some(accepted),
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be taken");
-                    tokio::time::sleep(BREATH).await;
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         }
     }
 
-    fn take(&self, stream: TcpStream, peer: SocketAddr, permit: OwnedSemaphorePermit) {
-        // Answers are small and wanted at once; without it they only wait longer.
+    fn spawn_connection(&self, stream: TcpStream, peer: SocketAddr, permit: OwnedSemaphorePermit) {
+        // Responses are small and must not wait for more data to fill a packet.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "the delay of a connection cannot be turned off");
+            tracing::debug!(%error, "cannot set TCP_NODELAY on a connection");
         }
-        let talk = Talk {
-            front: Arc::clone(&self.front),
+        let connection = ClientConnection {
+            pipeline: Arc::clone(&self.pipeline),
             peer: peer.into(),
-            write_timeout: duration(self.settings.write_timeout),
-            head_timeout: duration(self.settings.head_timeout),
+            write_timeout: to_duration(self.settings.write_timeout),
+            head_timeout: to_duration(self.settings.head_timeout),
             shutdown: self.shutdown.clone(),
-            cut: self.cut.clone(),
+            force_close: self.force_close.clone(),
         };
-        let acceptor = self.settings.tls.as_ref().map(Tls::acceptor);
-        let names = self.settings.certified.clone();
+        let acceptor = self.settings.tls.as_ref().map(ListenerTls::acceptor);
+        let identities = self.settings.certificate_identities.clone();
         self.tasks.spawn(async move {
             let _permit = permit;
             match acceptor {
-                None => talk.go_on(stream).await,
-                Some(acceptor) => talk.go_on_encrypted(&acceptor, &names, stream).await,
+                None => connection.serve_requests(stream).await,
+                Some(acceptor) => connection.serve_tls(&acceptor, &identities, stream).await,
             }
         });
     }
 }
 
-/// What goes on with one client.
-struct Talk {
-    front: Arc<Front>,
-    peer: Peer,
+/// The connection of one client.
+struct ClientConnection {
+    pipeline: Arc<RequestPipeline>,
+    peer: ClientPeer,
     write_timeout: Duration,
     head_timeout: Duration,
     shutdown: CancellationToken,
-    cut: CancellationToken,
+    force_close: CancellationToken,
 }
 
-impl Talk {
-    /// Greets first. A client that is slow about it is given up like one that is slow with a head.
-    async fn go_on_encrypted(
+impl ClientConnection {
+    /// Performs the TLS handshake, then serves requests. A client that is slow in the handshake is
+    /// disconnected after the timeout for request heads.
+    async fn serve_tls(
         mut self,
         acceptor: &TlsAcceptor,
-        names: &CertifiedNames,
+        identities: &CertificateIdentities,
         stream: TcpStream,
     ) {
-        let greeting = tokio::time::timeout(self.head_timeout, acceptor.accept(stream));
-        let greeted = tokio::select! {
-            greeted = greeting => greeted,
+        let handshake = tokio::time::timeout(self.head_timeout, acceptor.accept(stream));
+        let accepted = tokio::select! {
+            accepted = handshake => accepted,
             () = self.shutdown.cancelled() => return,
         };
-        match greeted {
+        match accepted {
             Ok(Ok(stream)) => {
-                let shown = stream.get_ref().1.peer_certificates();
-                let own = shown.and_then(|chain| chain.first());
-                self.peer.certified = own.and_then(|own| names.identity(own));
-                self.go_on(stream).await;
+                let chain = stream.get_ref().1.peer_certificates();
+                let leaf = chain.and_then(|chain| chain.first());
+                self.peer.certificate_identity = leaf.and_then(|leaf| identities.identity_of(leaf));
+                self.serve_requests(stream).await;
             }
             Ok(Err(error)) => {
-                tracing::debug!(%error, peer = %self.peer.address, "no TLS came about");
+                tracing::debug!(%error, peer = %self.peer.address, "TLS handshake failed");
             }
-            Err(_) => tracing::debug!(peer = %self.peer.address, "no TLS came about in time"),
+            Err(_) => tracing::debug!(peer = %self.peer.address, "TLS handshake timed out"),
         }
     }
 
-    async fn go_on<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S) {
+    async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S) {
         let Self {
-            front, peer, cut, ..
+            pipeline,
+            peer,
+            force_close,
+            ..
         } = self;
         let address = peer.address;
         let service = service_fn(move |request: Request<Incoming>| {
-            let (front, peer) = (Arc::clone(&front), peer.clone());
+            let (pipeline, peer) = (Arc::clone(&pipeline), peer.clone());
             async move {
-                let answer = front.answer(&peer, request.map(Body::new)).await;
-                Ok::<_, Infallible>(answer)
+                let response = pipeline.handle_request(&peer, request.map(Body::new)).await;
+                Ok::<_, Infallible>(response)
             }
         });
-        let stream = Unstalled::new(stream, self.write_timeout);
+        let stream = WriteTimeoutStream::new(stream, self.write_timeout);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.head_timeout)
-            .max_header_size(MAX_HEAD)
-            .max_buf_size(BUFFER)
+            .max_header_size(MAX_HEAD_BYTES)
+            .max_buf_size(READ_BUFFER_BYTES)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
+        let result = tokio::select! {
+            result = connection.as_mut() => result,
             () = self.shutdown.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
-                    ended = connection.as_mut() => ended,
-                    () = cut.cancelled() => return,
+                    result = connection.as_mut() => result,
+                    () = force_close.cancelled() => return,
                 }
             }
         };
-        if let Err(error) = ended {
-            tracing::debug!(%error, peer = %address, "a connection broke");
+        if let Err(error) = result {
+            tracing::debug!(%error, peer = %address, "connection failed");
         }
     }
 }
 
-/// Tells a connection that there is no room, if it takes the words at once.
-fn turn_away(stream: &TcpStream) {
-    let told = stream.try_write(FULL);
-    tracing::debug!(is_told = told.is_ok(), "a connection was turned away");
+/// Writes the fixed response for too many connections, if the socket accepts it without waiting.
+fn reject_connection(stream: &TcpStream) {
+    let written = stream.try_write(TOO_MANY_CONNECTIONS);
+    tracing::debug!(
+        answered = written.is_ok(),
+        "rejected a connection: too many connections"
+    );
 }
 
-fn duration(time: Millis) -> Duration {
-    Duration::from_millis(time.as_ms())
+fn to_duration(millis: Millis) -> Duration {
+    Duration::from_millis(millis.as_ms())
 }
 
 #[cfg(test)]
 mod tests {
     use noetl_api::Problem;
 
-    use super::FULL;
+    use super::TOO_MANY_CONNECTIONS;
 
     #[test]
-    fn what_is_told_when_full_is_a_problem() {
-        let text = str::from_utf8(FULL).unwrap();
+    fn too_many_connections_response_is_a_problem() {
+        let text = str::from_utf8(TOO_MANY_CONNECTIONS).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let length = format!("content-length: {}", body.len());
         assert!(head.contains(&length), "{length}");
         let problem: Problem = serde_json::from_str(body).unwrap();
         let code = problem.known_code().unwrap();
-        assert_eq!((code.status(), code.title()), (503, &*problem.title));
+        assert_eq!((code.http_status(), code.title()), (503, &*problem.title));
     }
 }

@@ -1,76 +1,75 @@
-//! What an operator may choose about the listener.
+//! Settings of the HTTP server.
 
 use std::sync::Arc;
 
 use noetl_types::{ByteSize, Millis};
 
-use super::certified::CertifiedNames;
-use super::cors::Origins;
-use super::internal::InternalToken;
-use super::tls::Tls;
+use super::cors::AllowedOrigins;
+use super::internal_token::InternalToken;
+use super::mtls::CertificateIdentities;
+use super::tls::ListenerTls;
 
-/// How requests are taken.
+/// Settings of the HTTP server.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a switch of its own that an operator sets"
+    reason = "each is an independent setting"
 )]
 pub struct HttpSettings {
-    /// Connections at once; those beyond are told to come back.
+    /// Maximum concurrent connections. Further ones get 503 with `Retry-After`.
     pub max_connections: usize,
-    /// How long a client may take over the head of a request, and stay silent between two.
+    /// Timeout for the head of a request, and for idle connections.
     pub head_timeout: Millis,
-    /// How long a client may take over a body; a large one has a second more for each MiB.
+    /// Timeout for a body. It grows by one second per received MiB.
     pub body_timeout: Millis,
-    /// How long a client may leave an answer lying before it takes more of it.
+    /// Timeout for a client that does not read its response.
     pub write_timeout: Millis,
-    /// How long requests that are under way may take to end when the server stops.
-    pub drain: Millis,
-    /// The largest body of most routes.
+    /// Time that active requests have to finish when the server stops.
+    pub drain_timeout: Millis,
+    /// Default maximum size of a body. Some routes allow more.
     pub max_body: ByteSize,
-    /// Whether programs of this machine are let in without a token. The listener must then be one that
-    /// only this machine reaches.
+    /// Accepts local programs without a token. Requires a loopback listener.
     pub is_dev: bool,
-    /// What encrypts connections; without it a listener must be one that only this machine reaches.
-    pub tls: Option<Tls>,
-    /// Whom certificates of clients stand for.
-    pub certified: CertifiedNames,
-    /// Lets other machines in without encryption all the same.
+    /// TLS certificate and key. Without TLS, the listener must be a loopback address.
+    pub tls: Option<ListenerTls>,
+    /// Identities of client certificates.
+    pub certificate_identities: CertificateIdentities,
+    /// Allows unencrypted connections from other machines.
     pub unsafe_plaintext: bool,
-    /// Whether the store is one that may lose what it has committed. It only shows.
+    /// True if the store may lose committed data. Only reported.
     pub unsafe_durability: bool,
-    /// Requests in a second for each token; 0 means any number.
+    /// Maximum requests per second and token; 0 for no limit.
     pub rate_per_token: u32,
-    /// Requests in a second for each tenant; 0 means any number.
+    /// Maximum requests per second and tenant; 0 for no limit.
     pub rate_per_tenant: u32,
-    /// What opens the internal API; without one it is closed.
+    /// Token of the internal API. If absent, the internal API is disabled.
     pub internal_token: Option<InternalToken>,
-    /// Origins whose pages may call this server and read its answers.
-    pub origins: Origins,
-    /// Whether an operator has opened the SQL console.
+    /// Origins whose pages may call the API.
+    pub allowed_origins: AllowedOrigins,
+    /// True if the operator enabled the SQL console.
     pub sql_console: bool,
-    /// The JSON Schema of the settings that a server is started with.
+    /// JSON Schema of the server settings.
     pub config_schema: Option<Arc<str>>,
 }
 
 impl HttpSettings {
-    /// The settings that make a server less safe than it should be.
+    /// Names of the enabled settings that reduce safety.
     pub fn unsafe_settings(&self) -> Vec<&'static str> {
-        let mut found = Vec::new();
+        let mut names = Vec::new();
         if self.unsafe_plaintext {
-            found.push("NOETL_UNSAFE_PLAINTEXT");
+            names.push("NOETL_UNSAFE_PLAINTEXT");
         }
         if self.unsafe_durability {
-            found.push("NOETL_UNSAFE_DURABILITY");
+            names.push("NOETL_UNSAFE_DURABILITY");
         }
         if self.internal_token.is_some_and(InternalToken::is_short) {
-            found.push("NOETL_INTERNAL_API_TOKEN is shorter than 16 characters");
+            names.push("NOETL_INTERNAL_API_TOKEN is shorter than 16 characters");
         }
-        found
+        names
     }
 }
 
-/// As a server has them that somebody develops with.
+/// Settings of a development server.
 impl Default for HttpSettings {
     fn default() -> Self {
         Self {
@@ -78,17 +77,17 @@ impl Default for HttpSettings {
             head_timeout: Millis::from_secs(10),
             body_timeout: Millis::from_secs(30),
             write_timeout: Millis::from_secs(30),
-            drain: Millis::from_secs(10),
+            drain_timeout: Millis::from_secs(10),
             max_body: ByteSize::from_mib(1),
             is_dev: true,
             tls: None,
-            certified: CertifiedNames::default(),
+            certificate_identities: CertificateIdentities::default(),
             unsafe_plaintext: false,
             unsafe_durability: false,
             rate_per_token: 0,
             rate_per_tenant: 0,
             internal_token: None,
-            origins: Origins::default(),
+            allowed_origins: AllowedOrigins::default(),
             sql_console: false,
             config_schema: None,
         }

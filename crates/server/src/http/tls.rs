@@ -1,4 +1,4 @@
-//! TLS of the listener.
+//! TLS configuration of the listener.
 
 use std::fmt;
 use std::path::Path;
@@ -10,67 +10,66 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio_rustls::TlsAcceptor;
 
-/// What a listener shows to its clients, and whom it takes as clients.
+/// TLS configuration of a listener: its certificate, and the authority of client certificates.
 #[derive(Clone)]
-pub struct Tls(Arc<ServerConfig>);
+pub struct ListenerTls(Arc<ServerConfig>);
 
-/// It holds a key, so it shows nothing of itself.
-impl fmt::Debug for Tls {
+/// Omits the contents, which include the private key.
+impl fmt::Debug for ListenerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tls(..)")
+        f.write_str("ListenerTls(..)")
     }
 }
 
-/// Why there is no TLS.
+/// Reason why TLS cannot be configured.
 #[derive(Debug, thiserror::Error)]
-pub enum TlsRefused {
-    /// A file cannot be read as what it should be.
-    #[error("{path} holds no {what} in PEM: {reason}")]
+pub enum ListenerTlsError {
+    /// A PEM file cannot be read or parsed.
+    #[error("cannot read a PEM {what} from {path}: {reason}")]
     Pem {
-        /// The file.
         path: String,
-        /// What it should hold.
+        /// Expected content: `certificate` or `key`.
         what: &'static str,
-        /// What is wrong with it.
         reason: String,
     },
-    /// The parts do not fit together.
+    /// rustls rejects the certificate or the key.
     #[error("certificate and key cannot be used: {0}")]
-    Unfit(String),
+    Unusable(String),
 }
 
-impl Tls {
-    /// Reads a chain of certificates and its key. With `client_ca`, only clients with a certificate of
-    /// that authority get through.
-    pub fn read(
+impl ListenerTls {
+    /// Reads a certificate chain and its private key. With `client_ca`, clients must present a
+    /// certificate of that authority.
+    pub fn from_pem_files(
         certificates: &Path,
         key: &Path,
         client_ca: Option<&Path>,
-    ) -> Result<Self, TlsRefused> {
+    ) -> Result<Self, ListenerTlsError> {
         let chain = read_certificates(certificates)?;
-        let key = PrivateKeyDer::from_pem_file(key).map_err(|error| pem(key, "key", &error))?;
-        let unfit = |error: &dyn fmt::Display| TlsRefused::Unfit(error.to_string());
+        let key =
+            PrivateKeyDer::from_pem_file(key).map_err(|error| pem_error(key, "key", &error))?;
+        let unusable = |error: &dyn fmt::Display| ListenerTlsError::Unusable(error.to_string());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|error| unfit(&error))?;
+            .map_err(|error| unusable(&error))?;
         let builder = match client_ca {
             None => builder.with_no_client_auth(),
             Some(path) => {
                 let mut roots = rustls::RootCertStore::empty();
                 for authority in read_certificates(path)? {
-                    roots.add(authority).map_err(|error| unfit(&error))?;
+                    roots.add(authority).map_err(|error| unusable(&error))?;
                 }
                 let verifier =
                     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                         .build()
-                        .map_err(|error| unfit(&error))?;
+                        .map_err(|error| unusable(&error))?;
                 builder.with_client_cert_verifier(verifier)
             }
         };
         let mut config = builder
             .with_single_cert(chain, key)
-            .map_err(|error| unfit(&error))?;
+            .map_err(|error| unusable(&error))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self(Arc::new(config)))
     }
@@ -80,19 +79,19 @@ impl Tls {
     }
 }
 
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsRefused> {
-    let refused = |error: &dyn fmt::Display| pem(path, "certificate", error);
-    let read = CertificateDer::pem_file_iter(path).map_err(|error| refused(&error))?;
-    let chain: Result<Vec<_>, _> = read.collect();
-    let chain = chain.map_err(|error| refused(&error))?;
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ListenerTlsError> {
+    let pem_failure = |error: &dyn fmt::Display| pem_error(path, "certificate", error);
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| pem_failure(&error))?;
+    let chain: Result<Vec<_>, _> = certificates.collect();
+    let chain = chain.map_err(|error| pem_failure(&error))?;
     if chain.is_empty() {
-        return Err(refused(&"it is empty"));
+        return Err(pem_failure(&"the file contains no certificate"));
     }
     Ok(chain)
 }
 
-fn pem(path: &Path, what: &'static str, reason: &dyn fmt::Display) -> TlsRefused {
-    TlsRefused::Pem {
+fn pem_error(path: &Path, what: &'static str, reason: &dyn fmt::Display) -> ListenerTlsError {
+    ListenerTlsError::Pem {
         path: path.display().to_string(),
         what,
         reason: reason.to_string(),

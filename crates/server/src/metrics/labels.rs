@@ -1,10 +1,10 @@
-//! What counts are told apart by.
+//! Label sets of metrics.
 
 use noetl_types::{EventName, EventType, NewEvent, StatusName};
 use prometheus_client::encoding::EncodeLabelSet;
 
-/// What stands for every name that is not of our vocabulary.
-const OTHER: &str = "other";
+/// Label value for all names that are not predefined.
+const OTHER_NAME: &str = "other";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct EventLabels {
@@ -13,42 +13,42 @@ pub(crate) struct EventLabels {
 }
 
 impl EventLabels {
-    pub(crate) fn of(event: &NewEvent) -> Self {
+    pub(crate) fn from_event(event: &NewEvent) -> Self {
         let event_type = match &event.event_type {
             EventName::Known(known) => known.as_str(),
-            EventName::Other(_) => OTHER,
+            EventName::Other(_) => OTHER_NAME,
         };
         let status = match &event.status {
             StatusName::None => "",
             StatusName::Known(known) => known.as_str(),
-            StatusName::Other(_) => OTHER,
+            StatusName::Other(_) => OTHER_NAME,
         };
         Self { event_type, status }
     }
 
-    pub(super) fn is(&self, event_type: EventType) -> bool {
+    pub(super) fn has_type(&self, event_type: EventType) -> bool {
         self.event_type == event_type.as_str()
     }
 }
 
-/// Where an execution was asked for, and what came of it.
+/// Labels of requests to start an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ExecuteLabels {
     pub(super) entry: &'static str,
     pub(super) outcome: &'static str,
 }
 
-/// Where an execution was asked for.
+/// Kind of request that starts an execution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Entry {
-    /// Alone.
+pub(crate) enum StartEntry {
+    /// A request for one execution.
     #[default]
     Single,
-    /// Among others.
+    /// A batch request.
     Batch,
 }
 
-impl Entry {
+impl StartEntry {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Single => "single",
@@ -57,18 +57,18 @@ impl Entry {
     }
 }
 
-/// What came of the wish for an execution.
+/// Outcome of a request to start an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Outcome {
-    /// It began.
+pub(crate) enum StartOutcome {
+    /// A new execution started.
     Started,
-    /// It had begun before.
+    /// The execution existed already.
     Duplicate,
-    /// It did not begin.
+    /// No execution started.
     Refused,
 }
 
-impl Outcome {
+impl StartOutcome {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -77,8 +77,8 @@ impl Outcome {
         }
     }
 
-    /// What became of its key, where it has one.
-    pub(super) const fn verdict(self) -> Option<&'static str> {
+    /// Verdict about the deduplication key of the request.
+    pub(super) const fn dedup_verdict(self) -> Option<&'static str> {
         match self {
             Self::Started => Some("fresh"),
             Self::Duplicate => Some("duplicate"),
@@ -87,63 +87,63 @@ impl Outcome {
     }
 }
 
-/// What became of a message that carries a key.
+/// Labels of messages with a deduplication key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct DedupLabels {
     pub(super) verdict: &'static str,
 }
 
-/// A request, by its route and the status of its answer.
+/// Labels of requests: route and response status.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct HttpLabels {
     pub(super) route: &'static str,
     pub(super) code: u16,
 }
 
-/// The same, under the names of earlier releases.
+/// Labels of write requests, with the label names of earlier releases.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct WriteLabels {
     pub(super) endpoint: &'static str,
     pub(super) status: u16,
 }
 
-/// Commands of a pool.
+/// Labels of open commands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct PoolLabels {
     pub(super) pool: String,
     pub(super) status: &'static str,
 }
 
-/// Executions by where they stand.
+/// Labels of values by status.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct StatusLabels {
     pub(super) status: &'static str,
 }
 
-/// For what is there once, or not at all.
+/// Empty label set, for a metric that is absent until it is set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct NoLabels {}
 
-/// Why something was refused.
+/// Labels of rejections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct CodeLabels {
     pub(super) code: &'static str,
 }
 
-/// Something that was done to a secret, and what came of it.
+/// Labels of operations on secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct SecretLabels {
     pub(super) operation: &'static str,
     pub(super) outcome: &'static str,
 }
 
-/// What came of something.
+/// Labels of values by outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OutcomeLabels {
     pub(super) outcome: &'static str,
 }
 
-/// What rows are of.
+/// Labels of values by table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct TableLabels {
     pub(super) table: &'static str,

@@ -1,16 +1,16 @@
-//! What a server counts, for Prometheus.
+//! Prometheus metrics of a server.
 //!
-//! Labels are bounded: names of our own, of pools and of routes, never ids or what callers write.
-//! What the store knows is read from it when somebody asks ([`gauges`]), so that several servers on
-//! one store tell the same.
+//! Labels have a bounded number of values: fixed names, pools and routes, never ids or text of
+//! callers. Values of the store are read at scrape time ([`store_gauges`]), so that all servers on
+//! one store report the same values.
 
-mod book;
-mod gauges;
-mod known;
 mod labels;
-mod neighbours;
+mod optional_gauge;
+mod peers;
 mod platform;
+mod registry;
 mod secrets;
+mod store_gauges;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -24,21 +24,21 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 
-use book::Book;
-pub(crate) use gauges::Gauges;
 use labels::{DedupLabels, ExecuteLabels, HttpLabels, WriteLabels};
-pub(crate) use labels::{Entry, EventLabels, Outcome};
-use neighbours::Neighbours;
-use platform::Platform;
-use secrets::Secrets;
-use stream::Stream;
+pub(crate) use labels::{EventLabels, StartEntry, StartOutcome};
+use peers::PeerMetrics;
+use platform::PlatformMetrics;
+use registry::MetricRegistry;
+use secrets::SecretMetrics;
+pub(crate) use store_gauges::StoreGauges;
+use stream::StreamMetrics;
 
-/// What an answer to a scrape is.
+/// Media type of a scrape response.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Everything that is counted as it happens.
+/// All metrics of a server.
 pub(crate) struct Metrics {
-    book: Book,
+    registry: MetricRegistry,
     events: Family<EventLabels, Counter>,
     append_seconds: Histogram,
     ingest_seconds: Histogram,
@@ -59,11 +59,11 @@ pub(crate) struct Metrics {
     write_seconds: Family<WriteLabels, Histogram>,
     traces_sent: Counter,
     traces_dropped: Counter,
-    gauges: Gauges,
-    platform: Platform,
-    secrets: Secrets,
-    stream: Stream,
-    neighbours: Neighbours,
+    store_gauges: StoreGauges,
+    platform: PlatformMetrics,
+    secrets: SecretMetrics,
+    stream: StreamMetrics,
+    peers: PeerMetrics,
 }
 
 impl fmt::Debug for Metrics {
@@ -72,31 +72,31 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// From a tenth of a millisecond to about a minute and a half.
-fn seconds() -> Histogram {
+/// Creates a histogram with buckets from 0.1 ms to about 90 s.
+fn new_seconds_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.000_1, 2.5, 16))
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut book = Book::new();
+        let mut registry = MetricRegistry::new();
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        book.register("build", "Which build this is", build);
+        registry.register("build", "Version of this build", build);
         let mut metrics = Self {
-            gauges: Gauges::registered(&mut book),
-            platform: Platform::registered(&mut book),
-            secrets: Secrets::registered(&mut book),
-            stream: Stream::registered(&mut book),
-            neighbours: Neighbours::registered(&mut book),
-            book,
+            store_gauges: StoreGauges::register_in(&mut registry),
+            platform: PlatformMetrics::register_in(&mut registry),
+            secrets: SecretMetrics::register_in(&mut registry),
+            stream: StreamMetrics::register_in(&mut registry),
+            peers: PeerMetrics::register_in(&mut registry),
+            registry,
             events: Family::default(),
-            append_seconds: seconds(),
-            ingest_seconds: seconds(),
+            append_seconds: new_seconds_histogram(),
+            ingest_seconds: new_seconds_histogram(),
             append_conflicts: Counter::default(),
             leases_expired: Counter::default(),
             results_ignored: Counter::default(),
-            command_wait_seconds: seconds(),
-            step_latency_seconds: seconds(),
+            command_wait_seconds: new_seconds_histogram(),
+            step_latency_seconds: new_seconds_histogram(),
             executes: Family::default(),
             batch_sizes: Histogram::new(exponential_buckets(1.0, 2.0, 11)),
             dedups: Family::default(),
@@ -106,163 +106,164 @@ impl Default for Metrics {
             snapshots_rejected: Counter::default(),
             traces_sent: Counter::default(),
             traces_dropped: Counter::default(),
-            http_seconds: Family::new_with_constructor(seconds),
+            http_seconds: Family::new_with_constructor(new_seconds_histogram),
             writes: Family::default(),
-            write_seconds: Family::new_with_constructor(seconds),
+            write_seconds: Family::new_with_constructor(new_seconds_histogram),
         };
-        metrics.register();
+        metrics.register_own();
         metrics
     }
 }
 
 impl Metrics {
-    fn register(&mut self) {
+    fn register_own(&mut self) {
         macro_rules! register {
             ($($name:literal $help:literal $field:ident)*) => {
-                $( self.book.register($name, $help, self.$field.clone()); )*
+                $( self.registry.register($name, $help, self.$field.clone()); )*
             };
         }
         register! {
-            "events_ingested" "Events that came into the log" events
-            "event_ingest_duration_seconds" "How long it took to take events that workers tell one by one" ingest_seconds
-            "append_seconds" "How long an append to the log took" append_seconds
-            "append_conflicts" "Appends that found the log further than they believed" append_conflicts
-            "lease_expired" "Leases that ran out before their worker reported" leases_expired
-            "result_ignored" "Results that came too late to count" results_ignored
-            "command_wait_seconds" "From the issue of a command to its grant" command_wait_seconds
-            "step_latency_seconds" "From a worker's report to the commit of what follows from it" step_latency_seconds
+            "events_ingested" "Events appended to the log" events
+            "event_ingest_duration_seconds" "Time to process events that classic workers post" ingest_seconds
+            "append_seconds" "Time of an append to the log" append_seconds
+            "append_conflicts" "Appends rejected because the log had advanced in the meantime" append_conflicts
+            "lease_expired" "Leases that expired before the worker reported" leases_expired
+            "result_ignored" "Results ignored because they arrived too late" results_ignored
+            "command_wait_seconds" "Time from the creation of a command to its lease" command_wait_seconds
+            "step_latency_seconds" "Time from a worker's report to the commit of its effects" step_latency_seconds
             "execute_outcomes" "Requests to start an execution" executes
-            "execute_batch_size" "Executions that one batch asks for" batch_sizes
-            "dedup" "What became of messages that carry a key" dedups
-            "result_store_put" "Results that were put aside" results_put
-            "result_store_resolve" "References that were resolved" results_resolved
-            "auth_failures" "Requests without an identity, or beyond what it may do" auth_failures
-            "snapshot_rejected" "Snapshots that could not be used, and were dropped" snapshots_rejected
-            "traces_sent" "Runs whose trace was sent" traces_sent
-            "traces_dropped" "Runs whose trace was lost" traces_dropped
-            "http_request_seconds" "How long requests took" http_seconds
-            "write_requests" "Requests that change something" writes
-            "write_requests_duration" "How long requests that change something took" write_seconds
+            "execute_batch_size" "Executions per batch request" batch_sizes
+            "dedup" "Outcome of the deduplication of messages with a key" dedups
+            "result_store_put" "Results stored outside of the log" results_put
+            "result_store_resolve" "References to stored results that were resolved" results_resolved
+            "auth_failures" "Requests rejected by authentication or authorization" auth_failures
+            "snapshot_rejected" "Snapshots that could not be used and were deleted" snapshots_rejected
+            "traces_sent" "Executions whose trace was exported" traces_sent
+            "traces_dropped" "Executions whose trace was dropped" traces_dropped
+            "http_request_seconds" "Time of HTTP requests" http_seconds
+            "write_requests" "HTTP requests that modify data" writes
+            "write_requests_duration" "Time of HTTP requests that modify data" write_seconds
         }
     }
 
-    /// A snapshot could not be used.
-    pub(crate) fn snapshot_rejected(&self) {
+    pub(crate) fn count_rejected_snapshot(&self) {
         self.snapshots_rejected.inc();
     }
 
-    /// Traces of runs were sent.
-    pub(crate) fn traces_sent(&self, runs: u64) {
-        self.traces_sent.inc_by(runs);
+    pub(crate) fn count_sent_traces(&self, count: u64) {
+        self.traces_sent.inc_by(count);
     }
 
-    /// Traces of runs were lost.
-    pub(crate) fn traces_dropped(&self, runs: u64) {
-        self.traces_dropped.inc_by(runs);
+    pub(crate) fn count_dropped_traces(&self, count: u64) {
+        self.traces_dropped.inc_by(count);
     }
 
-    /// Everything, as a scrape gets it.
-    pub(crate) fn text(&self) -> Result<String, fmt::Error> {
-        self.book.text()
+    /// Encodes all metrics as text.
+    pub(crate) fn encode_text(&self) -> Result<String, fmt::Error> {
+        self.registry.encode_text()
     }
 
-    /// What is read from the store.
-    pub(crate) const fn gauges(&self) -> &Gauges {
-        &self.gauges
+    pub(crate) const fn store_gauges(&self) -> &StoreGauges {
+        &self.store_gauges
     }
 
-    /// What the platform does for itself.
-    pub(crate) const fn platform(&self) -> &Platform {
+    pub(crate) const fn platform(&self) -> &PlatformMetrics {
         &self.platform
     }
 
-    /// What is done to secrets.
-    pub(crate) const fn secrets(&self) -> &Secrets {
+    pub(crate) const fn secrets(&self) -> &SecretMetrics {
         &self.secrets
     }
 
-    /// How the log goes out.
-    pub(crate) const fn stream(&self) -> &Stream {
+    pub(crate) const fn stream(&self) -> &StreamMetrics {
         &self.stream
     }
 
-    /// How the servers on one store hear each other.
-    pub(crate) const fn neighbours(&self) -> &Neighbours {
-        &self.neighbours
+    pub(crate) const fn peers(&self) -> &PeerMetrics {
+        &self.peers
     }
 
-    /// Events were appended.
-    pub(crate) fn appended(&self, events: &[EventLabels], took: Duration) {
-        self.append_seconds.observe(took.as_secs_f64());
+    /// Records an append of events.
+    pub(crate) fn record_append(&self, events: &[EventLabels], elapsed: Duration) {
+        self.append_seconds.observe(elapsed.as_secs_f64());
         for labels in events {
             self.events.get_or_create_owned(labels).inc();
-            if labels.is(EventType::CommandExpired) {
+            if labels.has_type(EventType::CommandExpired) {
                 self.leases_expired.inc();
-            } else if labels.is(EventType::CommandResultIgnored) {
+            } else if labels.has_type(EventType::CommandResultIgnored) {
                 self.results_ignored.inc();
             }
         }
     }
 
-    /// Events that a worker told one by one were taken, in so long.
-    pub(crate) fn ingested(&self, took: Duration) {
-        self.ingest_seconds.observe(took.as_secs_f64());
+    /// Records the processing time of events of a classic worker.
+    pub(crate) fn record_ingest(&self, elapsed: Duration) {
+        self.ingest_seconds.observe(elapsed.as_secs_f64());
     }
 
-    /// An append found the log further than its decision believed.
-    pub(crate) fn conflicted(&self) {
+    /// Counts an append that was rejected because the log had advanced.
+    pub(crate) fn count_append_conflict(&self) {
         self.append_conflicts.inc();
     }
 
-    /// A command was granted, so long after its issue.
-    pub(crate) fn granted(&self, waited: Millis) {
-        self.command_wait_seconds.observe(in_seconds(waited));
+    /// Records the time that a command waited for its lease.
+    pub(crate) fn record_lease_wait(&self, waited: Millis) {
+        self.command_wait_seconds.observe(to_seconds(waited));
     }
 
-    /// A report came and what follows from it is written.
-    pub(crate) fn reported(&self, took: Duration) {
-        self.step_latency_seconds.observe(took.as_secs_f64());
+    /// Records the time from a report to the commit of its effects.
+    pub(crate) fn record_report_latency(&self, elapsed: Duration) {
+        self.step_latency_seconds.observe(elapsed.as_secs_f64());
     }
 
-    /// An execution was asked for.
-    pub(crate) fn executed(&self, entry: Entry, outcome: Outcome, has_key: bool) {
+    /// Counts a request to start an execution.
+    pub(crate) fn count_start_request(
+        &self,
+        entry: StartEntry,
+        outcome: StartOutcome,
+        has_key: bool,
+    ) {
         let labels = ExecuteLabels {
             entry: entry.as_str(),
             outcome: outcome.as_str(),
         };
         self.executes.get_or_create_owned(&labels).inc();
-        if let Some(verdict) = outcome.verdict().filter(|_| has_key) {
+        if let Some(verdict) = outcome.dedup_verdict().filter(|_| has_key) {
             let labels = DedupLabels { verdict };
             self.dedups.get_or_create_owned(&labels).inc();
         }
     }
 
-    /// So many executions were asked for at once.
-    pub(crate) fn batched(&self, size: usize) {
+    pub(crate) fn record_batch_size(&self, size: usize) {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         self.batch_sizes.observe(f64::from(size));
     }
 
-    /// A result was put aside.
-    pub(crate) fn put_result(&self) {
+    pub(crate) fn count_stored_result(&self) {
         self.results_put.inc();
     }
 
-    /// A reference was resolved.
-    pub(crate) fn resolved_result(&self) {
+    pub(crate) fn count_resolved_result(&self) {
         self.results_resolved.inc();
     }
 
-    /// Somebody was nobody, or not allowed.
-    pub(crate) fn denied(&self) {
+    pub(crate) fn count_auth_failure(&self) {
         self.auth_failures.inc();
     }
 
-    /// A request to a route was answered.
-    pub(crate) fn answered(&self, route: &'static str, is_write: bool, code: u16, took: Duration) {
-        let took = took.as_secs_f64();
+    /// Records a request and its duration.
+    pub(crate) fn record_http_request(
+        &self,
+        route: &'static str,
+        is_write: bool,
+        code: u16,
+        elapsed: Duration,
+    ) {
+        let elapsed = elapsed.as_secs_f64();
         let labels = HttpLabels { route, code };
-        self.http_seconds.get_or_create_owned(&labels).observe(took);
+        self.http_seconds
+            .get_or_create_owned(&labels)
+            .observe(elapsed);
         if is_write {
             let labels = WriteLabels {
                 endpoint: route,
@@ -271,11 +272,11 @@ impl Metrics {
             self.writes.get_or_create_owned(&labels).inc();
             self.write_seconds
                 .get_or_create_owned(&labels)
-                .observe(took);
+                .observe(elapsed);
         }
     }
 }
 
-fn in_seconds(time: Millis) -> f64 {
+fn to_seconds(time: Millis) -> f64 {
     Duration::from_millis(time.as_ms()).as_secs_f64()
 }

@@ -1,99 +1,106 @@
-//! What the platform does for itself, and how its outlets stand.
+//! Metrics of platform tasks: outbox, projection and retention.
 
-use noetl_store::OutboxFacts;
+use noetl_store::OutboxStats;
 use noetl_types::error::RejectCode;
 use noetl_types::{Millis, Timestamp};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::book::Book;
-use super::gauges::whole;
-use super::known::Known;
 use super::labels::{CodeLabels, StatusLabels, TableLabels};
+use super::optional_gauge::OptionalGauge;
+use super::registry::MetricRegistry;
+use super::store_gauges::to_gauge_value;
 
 #[derive(Debug, Default)]
-pub(crate) struct Platform {
-    dead: Counter,
-    advanced: Counter,
-    materialized: Counter,
-    rejected: Family<CodeLabels, Counter>,
-    purged: Family<TableLabels, Counter>,
+pub(crate) struct PlatformMetrics {
+    dead_rows: Counter,
+    advanced_models: Counter,
+    materialized_events: Counter,
+    rejected_events: Family<CodeLabels, Counter>,
+    purged_rows: Family<TableLabels, Counter>,
     rows: Family<StatusLabels, Gauge>,
-    oldest: Known,
-    ahead: Known,
+    oldest_age: OptionalGauge,
+    days_ahead: OptionalGauge,
 }
 
-impl Platform {
-    pub(super) fn registered(book: &mut Book) -> Self {
-        let it = Self::default();
-        let text = "Outbox rows that failed once too often";
-        book.register("outbox_dead", text, it.dead.clone());
-        let text = "Read models that were compared with their log";
-        book.register("projection_advanced", text, it.advanced.clone());
-        let text = "Events that were copied as workers tell them";
-        book.register("events_materialized", text, it.materialized.clone());
-        let text = "Events that could not be copied, by why";
-        book.register("projector_rejected", text, it.rejected.clone());
-        let text = "What retention dropped, by table; of events whole parts";
-        book.register("cleanup_rows_purged", text, it.purged.clone());
-        let text = "Outbox rows by status; about, where many are published";
-        book.register("outbox_rows", text, it.rows.clone());
-        let text = "Age of the oldest event that is still to be published";
-        book.register("outbox_oldest_age_seconds", text, it.oldest.clone());
-        let text = "Days for which there is room in the log";
-        book.register("partitions_ahead_days", text, it.ahead.clone());
-        it
+impl PlatformMetrics {
+    pub(super) fn register_in(registry: &mut MetricRegistry) -> Self {
+        let metrics = Self::default();
+        let help = "Outbox rows that reached the maximum number of attempts";
+        registry.register("outbox_dead", help, metrics.dead_rows.clone());
+        let help = "Read models compared with their log";
+        registry.register("projection_advanced", help, metrics.advanced_models.clone());
+        let help = "Events of classic workers that were copied into the log";
+        registry.register(
+            "events_materialized",
+            help,
+            metrics.materialized_events.clone(),
+        );
+        let help = "Events that could not be copied, by error code";
+        registry.register("projector_rejected", help, metrics.rejected_events.clone());
+        let help = "Rows deleted by retention, by table; for events, dropped partitions";
+        registry.register("cleanup_rows_purged", help, metrics.purged_rows.clone());
+        let help = "Outbox rows by status; approximate if many are published";
+        registry.register("outbox_rows", help, metrics.rows.clone());
+        let help = "Age of the oldest unpublished event";
+        registry.register(
+            "outbox_oldest_age_seconds",
+            help,
+            metrics.oldest_age.clone(),
+        );
+        let help = "Days for which partitions of the log exist in advance";
+        registry.register("partitions_ahead_days", help, metrics.days_ahead.clone());
+        metrics
     }
 
-    /// A row of the outbox failed once too often.
-    pub(crate) fn died(&self) {
-        self.dead.inc();
+    pub(crate) fn count_dead_row(&self) {
+        self.dead_rows.inc();
     }
 
-    /// Read models were compared with their logs.
-    pub(crate) fn advanced(&self, count: usize) {
-        self.advanced.inc_by(count as u64);
+    pub(crate) fn count_advanced(&self, count: usize) {
+        self.advanced_models.inc_by(count as u64);
     }
 
-    /// Events were copied as workers tell them.
-    pub(crate) fn materialized(&self, count: u64) {
-        self.materialized.inc_by(count);
+    pub(crate) fn count_materialized(&self, count: u64) {
+        self.materialized_events.inc_by(count);
     }
 
-    /// An event could not be copied.
-    pub(crate) fn rejected(&self, code: RejectCode) {
+    pub(crate) fn count_rejected(&self, code: RejectCode) {
         let code = code.as_str();
-        self.rejected
+        self.rejected_events
             .get_or_create_owned(&CodeLabels { code })
             .inc();
     }
 
-    /// Retention dropped something.
-    pub(crate) fn purged(&self, table: &'static str, count: u64) {
+    pub(crate) fn count_purged(&self, table: &'static str, count: u64) {
         let labels = TableLabels { table };
-        self.purged.get_or_create_owned(&labels).inc_by(count);
+        self.purged_rows.get_or_create_owned(&labels).inc_by(count);
     }
 
-    /// How the outbox stands, as of a scrape, where that is known.
-    pub(crate) fn outbox(&self, facts: Option<&OutboxFacts>, now: Timestamp) {
+    /// Sets the gauges of the outbox. `None` clears them.
+    pub(crate) fn set_outbox(&self, stats: Option<&OutboxStats>, now: Timestamp) {
         self.rows.clear();
-        let age = |facts: &OutboxFacts| {
-            let waits = facts.oldest_unpublished.map(|oldest| now.since(oldest));
-            whole(waits.unwrap_or_default().as_ms() / 1000)
+        let age = |stats: &OutboxStats| {
+            let age = stats
+                .oldest_unpublished
+                .map(|oldest| now.duration_since(oldest));
+            to_gauge_value(age.unwrap_or_default().as_ms() / 1000)
         };
-        self.oldest.set(facts.map(age));
-        for (status, count) in facts.into_iter().flat_map(|facts| &facts.rows) {
+        self.oldest_age.set(stats.map(age));
+        for (status, count) in stats.into_iter().flat_map(|stats| &stats.rows) {
             let status = status.as_str();
             let labels = StatusLabels { status };
-            self.rows.get_or_create_owned(&labels).set(whole(*count));
+            self.rows
+                .get_or_create_owned(&labels)
+                .set(to_gauge_value(*count));
         }
     }
 
-    /// How much room there is in the log, as of a scrape: nothing to tell where that is not known, or where
-    /// there are no parts.
-    pub(crate) fn room(&self, room: Option<Millis>) {
-        let days = |room: Millis| whole(room.as_ms() / Millis::from_days(1).as_ms());
-        self.ahead.set(room.map(days));
+    /// Sets the partition headroom. `None` if it is unknown or the store has no partitions.
+    pub(crate) fn set_partition_headroom(&self, headroom: Option<Millis>) {
+        let days =
+            |headroom: Millis| to_gauge_value(headroom.as_ms() / Millis::from_days(1).as_ms());
+        self.days_ahead.set(headroom.map(days));
     }
 }

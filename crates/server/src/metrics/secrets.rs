@@ -1,58 +1,62 @@
-//! What is done to secrets. Neither their names nor whose they are is told here; the trail has both.
+//! Metrics of operations on secrets, without names and tenants, which are in the audit log.
 
-use noetl_api::credential::Rotation;
+use noetl_api::credential::RotationSummary;
 use noetl_types::{ErrorCode, SecretOperation};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-use super::book::Book;
 use super::labels::{OutcomeLabels, SecretLabels};
+use super::registry::MetricRegistry;
 
 #[derive(Debug, Default)]
-pub(crate) struct Secrets {
-    acts: Family<SecretLabels, Counter>,
-    sealed: Counter,
-    rotated: Family<OutcomeLabels, Counter>,
+pub(crate) struct SecretMetrics {
+    operations: Family<SecretLabels, Counter>,
+    sealed_credentials: Counter,
+    rotated_secrets: Family<OutcomeLabels, Counter>,
 }
 
-impl Secrets {
-    pub(super) fn registered(book: &mut Book) -> Self {
-        let it = Self::default();
-        let text = "What was done to secrets, or tried, as their trail has it";
-        book.register("secret_acts", text, it.acts.clone());
-        let text = "Credentials that were sealed for a worker";
-        book.register("credentials_sealed", text, it.sealed.clone());
-        let text = "Secrets that a rotation looked at";
-        book.register("wallet_rotate", text, it.rotated.clone());
-        it
+impl SecretMetrics {
+    pub(super) fn register_in(registry: &mut MetricRegistry) -> Self {
+        let metrics = Self::default();
+        let help = "Operations on secrets, by outcome";
+        registry.register("secret_operations", help, metrics.operations.clone());
+        let help = "Credentials sealed for a worker";
+        registry.register(
+            "credentials_sealed",
+            help,
+            metrics.sealed_credentials.clone(),
+        );
+        let help = "Secrets processed by key rotation, by outcome";
+        registry.register("wallet_rotate", help, metrics.rotated_secrets.clone());
+        metrics
     }
 
-    /// Something was done to a secret, or refused with a code, or failed.
-    pub(crate) fn acted(&self, operation: SecretOperation, outcome: Result<(), &str>) {
+    /// Counts an operation on a secret. The outcome is an error code on failure.
+    pub(crate) fn count_operation(&self, operation: SecretOperation, outcome: Result<(), &str>) {
         let outcome = match outcome.map_err(ErrorCode::parse) {
             Ok(()) => "ok",
-            Err(Ok(code)) if code.status() < 500 => "refused",
+            Err(Ok(code)) if code.http_status() < 500 => "refused",
             Err(_) => "failed",
         };
         let operation = operation.as_str();
         let labels = SecretLabels { operation, outcome };
-        self.acts.get_or_create_owned(&labels).inc();
+        self.operations.get_or_create_owned(&labels).inc();
     }
 
-    /// A credential was sealed for a worker.
-    pub(crate) fn sealed(&self) {
-        self.sealed.inc();
+    pub(crate) fn count_sealed(&self) {
+        self.sealed_credentials.inc();
     }
 
-    /// A rotation looked at secrets.
-    pub(crate) fn rotated(&self, done: Rotation) {
+    pub(crate) fn count_rotated(&self, summary: RotationSummary) {
         for (outcome, count) in [
-            ("rewrapped", done.rewrapped),
-            ("skipped", done.skipped),
-            ("failed", done.failed),
+            ("rewrapped", summary.rewrapped),
+            ("skipped", summary.skipped),
+            ("failed", summary.failed),
         ] {
             let labels = OutcomeLabels { outcome };
-            self.rotated.get_or_create_owned(&labels).inc_by(count);
+            self.rotated_secrets
+                .get_or_create_owned(&labels)
+                .inc_by(count);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How the stream of the log stands, as of a scrape.
+//! Metrics of the event stream, set at scrape time.
 
 use std::sync::atomic::Ordering;
 
@@ -7,145 +7,149 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::book::Book;
-use super::gauges::whole;
-use super::known::Known;
 use super::labels::NoLabels;
+use super::optional_gauge::OptionalGauge;
+use super::registry::MetricRegistry;
+use super::store_gauges::to_gauge_value;
 
 #[derive(Debug, Default)]
-pub(crate) struct Stream {
+pub(crate) struct StreamMetrics {
     published: Counter,
     duplicates: Counter,
     oversized: Counter,
-    parked: Counter,
+    undeliverable: Counter,
     restored: Counter,
     rebuilds: Counter,
     skipped: Counter,
     is_publisher: Gauge,
-    cursor: Known,
-    epoch: Known,
-    lag_events: Known,
-    lag_seconds: Known,
-    horizon: Known,
-    /// Only where there is a NATS server to reach.
-    nats: Family<NoLabels, Gauge>,
+    cursor: OptionalGauge,
+    epoch: OptionalGauge,
+    lag_events: OptionalGauge,
+    lag_seconds: OptionalGauge,
+    horizon_age: OptionalGauge,
+    /// Absent if no NATS server is configured.
+    nats_up: Family<NoLabels, Gauge>,
 }
 
-impl Stream {
-    pub(super) fn registered(book: &mut Book) -> Self {
-        let it = Self::default();
+impl StreamMetrics {
+    pub(super) fn register_in(registry: &mut MetricRegistry) -> Self {
+        let metrics = Self::default();
         let counters = [
             (
                 "published",
-                "Events that the broker has acknowledged",
-                &it.published,
+                "Events acknowledged by the broker",
+                &metrics.published,
             ),
             (
                 "duplicates",
-                "Those of them that it had already",
-                &it.duplicates,
+                "Acknowledged events that the broker already had",
+                &metrics.duplicates,
             ),
             (
                 "oversized",
-                "Events that went out as a reference, being too large",
-                &it.oversized,
+                "Events published as a reference because they are too large",
+                &metrics.oversized,
             ),
             (
-                "parked",
-                "Events that no broker takes, which were put aside",
-                &it.parked,
+                "undeliverable",
+                "Events that the broker rejects, moved to quarantine",
+                &metrics.undeliverable,
             ),
             (
                 "restored",
-                "Messages that the broker had lost",
-                &it.restored,
+                "Messages published again after the broker lost them",
+                &metrics.restored,
             ),
-            (
-                "rebuilds",
-                "How often the stream was made anew",
-                &it.rebuilds,
-            ),
+            ("rebuilds", "Rebuilds of the stream", &metrics.rebuilds),
             (
                 "skipped",
-                "Events that were left out: there are none",
-                &it.skipped,
+                "Events that were skipped; always 0",
+                &metrics.skipped,
             ),
         ];
-        for (name, text, counter) in counters {
-            book.register(format!("event_stream_{name}"), text, counter.clone());
+        for (name, help, counter) in counters {
+            registry.register(format!("event_stream_{name}"), help, counter.clone());
         }
-        let text = "Whether this server publishes";
-        book.register("event_stream_is_publisher", text, it.is_publisher.clone());
-        it.register_gauges(book);
-        let text = "Whether the NATS server is reached";
-        book.register("nats_up", text, it.nats.clone());
-        it
+        let help = "1 if this server publishes the stream, else 0";
+        registry.register(
+            "event_stream_is_publisher",
+            help,
+            metrics.is_publisher.clone(),
+        );
+        metrics.register_gauges(registry);
+        let help = "1 if the NATS server is connected, else 0";
+        registry.register("nats_up", help, metrics.nats_up.clone());
+        metrics
     }
 
-    fn register_gauges(&self, book: &mut Book) {
+    fn register_gauges(&self, registry: &mut MetricRegistry) {
         let gauges = [
             (
                 "event_stream_cursor",
-                "The place up to which the log is published",
+                "Feed position up to which the log is published",
                 &self.cursor,
             ),
             (
                 "event_stream_epoch",
-                "How often the stream changed hands",
+                "Number of changes of the publishing server",
                 &self.epoch,
             ),
             (
                 "event_stream_lag_events",
-                "Events that are still to be published",
+                "Events not yet published",
                 &self.lag_events,
             ),
             (
                 "event_stream_lag_seconds",
-                "Age of the oldest of them",
+                "Age of the oldest event not yet published",
                 &self.lag_seconds,
             ),
             (
                 "commit_horizon_age_seconds",
-                "For how long a transaction holds the log back",
-                &self.horizon,
+                "Age of the oldest open transaction, which delays publishing",
+                &self.horizon_age,
             ),
         ];
-        for (name, text, gauge) in gauges {
-            book.register(name, text, gauge.clone());
+        for (name, help, gauge) in gauges {
+            registry.register(name, help, gauge.clone());
         }
     }
 
-    /// What this process does about it. Its numbers only grow, so a counter takes them over as they are.
-    pub(crate) fn counted(&self, status: &StreamStatus) {
-        for (counter, seen) in [
+    /// Sets the counters of this process. The totals never decrease.
+    pub(crate) fn set_counters(&self, status: &StreamStatus) {
+        for (counter, total) in [
             (&self.published, status.published),
             (&self.duplicates, status.duplicates),
             (&self.oversized, status.by_reference),
-            (&self.parked, status.parked),
+            (&self.undeliverable, status.undeliverable),
             (&self.restored, status.restored),
             (&self.rebuilds, status.rebuilds),
         ] {
-            counter.inner().fetch_max(seen, Ordering::Relaxed);
+            counter.inner().fetch_max(total, Ordering::Relaxed);
         }
         self.is_publisher
             .set(i64::from(&*status.state == "publishing"));
     }
 
-    /// How it stands, where the store tells.
-    pub(crate) fn stands(&self, status: Option<&StreamStatus>) {
-        let told = |number: fn(&StreamStatus) -> i64| status.map(number);
-        self.cursor
-            .set(told(|it| it.position.map_or(0, |place| place.position)));
-        self.epoch.set(told(|it| whole(it.epoch.unwrap_or(0))));
-        self.lag_events.set(told(|it| whole(it.lag_events)));
-        self.lag_seconds.set(told(|it| whole(it.lag_ms / 1000)));
-        self.horizon.set(told(|it| whole(it.horizon_age_ms / 1000)));
+    /// Sets the gauges of the stream. `None` clears them.
+    pub(crate) fn set_gauges(&self, status: Option<&StreamStatus>) {
+        let value = |number: fn(&StreamStatus) -> i64| status.map(number);
+        self.cursor.set(value(|status| {
+            status.position.map_or(0, |position| position.position)
+        }));
+        self.epoch
+            .set(value(|status| to_gauge_value(status.epoch.unwrap_or(0))));
+        self.lag_events
+            .set(value(|status| to_gauge_value(status.lag_events)));
+        self.lag_seconds
+            .set(value(|status| to_gauge_value(status.lag_ms / 1000)));
+        self.horizon_age
+            .set(value(|status| to_gauge_value(status.horizon_age_ms / 1000)));
     }
 
-    /// Whether the NATS server is reached.
-    pub(crate) fn reaches_nats(&self, is_reached: bool) {
-        self.nats
+    pub(crate) fn set_nats_connected(&self, is_connected: bool) {
+        self.nats_up
             .get_or_create_owned(&NoLabels {})
-            .set(i64::from(is_reached));
+            .set(i64::from(is_connected));
     }
 }

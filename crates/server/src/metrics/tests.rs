@@ -4,11 +4,11 @@ use noetl_types::Millis;
 
 use super::Metrics;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md");
+const OPERATING_PAGE_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md");
 
-/// The names in the first column of the table of the page.
-fn told() -> BTreeSet<String> {
-    let page = std::fs::read_to_string(PAGE).unwrap();
+/// Metric names in the first column of the table of the page.
+fn documented_metrics() -> BTreeSet<String> {
+    let page = std::fs::read_to_string(OPERATING_PAGE_PATH).unwrap();
     let table = page
         .lines()
         .skip_while(|line| !line.starts_with("| metric of the server |"));
@@ -16,33 +16,33 @@ fn told() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for row in rows {
         let cell = row.split('|').nth(1).unwrap();
-        // Every other piece stands between two marks.
+        // Every second piece is between two backticks.
         for name in cell.split('`').skip(1).step_by(2) {
-            let bare = name.split('{').next().unwrap();
-            assert!(names.insert(bare.to_owned()), "{bare} is there twice");
+            let metric = name.split('{').next().unwrap();
+            assert!(names.insert(metric.to_owned()), "{metric} is listed twice");
         }
     }
     names
 }
 
 #[test]
-fn the_page_for_operators_names_what_is_counted_and_nothing_else() {
+fn operating_page_lists_all_metrics() {
     let metrics = Metrics::default();
-    let counted: BTreeSet<String> = metrics.book.names().iter().cloned().collect();
-    assert_eq!(told(), counted);
+    let registered: BTreeSet<String> = metrics.registry.metric_names().iter().cloned().collect();
+    assert_eq!(documented_metrics(), registered);
 }
 
 #[test]
-fn room_that_is_not_known_is_not_told() {
+fn unknown_partition_headroom_is_omitted() {
     let metrics = Metrics::default();
-    let told = |room: Option<Millis>| {
-        metrics.platform().room(room);
-        let text = metrics.text().unwrap();
+    let headroom = |value: Option<Millis>| {
+        metrics.platform().set_partition_headroom(value);
+        let text = metrics.encode_text().unwrap();
         let mut lines = text.lines();
         let line = lines.find_map(|line| line.strip_prefix("noetl_partitions_ahead_days "));
         line.map(str::to_owned)
     };
-    assert_eq!(told(None), None);
-    assert_eq!(told(Some(Millis::from_days(40))).as_deref(), Some("40"));
-    assert_eq!(told(None), None);
+    assert_eq!(headroom(None), None);
+    assert_eq!(headroom(Some(Millis::from_days(40))).as_deref(), Some("40"));
+    assert_eq!(headroom(None), None);
 }

@@ -1,57 +1,67 @@
-//! An execution in one answer: why it stands where it stands, and some of its events.
+//! Explanation of an execution together with a sample of its events.
 
 use std::ops::RangeInclusive;
 
-use noetl_api::execution::{Analysis, AnalyzeRequest, EventView};
+use noetl_api::execution::{AnalyzeRequest, EventView, ExecutionAnalysis};
 use noetl_api::explain::ExplainQuery;
-use noetl_api::query::{EventsQuery, Order};
+use noetl_api::query::{EventOrder, EventsQuery};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, EventStatus, ExecutionId};
 
 use crate::runtime::{Runtime, RuntimeError};
 
-/// Events that may be looked at.
-const LOOKED_AT: RangeInclusive<u32> = 1..=20_000;
-/// Those that may be shown.
-const SHOWN: RangeInclusive<u32> = 1..=500;
+/// Range of the number of events that a request may examine.
+const MAX_EVENTS_RANGE: RangeInclusive<u32> = 1..=20_000;
+/// Range of the number of events that a request may return.
+const SAMPLE_SIZE_RANGE: RangeInclusive<u32> = 1..=500;
 
 impl Runtime {
-    /// Explains an execution, and shows some of its last events: those that tell of a failure first,
-    /// then the newest.
-    pub async fn analyze(
+    /// Explains an execution and returns a sample of its last events: failed events first, then the
+    /// newest.
+    pub async fn analyze_execution(
         &self,
         execution_id: ExecutionId,
         request: AnalyzeRequest,
-    ) -> Result<Analysis, RuntimeError> {
-        let mut left = within("max_events", request.max_events, &LOOKED_AT)?;
-        let mut sample = Sample {
-            most: within("event_sample_size", request.event_sample_size, &SHOWN)?,
-            ..Sample::default()
+    ) -> Result<ExecutionAnalysis, RuntimeError> {
+        let mut remaining = check_in_range("max_events", request.max_events, &MAX_EVENTS_RANGE)?;
+        let mut sample = EventSample {
+            max_events: check_in_range(
+                "event_sample_size",
+                request.event_sample_size,
+                &SAMPLE_SIZE_RANGE,
+            )?,
+            ..EventSample::default()
         };
-        let explanation = self.explain(execution_id, ExplainQuery::default()).await?;
+        let explanation = self
+            .explain_execution(execution_id, ExplainQuery::default())
+            .await?;
         let mut query = EventsQuery {
-            order: Order::Desc,
+            order: EventOrder::Desc,
             limit: PageLimit::MAX,
             ..EventsQuery::default()
         };
         loop {
-            let page = self.events(execution_id, query.clone()).await?;
-            let wanted = page.events.into_iter().take(left);
-            left -= wanted.len();
-            wanted.for_each(|event| sample.take(event));
+            let page = self.list_events(execution_id, query.clone()).await?;
+            let events = page.events.into_iter().take(remaining);
+            remaining -= events.len();
+            events.for_each(|event| sample.add_event(event));
             query.cursor = page.next_cursor;
-            if left == 0 || query.cursor.is_none() {
+            if remaining == 0 || query.cursor.is_none() {
                 break;
             }
         }
-        Ok(Analysis {
+        Ok(ExecutionAnalysis {
             explanation,
-            events: sample.in_order(),
+            events: sample.into_ordered_events(),
         })
     }
 }
 
-fn within(name: &str, number: u32, bounds: &RangeInclusive<u32>) -> Result<usize, RuntimeError> {
+fn check_in_range(
+    name: &str,
+    number: u32,
+    bounds: &RangeInclusive<u32>,
+) -> Result<usize, RuntimeError> {
     let (min, max) = (bounds.start(), bounds.end());
     let text = || format!("{name} = {number} is out of range {min}..{max}");
     let number = usize::try_from(number)
@@ -60,32 +70,32 @@ fn within(name: &str, number: u32, bounds: &RangeInclusive<u32>) -> Result<usize
     number.ok_or_else(|| RuntimeError::refused(ErrorCode::OutOfRange, text()))
 }
 
-/// Some of the events that go by, the newest first.
+/// Sample of a sequence of events that starts with the newest.
 #[derive(Default)]
-struct Sample {
-    most: usize,
+struct EventSample {
+    max_events: usize,
     failed: Vec<EventView>,
     others: Vec<EventView>,
 }
 
-impl Sample {
-    fn take(&mut self, event: EventView) {
+impl EventSample {
+    fn add_event(&mut self, event: EventView) {
         let is_failed = event.status == EventStatus::Failed.as_str();
-        let part = if is_failed {
+        let group = if is_failed {
             &mut self.failed
         } else {
             &mut self.others
         };
-        if part.len() < self.most {
-            part.push(event);
+        if group.len() < self.max_events {
+            group.push(event);
         }
     }
 
-    fn in_order(self) -> Vec<EventView> {
-        let mut shown = self.failed;
-        shown.extend(self.others);
-        shown.truncate(self.most);
-        shown.sort_unstable_by_key(|event| event.seq);
-        shown
+    fn into_ordered_events(self) -> Vec<EventView> {
+        let mut events = self.failed;
+        events.extend(self.others);
+        events.truncate(self.max_events);
+        events.sort_unstable_by_key(|event| event.seq);
+        events
     }
 }

@@ -1,31 +1,36 @@
-//! What waits for people.
+//! Open approvals.
 
 use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{ApprovalList, ApprovalView};
-use noetl_store::{OpenWait, WaitChoice, WaitPlace};
+use noetl_store::{OpenWait, WaitPosition, WaitSelector};
 use noetl_types::limits::PageLimit;
 use noetl_types::{CommandId, ErrorCode, ExecutionId, Json, TenantId, Text};
 
 use super::cursor;
 use crate::runtime::{Runtime, RuntimeError};
 
-/// Pages of waits that are looked at for a caller who has few of them.
-const MOST_PAGES: usize = 40;
+/// Maximum pages of waits that are scanned for a caller with few visible ones.
+const MAX_SCANNED_PAGES: usize = 40;
 
 impl Runtime {
-    /// A page of what waits for a person.
-    pub async fn approvals(&self, query: ApprovalsQuery) -> Result<ApprovalList, RuntimeError> {
-        let filter = filter_of(&query, self.tenant());
-        let read = |text: &Text| cursor::read_wait(text, &filter).ok_or_else(not_ours);
-        let mut after = query.cursor.as_ref().map(read).transpose()?;
-        if let Some(only) = query.execution_id {
-            self.execution_row(only).await?;
-            after = after.max(before(only));
+    /// Returns a page of open approvals.
+    pub async fn list_approvals(
+        &self,
+        query: ApprovalsQuery,
+    ) -> Result<ApprovalList, RuntimeError> {
+        let filter = approvals_cursor_filter(&query, self.tenant());
+        let decode = |text: &Text| {
+            cursor::decode_wait_cursor(text, &filter).ok_or_else(invalid_approvals_cursor)
+        };
+        let mut after = query.cursor.as_ref().map(decode).transpose()?;
+        if let Some(execution_id) = query.execution_id {
+            self.visible_execution(execution_id).await?;
+            after = after.max(position_before_waits(execution_id));
         }
-        let wanted = query.limit.unwrap_or(PageLimit::MAX).get();
-        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let limit = query.limit.unwrap_or(PageLimit::MAX).get();
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let (page, next) = self
-            .own_approvals(after, wanted, query.execution_id)
+            .visible_approvals(after, limit, query.execution_id)
             .await?;
         let view = |wait: OpenWait| {
             let detail = |key: &str| {
@@ -33,7 +38,7 @@ impl Runtime {
                 detail.get(key).filter(|value| !value.is_null()).cloned()
             };
             ApprovalView {
-                execution_id: wait.place.execution_id,
+                execution_id: wait.position.execution_id,
                 step: wait.step.clone(),
                 index: wait.index,
                 title: detail("title"),
@@ -47,62 +52,62 @@ impl Runtime {
         };
         Ok(ApprovalList {
             approvals: page.into_iter().map(view).collect(),
-            next_cursor: next.map(|place| cursor::write_wait(place, &filter)),
+            next_cursor: next.map(|position| cursor::encode_wait_cursor(position, &filter)),
         })
     }
 
-    /// So many waits for people behind a place that are there for the caller, perhaps of one run alone, and
-    /// the place behind which others may be.
-    async fn own_approvals(
+    /// Returns up to `limit` approval waits after a position that the caller can see, optionally
+    /// of one execution, and the position after which there may be more.
+    async fn visible_approvals(
         &self,
-        mut after: Option<WaitPlace>,
-        wanted: usize,
-        only: Option<ExecutionId>,
-    ) -> Result<(Vec<OpenWait>, Option<WaitPlace>), RuntimeError> {
-        let most = usize::try_from(PageLimit::MAX.get()).unwrap_or(usize::MAX);
-        let (mut sight, mut own) = (self.sight(), Vec::new());
-        for _ in 0..MOST_PAGES {
-            let page = self.waits(WaitChoice::Approvals, after).await?;
-            let is_last = page.len() < most;
+        mut after: Option<WaitPosition>,
+        limit: usize,
+        only_execution: Option<ExecutionId>,
+    ) -> Result<(Vec<OpenWait>, Option<WaitPosition>), RuntimeError> {
+        let page_size = usize::try_from(PageLimit::MAX.get()).unwrap_or(usize::MAX);
+        let (mut visibility, mut visible) = (self.execution_visibility(), Vec::new());
+        for _ in 0..MAX_SCANNED_PAGES {
+            let page = self.list_open_waits(WaitSelector::Approvals, after).await?;
+            let is_last = page.len() < page_size;
             for wait in page {
-                let run = wait.place.execution_id;
-                // The waits of a run follow each other.
-                if only.is_some_and(|only| only != run) {
-                    return Ok((own, None));
+                let execution_id = wait.position.execution_id;
+                // The waits of an execution are adjacent.
+                if only_execution.is_some_and(|only| only != execution_id) {
+                    return Ok((visible, None));
                 }
-                if own.len() == wanted {
-                    return Ok((own, after));
+                if visible.len() == limit {
+                    return Ok((visible, after));
                 }
-                after = Some(wait.place);
-                if sight.has(run).await? {
-                    own.push(wait);
+                after = Some(wait.position);
+                if visibility.is_visible(execution_id).await? {
+                    visible.push(wait);
                 }
             }
             if is_last {
-                return Ok((own, None));
+                return Ok((visible, None));
             }
         }
-        Ok((own, after))
+        Ok((visible, after))
     }
 }
 
-/// The place before all waits of a run: no command has so low an id.
-fn before(execution_id: ExecutionId) -> Option<WaitPlace> {
+/// Position before all waits of an execution. No command has such a low id.
+fn position_before_waits(execution_id: ExecutionId) -> Option<WaitPosition> {
     let command_id = CommandId::new(1).ok()?;
-    Some(WaitPlace {
+    Some(WaitPosition {
         execution_id,
         command_id,
         number: 0,
     })
 }
 
-/// What a cursor belongs to: the list of a tenant, or of one of its runs.
-fn filter_of(query: &ApprovalsQuery, tenant_id: &TenantId) -> String {
-    let only = query.execution_id.map(|id| id.to_string());
-    format!("{tenant_id}\n{}", only.unwrap_or_default())
+/// Returns the list that a cursor belongs to: that of a tenant, or of one of its executions.
+fn approvals_cursor_filter(query: &ApprovalsQuery, tenant_id: &TenantId) -> String {
+    let execution_id = query.execution_id.map(|id| id.to_string());
+    format!("{tenant_id}\n{}", execution_id.unwrap_or_default())
 }
 
-fn not_ours() -> RuntimeError {
-    let text = "the cursor is not one that this list gave";
+fn invalid_approvals_cursor() -> RuntimeError {
+    let text = "the cursor is not valid for this list";
     RuntimeError::refused(ErrorCode::BadQuery, text)
 }

@@ -1,18 +1,18 @@
-//! Definitions are put into the archive and taken out; their versions.
+//! Archiving, restoring and versions of definitions.
 
-use noetl_api::catalog::{ArchiveAnswer, CatalogLine, CatalogList};
-use noetl_store::{ExecutionFilter, VersionFilter};
+use noetl_api::catalog::{ArchiveResponse, CatalogList, CatalogListEntry};
+use noetl_store::{CatalogVersionFilter, ExecutionFilter};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionStatus, PlaybookPath, Text};
 
-use super::definitions::line;
+use super::definitions::to_list_entry;
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
-    /// Puts a definition into the archive, unless executions of it go on.
-    pub async fn archive_definition(&self, name: &str) -> Result<ArchiveAnswer, RuntimeError> {
-        let path = self.named_definition(name).await?.path;
-        self.behalf().check_change(&path)?;
+    /// Archives a definition, unless it has live executions.
+    pub async fn archive_definition(&self, name: &str) -> Result<ArchiveResponse, RuntimeError> {
+        let path = self.find_definition(name).await?.path;
+        self.auth_context().check_path_change(&path)?;
         for status in [
             ExecutionStatus::Pending,
             ExecutionStatus::Running,
@@ -26,39 +26,46 @@ impl Runtime {
                 after: None,
                 limit: PageLimit::MIN,
             };
-            let page = self.store().executions(filter).await?;
-            if let Some(live) = page.executions.first() {
-                let text = format!("execution {} of `{path}` goes on", live.execution_id);
+            let page = self.store().list_executions(filter).await?;
+            if let Some(execution) = page.executions.first() {
+                let text = format!(
+                    "execution {} of `{path}` is still running",
+                    execution.execution_id
+                );
                 return Err(RuntimeError::refused(ErrorCode::InFlight, text));
             }
         }
         let now = Some(self.now());
         let tenant = self.tenant();
-        self.store().archive(tenant, &path, now).await?;
-        Ok(ArchiveAnswer {
+        self.store()
+            .set_definition_archived(tenant, &path, now)
+            .await?;
+        Ok(ArchiveResponse {
             status: "archived".into(),
-            message: format!("`{path}` is archived; nothing new starts there").into(),
+            message: format!("`{path}` is archived; no new execution can start").into(),
             path,
         })
     }
 
-    /// Takes a definition out of the archive.
+    /// Restores an archived definition.
     pub async fn restore_definition(
         &self,
         path: PlaybookPath,
-    ) -> Result<ArchiveAnswer, RuntimeError> {
-        self.named_definition(path.as_str()).await?;
-        self.behalf().check_change(&path)?;
+    ) -> Result<ArchiveResponse, RuntimeError> {
+        self.find_definition(path.as_str()).await?;
+        self.auth_context().check_path_change(&path)?;
         let tenant = self.tenant();
-        self.store().archive(tenant, &path, None).await?;
-        Ok(ArchiveAnswer {
+        self.store()
+            .set_definition_archived(tenant, &path, None)
+            .await?;
+        Ok(ArchiveResponse {
             status: "active".into(),
             message: format!("`{path}` can be run again").into(),
             path,
         })
     }
 
-    /// The versions of a definition, newest first.
+    /// Lists the versions of a definition, newest first.
     pub async fn definition_versions(
         &self,
         path: PlaybookPath,
@@ -67,23 +74,23 @@ impl Runtime {
     ) -> Result<CatalogList, RuntimeError> {
         let before = cursor.map(|cursor| cursor.parse());
         let before = before.transpose().map_err(|_| {
-            let text = "the cursor is not one that this list gave";
+            let text = "the cursor is not valid for this list";
             RuntimeError::refused(ErrorCode::BadQuery, text)
         })?;
-        self.named_definition(path.as_str()).await?;
-        let filter = VersionFilter {
+        self.find_definition(path.as_str()).await?;
+        let filter = CatalogVersionFilter {
             tenant_id: self.tenant().clone(),
             path,
             before,
             limit,
         };
-        let versions = self.store().catalog_versions(filter).await?;
+        let versions = self.store().list_catalog_versions(filter).await?;
         let is_full = versions.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
         let last = versions.last().filter(|last| is_full && last.version > 1);
         let next_cursor = last.map(|last| last.version.to_string().into());
-        let entries: Vec<CatalogLine> = versions
+        let entries: Vec<CatalogListEntry> = versions
             .into_iter()
-            .map(|entry| line(entry, false))
+            .map(|entry| to_list_entry(entry, false))
             .collect();
         Ok(CatalogList {
             entries,

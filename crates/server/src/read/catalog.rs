@@ -1,11 +1,13 @@
-//! Definitions: registered after they were checked, and looked up.
+//! Registration and lookup of definitions.
 
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use noetl_api::Problem;
-use noetl_api::catalog::{CatalogItem, RegisterAnswer, RegisterRequest, ResourceRequest};
+use noetl_api::catalog::{
+    CatalogResource, CatalogResourceRequest, RegisterRequest, RegisterResponse,
+};
 use noetl_engine::Plan;
 use noetl_playbook::{CheckOptions, Code, Diagnostic, Document, Severity, check};
 use noetl_store::{CatalogEntry, CatalogKey, NewCatalogEntry};
@@ -14,99 +16,105 @@ use noetl_types::{Digest, ErrorCode, Json, PlaybookPath, Text, sha256};
 use crate::runtime::{NotRunnable, Runtime, RuntimeError, catalog_key};
 
 impl Runtime {
-    /// Checks a definition in full and registers it, unless it is only to be checked.
+    /// Checks a definition in full and registers it, unless the request is a dry run.
     pub async fn register_definition(
         &self,
         request: RegisterRequest,
-    ) -> Result<RegisterAnswer, RuntimeError> {
+    ) -> Result<RegisterResponse, RuntimeError> {
         let is_dry_run = request.dry_run;
-        let draft = checked(request).await?;
-        if draft.path.is_of_platform() {
+        let document = check_document(request).await?;
+        if document.path.is_system() {
             return Err(RuntimeError::refused(
                 ErrorCode::Forbidden,
                 "only an admin may register definitions under `system/`",
             ));
         }
-        self.take_in(draft, is_dry_run).await
+        self.register_checked(document, is_dry_run).await
     }
 
-    /// The same for an admin, who may change what the system itself runs.
-    pub async fn register_any_definition(
+    /// Checks and registers a definition for an admin, who may also change the platform's own.
+    pub async fn register_definition_as_admin(
         &self,
         request: RegisterRequest,
-    ) -> Result<RegisterAnswer, RuntimeError> {
+    ) -> Result<RegisterResponse, RuntimeError> {
         let is_dry_run = request.dry_run;
-        let draft = checked(request).await?;
-        self.take_in(draft, is_dry_run).await
+        let document = check_document(request).await?;
+        self.register_checked(document, is_dry_run).await
     }
 
-    async fn take_in(
+    async fn register_checked(
         &self,
-        draft: Draft,
+        document: CheckedDocument,
         is_dry_run: bool,
-    ) -> Result<RegisterAnswer, RuntimeError> {
-        self.behalf().check_path(&draft.path)?;
+    ) -> Result<RegisterResponse, RuntimeError> {
+        self.auth_context().check_path_access(&document.path)?;
         if is_dry_run {
-            self.rehearse(draft).await
+            self.preview_registration(document).await
         } else {
-            self.register_draft(draft).await
+            self.store_definition(document).await
         }
     }
 
-    async fn register_draft(&self, draft: Draft) -> Result<RegisterAnswer, RuntimeError> {
+    async fn store_definition(
+        &self,
+        document: CheckedDocument,
+    ) -> Result<RegisterResponse, RuntimeError> {
         let entry = NewCatalogEntry {
-            catalog_id: self.mint()?,
+            catalog_id: self.mint_id()?,
             tenant_id: self.tenant().clone(),
-            path: draft.path.clone(),
-            kind: draft.kind.clone(),
-            content: draft.content.clone(),
-            sha256: draft.sha256,
+            path: document.path.clone(),
+            kind: document.kind.clone(),
+            content: document.content.clone(),
+            sha256: document.sha256,
             meta: None,
             now: self.now(),
         };
-        let registered = self.store().register(entry).await?;
+        let registered = self.store().register_definition(entry).await?;
         let version = registered.entry.version;
         let message = if registered.is_unchanged {
-            format!("`{}` is version {version} already", draft.path)
+            format!("`{}` is already version {version}", document.path)
         } else {
-            format!("`{}` is registered as version {version}", draft.path)
+            format!("`{}` is registered as version {version}", document.path)
         };
         let entry = Some(&registered.entry);
-        Ok(draft.answer(message, entry, registered.is_unchanged))
+        Ok(document.into_register_response(message, entry, registered.is_unchanged))
     }
 
-    /// What a registration would come to.
-    async fn rehearse(&self, draft: Draft) -> Result<RegisterAnswer, RuntimeError> {
-        let key = CatalogKey::Latest(draft.path.clone());
+    /// Returns the outcome that a registration would have.
+    async fn preview_registration(
+        &self,
+        document: CheckedDocument,
+    ) -> Result<RegisterResponse, RuntimeError> {
+        let key = CatalogKey::Latest(document.path.clone());
         let newest = self
             .store()
-            .catalog_entry(self.tenant(), key)
+            .find_catalog_entry(self.tenant(), key)
             .await?
-            .filter(|entry| entry.sha256 == draft.sha256 && entry.kind == draft.kind);
-        let message = format!("`{}` can be registered; nothing was written", draft.path);
+            .filter(|entry| entry.sha256 == document.sha256 && entry.kind == document.kind);
+        let message = format!("`{}` can be registered; nothing was written", document.path);
         let is_unchanged = newest.is_some();
-        Ok(draft.answer(message, newest.as_ref(), is_unchanged))
+        Ok(document.into_register_response(message, newest.as_ref(), is_unchanged))
     }
 
-    /// A definition, by id or by path and version.
+    /// Returns a definition by id, or by path and version.
     pub async fn catalog_item(
         &self,
-        request: ResourceRequest,
-    ) -> Result<CatalogItem, RuntimeError> {
+        request: CatalogResourceRequest,
+    ) -> Result<CatalogResource, RuntimeError> {
         let key = match (request.catalog_id, request.path) {
             (Some(id), _) => CatalogKey::Id(id),
             (None, Some(path)) => catalog_key(&path, request.version.as_ref())?,
             (None, None) => {
                 return Err(RuntimeError::refused(
                     ErrorCode::Validation,
-                    "neither catalog_id nor path says which definition is meant",
+                    "catalog_id or path is required",
                 ));
             }
         };
-        let entry = self.store().catalog_entry(self.tenant(), key).await?;
-        let entry = entry.filter(|entry| self.behalf().sees(Some(&entry.path)));
+        let entry = self.store().find_catalog_entry(self.tenant(), key).await?;
+        let entry = entry.filter(|entry| self.auth_context().can_see_path(Some(&entry.path)));
         let entry = entry.ok_or_else(RuntimeError::no_definition)?;
-        Ok(CatalogItem {
+        Ok(CatalogResource {
             catalog_id: entry.catalog_id,
             path: entry.path,
             kind: entry.kind,
@@ -118,12 +126,14 @@ impl Runtime {
     }
 }
 
-/// Checks a document, beside other requests: one of the largest size takes longer than they should
-/// wait.
-async fn checked(request: RegisterRequest) -> Result<Draft, RuntimeError> {
-    let checking = tokio::task::spawn_blocking(move || Draft::read(decoded(request.content)));
+/// Checks a document on a blocking thread, because a document of the maximum size would delay other
+/// requests.
+async fn check_document(request: RegisterRequest) -> Result<CheckedDocument, RuntimeError> {
+    let checking = tokio::task::spawn_blocking(move || {
+        CheckedDocument::from_content(decode_content(request.content))
+    });
     match checking.await {
-        Ok(draft) => draft,
+        Ok(checked) => checked,
         Err(error) => {
             tracing::error!(%error, "the check of a document failed");
             Err(RuntimeError::refused(
@@ -134,23 +144,24 @@ async fn checked(request: RegisterRequest) -> Result<Draft, RuntimeError> {
     }
 }
 
-/// The text of a document that may have come as base64.
+/// Returns the text of a document that may be base64-encoded.
 ///
-/// No document is both: one without a colon, a brace or a blank is no map, so no document either.
-pub(super) fn decoded(content: String) -> String {
-    let packed: Vec<u8> = content
+/// The two forms cannot be confused: base64 contains no colon, brace or space, and without these a
+/// text is not a YAML map and so not a valid document.
+pub(super) fn decode_content(content: String) -> String {
+    let compact: Vec<u8> = content
         .bytes()
         .filter(|byte| !byte.is_ascii_whitespace())
         .collect();
     BASE64_STANDARD
-        .decode(packed)
+        .decode(compact)
         .ok()
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .unwrap_or(content)
 }
 
-/// A document that was checked and found well.
-struct Draft {
+/// A document that passed all checks.
+struct CheckedDocument {
     path: PlaybookPath,
     kind: Text,
     content: Text,
@@ -158,14 +169,17 @@ struct Draft {
     warnings: Vec<Json>,
 }
 
-impl Draft {
-    fn read(content: String) -> Result<Self, RuntimeError> {
+impl CheckedDocument {
+    fn from_content(content: String) -> Result<Self, RuntimeError> {
         let checked = check(&content, &CheckOptions::default());
         let (errors, others): (Vec<Diagnostic>, Vec<Diagnostic>) = checked
             .diagnostics
             .into_iter()
-            .partition(|found| found.severity == Severity::Error);
-        if errors.iter().any(|found| found.code == Code::NP001) {
+            .partition(|diagnostic| diagnostic.severity == Severity::Error);
+        if errors
+            .iter()
+            .any(|diagnostic| diagnostic.code == Code::NP001)
+        {
             let mut problem = NotRunnable::Errors(errors).into_error().into_problem();
             problem =
                 Problem::new(ErrorCode::YamlSyntax, problem.detail).with_errors(problem.errors);
@@ -174,7 +188,7 @@ impl Draft {
         let Some(document) = checked.document.filter(|_| errors.is_empty()) else {
             return Err(NotRunnable::Errors(errors).into_error());
         };
-        let (kind, path) = name_of(document)?;
+        let (kind, path) = document_kind_and_path(document)?;
         Ok(Self {
             path: PlaybookPath::new(path)
                 .map_err(|error| RuntimeError::refused(ErrorCode::Validation, error.to_string()))?,
@@ -182,17 +196,17 @@ impl Draft {
             sha256: sha256(&content),
             content: Text::new(content)
                 .map_err(|error| RuntimeError::refused(ErrorCode::Validation, error.to_string()))?,
-            warnings: others.iter().map(warning).collect(),
+            warnings: others.iter().map(diagnostic_to_json).collect(),
         })
     }
 
-    fn answer(
+    fn into_register_response(
         self,
         message: String,
         entry: Option<&CatalogEntry>,
         is_unchanged: bool,
-    ) -> RegisterAnswer {
-        RegisterAnswer {
+    ) -> RegisterResponse {
+        RegisterResponse {
             status: "success".into(),
             message: message.into(),
             path: self.path,
@@ -205,14 +219,14 @@ impl Draft {
     }
 }
 
-/// The kind of a document and where it goes. A playbook must be one that can be planned.
-fn name_of(document: Document) -> Result<(Arc<str>, Arc<str>), RuntimeError> {
+/// Returns the kind and the path of a document. For a playbook, also checks that it can be planned.
+fn document_kind_and_path(document: Document) -> Result<(Arc<str>, Arc<str>), RuntimeError> {
     let (kind, metadata) = match document {
         Document::Playbook(playbook) => {
-            let named = (Arc::clone(&playbook.kind), playbook.metadata.clone());
+            let kind_and_metadata = (Arc::clone(&playbook.kind), playbook.metadata.clone());
             Plan::new(Arc::from(playbook))
                 .map_err(|error| NotRunnable::Plan(error).into_error())?;
-            named
+            kind_and_metadata
         }
         Document::Subscription(subscription) => (subscription.kind, subscription.metadata),
         Document::Schedule(schedule) => (schedule.kind, schedule.metadata),
@@ -220,7 +234,7 @@ fn name_of(document: Document) -> Result<(Arc<str>, Arc<str>), RuntimeError> {
             let path = other.path.ok_or_else(|| {
                 RuntimeError::refused(
                     ErrorCode::Validation,
-                    "neither metadata.path nor metadata.name says where it goes",
+                    "metadata.path or metadata.name is required",
                 )
             })?;
             return Ok((other.kind, path));
@@ -229,17 +243,17 @@ fn name_of(document: Document) -> Result<(Arc<str>, Arc<str>), RuntimeError> {
     Ok((kind, metadata.path.unwrap_or(metadata.name)))
 }
 
-/// A finding, as the API tells it.
-pub(super) fn warning(found: &Diagnostic) -> Json {
+/// Converts a diagnostic to JSON for the API.
+pub(super) fn diagnostic_to_json(diagnostic: &Diagnostic) -> Json {
     Json::object([
-        ("code", Json::from(found.code.as_str())),
-        ("severity", Json::from(found.severity.to_string())),
-        ("message", Json::from(found.message.as_str())),
-        ("line", Json::from(found.line)),
-        ("column", Json::from(found.column)),
-        ("end_line", Json::from(found.end_line)),
-        ("end_column", Json::from(found.end_column)),
-        ("hint", Json::from(found.hint.as_deref())),
+        ("code", Json::from(diagnostic.code.as_str())),
+        ("severity", Json::from(diagnostic.severity.to_string())),
+        ("message", Json::from(diagnostic.message.as_str())),
+        ("line", Json::from(diagnostic.line)),
+        ("column", Json::from(diagnostic.column)),
+        ("end_line", Json::from(diagnostic.end_line)),
+        ("end_column", Json::from(diagnostic.end_column)),
+        ("hint", Json::from(diagnostic.hint.as_deref())),
     ])
 }
 
@@ -248,12 +262,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_comes_plain_or_packed() {
+    fn decodes_plain_and_base64_content() {
         let plain = "kind: Tool\nmetadata: {name: x}\n";
-        assert_eq!(decoded(plain.to_owned()), plain);
-        let packed = BASE64_STANDARD.encode(plain);
-        assert_eq!(decoded(packed.clone()), plain);
-        let (head, tail) = packed.split_at(8);
-        assert_eq!(decoded(format!("{head}\r\n{tail}\n")), plain);
+        assert_eq!(decode_content(plain.to_owned()), plain);
+        let encoded = BASE64_STANDARD.encode(plain);
+        assert_eq!(decode_content(encoded.clone()), plain);
+        let (head, tail) = encoded.split_at(8);
+        assert_eq!(decode_content(format!("{head}\r\n{tail}\n")), plain);
     }
 }

@@ -1,69 +1,77 @@
-//! The queue, page by page.
+//! Listing of the command queue.
 
-use noetl_api::classic::{CommandLine, CommandList};
+use noetl_api::classic::{CommandList, CommandSummary};
 use noetl_api::query::CommandsQuery;
-use noetl_store::{Command, CommandChoice, CommandFilter};
+use noetl_store::{Command, CommandFilter, CommandStatusFilter};
 use noetl_types::{CommandId, ErrorCode, TenantId, Text};
 
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
-    /// A page of the commands, oldest first.
-    pub async fn commands(&self, query: CommandsQuery) -> Result<CommandList, RuntimeError> {
+    /// Returns a page of commands, oldest first.
+    pub async fn list_commands(&self, query: CommandsQuery) -> Result<CommandList, RuntimeError> {
         let after = match &query.cursor {
             None => None,
             Some(cursor) => Some(cursor.parse::<CommandId>().map_err(|_| {
-                let text = "the cursor is not one that this list gave";
+                let text = "the cursor is not valid for this list";
                 RuntimeError::refused(ErrorCode::BadQuery, text)
             })?),
         };
         let mut filter = CommandFilter {
             tenant_id: self.tenant().clone(),
-            choice: query.status.map_or(CommandChoice::All, CommandChoice::Only),
+            status: query
+                .status
+                .map_or(CommandStatusFilter::All, CommandStatusFilter::Only),
             execution_id: query.execution_id,
-            pool: query.pool.map(|pool| pool.within(self.tenant())),
+            pool: query.pool.map(|pool| pool.tenant_queue(self.tenant())),
             worker: query.worker_id,
             after,
             limit: query.limit,
         };
-        let wanted = usize::try_from(query.limit.get()).unwrap_or(usize::MAX);
-        let (mut sight, mut found, mut scanned) = (self.sight(), Vec::new(), 0);
+        let limit = usize::try_from(query.limit.get()).unwrap_or(usize::MAX);
+        let (mut visibility, mut visible, mut scanned) =
+            (self.execution_visibility(), Vec::new(), 0);
         let next = loop {
-            let page = self.store().commands(filter.clone()).await?;
+            let page = self.store().list_commands(filter.clone()).await?;
             scanned += page.commands.len();
             for command in page.commands {
-                if sight.has(command.execution_id).await? {
-                    found.push(command);
+                if visibility.is_visible(command.execution_id).await? {
+                    visible.push(command);
                 }
             }
-            // A page never holds more than is wanted, so what is too much begins the next one.
-            if found.len() > wanted {
-                found.truncate(wanted);
-                break found.last().map(|last| last.command_id);
+            // A store page never exceeds the requested size, so surplus commands start the next
+            // page.
+            if visible.len() > limit {
+                visible.truncate(limit);
+                break visible.last().map(|last| last.command_id);
             }
-            if found.len() == wanted || page.next.is_none() || scanned >= MAX_SCANNED {
+            if visible.len() == limit || page.next.is_none() || scanned >= MAX_SCANNED_COMMANDS {
                 break page.next;
             }
             filter.after = page.next;
         };
-        let line = |command| line(command, self.tenant());
+        let summary = |command| to_command_summary(command, self.tenant());
         Ok(CommandList {
-            commands: found.into_iter().map(line).collect(),
+            commands: visible.into_iter().map(summary).collect(),
             next_cursor: next.map(|next| next.to_string().into()),
         })
     }
 }
 
-/// Commands that one page looks at for a caller who has few of them. The cursor goes on behind them.
-const MAX_SCANNED: usize = 20_000;
+/// Maximum commands that one page scans for a caller with few visible ones. The cursor continues
+/// after them.
+const MAX_SCANNED_COMMANDS: usize = 20_000;
 
-fn line(command: Command, tenant_id: &TenantId) -> CommandLine {
-    let pool = command.pool.of_tenant(tenant_id).unwrap_or(command.pool);
-    CommandLine {
+fn to_command_summary(command: Command, tenant_id: &TenantId) -> CommandSummary {
+    let pool = command
+        .pool
+        .pool_for_tenant(tenant_id)
+        .unwrap_or(command.pool);
+    CommandSummary {
         command_id: command.command_id,
         execution_id: command.execution_id,
         step: command.instance.step_name,
-        run: command.instance.run,
+        run: command.instance.step_pass,
         index: command.instance.iter_index,
         tool_kind: command.tool_kind,
         pool: Text::from(&pool),

@@ -1,28 +1,28 @@
-//! Whether the tables of the store are those that the server works with.
+//! Validation of the store's tables.
 
-use noetl_api::system::DatabaseAnswer;
+use noetl_api::system::DatabaseCheckResponse;
 use noetl_types::Text;
 
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
-    /// Looks whether every table is there.
-    pub async fn validate_database(&self) -> Result<DatabaseAnswer, RuntimeError> {
-        let facts = self.store().facts().await?;
-        let tables = self.store().tables().await?;
-        let of = |wanted: bool| -> Vec<Text> {
-            let tables = tables.iter().filter(|(_, is_there)| **is_there == wanted);
+    /// Checks that every table exists.
+    pub async fn validate_database(&self) -> Result<DatabaseCheckResponse, RuntimeError> {
+        let stats = self.store().store_stats().await?;
+        let tables = self.store().check_tables().await?;
+        let tables_where = |is_present: bool| -> Vec<Text> {
+            let tables = tables.iter().filter(|(_, exists)| **exists == is_present);
             tables.map(|(name, _)| Text::from(*name)).collect()
         };
-        let (tables, missing) = (of(true), of(false));
-        let (backend, version) = (facts.backend, facts.schema_version);
+        let (tables, missing) = (tables_where(true), tables_where(false));
+        let (backend, version) = (stats.backend, stats.schema_version);
         let message = if missing.is_empty() {
-            format!("{backend}: every table of schema {version} is there")
+            format!("{backend}: all tables of schema {version} exist")
         } else {
             let count = missing.len();
             format!("{backend}: {count} tables of schema {version} are missing; restore a backup")
         };
-        Ok(DatabaseAnswer {
+        Ok(DatabaseCheckResponse {
             status: if missing.is_empty() { "ok" } else { "error" }.into(),
             message: message.into(),
             valid: missing.is_empty(),
@@ -31,11 +31,13 @@ impl Runtime {
         })
     }
 
-    /// Prepares the store, as its server has done when it started: the tables are migrated then, and
-    /// months of the log are made ahead.
-    pub async fn init_database(&self) -> Result<DatabaseAnswer, RuntimeError> {
-        let ahead = self.settings().partitions_ahead;
-        self.store().keep_months(self.now(), ahead).await?;
+    /// Prepares the store as at server start: tables are migrated when the store is opened, and log
+    /// partitions are created in advance here.
+    pub async fn init_database(&self) -> Result<DatabaseCheckResponse, RuntimeError> {
+        let partitions_ahead = self.settings().partitions_ahead;
+        self.store()
+            .ensure_log_partitions(self.now(), partitions_ahead)
+            .await?;
         self.validate_database().await
     }
 }

@@ -1,103 +1,111 @@
-//! Definitions in lists, their texts, and what a check says of one.
+//! Lists, contents and validation of definitions.
 
 use noetl_api::catalog::{
-    AgentsRequest, CatalogLine, CatalogList, Content, ContentRequest, ListRequest, RegisterAnswer,
-    RegisterBatch, RegisterBatchAnswer, RegisterRequest, RegisterVerdict, Validation,
+    AgentListRequest, CatalogList, CatalogListEntry, CatalogListRequest, ContentRequest,
+    PlaybookContent, RegisterBatchRequest, RegisterBatchResponse, RegisterBatchResult,
+    RegisterRequest, RegisterResponse, ValidationReport,
 };
 use noetl_playbook::{CheckOptions, Severity, check, to_json};
-use noetl_store::{CatalogEntry, CatalogFilter, CatalogKey, VersionFilter};
+use noetl_store::{CatalogEntry, CatalogFilter, CatalogKey, CatalogVersionFilter};
 use noetl_types::limits::{MAX_REGISTER_BATCH, PageLimit};
 use noetl_types::{CatalogId, ErrorCode, Json, PlaybookPath, Text};
 
-use super::catalog::{decoded, warning};
+use super::catalog::{decode_content, diagnostic_to_json};
 use crate::runtime::{Runtime, RuntimeError};
 
-/// Definitions that one list looks at.
-const MAX_SCANNED: usize = 10_000;
-const AGENT: &str = "agent";
+/// Maximum definitions that one list scans.
+const MAX_SCANNED_DEFINITIONS: usize = 10_000;
+const AGENT_KIND: &str = "agent";
 
-fn foreign_cursor() -> RuntimeError {
-    let text = "the cursor is not one that this list gave";
+fn invalid_definitions_cursor() -> RuntimeError {
+    let text = "the cursor is not valid for this list";
     RuntimeError::refused(ErrorCode::BadQuery, text)
 }
 
-/// The version where a page of all versions ended.
-fn read_place(cursor: &str) -> Result<(PlaybookPath, u32), RuntimeError> {
-    let (version, path) = cursor.split_once(':').ok_or_else(foreign_cursor)?;
-    let path = PlaybookPath::new(path).map_err(|_| foreign_cursor())?;
-    let version = version.parse().map_err(|_| foreign_cursor())?;
+/// Parses the cursor of a page of all versions.
+fn parse_version_cursor(cursor: &str) -> Result<(PlaybookPath, u32), RuntimeError> {
+    let (version, path) = cursor
+        .split_once(':')
+        .ok_or_else(invalid_definitions_cursor)?;
+    let path = PlaybookPath::new(path).map_err(|_| invalid_definitions_cursor())?;
+    let version = version.parse().map_err(|_| invalid_definitions_cursor())?;
     Ok((path, version))
 }
 
 impl Runtime {
-    /// Registers many definitions. Each stands for itself.
+    /// Registers a batch of definitions independently of each other.
     pub async fn register_definitions(
         &self,
-        batch: RegisterBatch,
+        batch: RegisterBatchRequest,
         is_admin: bool,
-    ) -> Result<RegisterBatchAnswer, RuntimeError> {
+    ) -> Result<RegisterBatchResponse, RuntimeError> {
         if batch.items.len() > MAX_REGISTER_BATCH {
-            let text = format!("a call registers at most {MAX_REGISTER_BATCH} definitions");
+            let text = format!("a call may register at most {MAX_REGISTER_BATCH} definitions");
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
-        let mut answer = RegisterBatchAnswer {
+        let mut answer = RegisterBatchResponse {
             registered: 0,
             failed: 0,
             results: Vec::with_capacity(batch.items.len()),
         };
         for (index, item) in (0..).zip(batch.items) {
-            let registered = self.register_as(item, is_admin).await;
+            let registered = self.register_with_role(item, is_admin).await;
             let is_registered = registered.is_ok();
             answer.registered += u32::from(is_registered);
             answer.failed += u32::from(!is_registered);
-            answer.results.push(verdict(index, registered));
+            answer.results.push(to_batch_result(index, registered));
         }
         Ok(answer)
     }
 
-    /// Registers a definition for somebody who may, or may not, change what the system runs.
-    pub async fn register_as(
+    /// Registers a definition with or without admin rights.
+    pub async fn register_with_role(
         &self,
         request: RegisterRequest,
         is_admin: bool,
-    ) -> Result<RegisterAnswer, RuntimeError> {
+    ) -> Result<RegisterResponse, RuntimeError> {
         if is_admin {
-            self.register_any_definition(request).await
+            self.register_definition_as_admin(request).await
         } else {
             self.register_definition(request).await
         }
     }
 
-    /// A page of the definitions, in the order of their paths.
-    pub async fn definitions(&self, request: ListRequest) -> Result<CatalogList, RuntimeError> {
+    /// Returns a page of definitions, ordered by path.
+    pub async fn list_definitions(
+        &self,
+        request: CatalogListRequest,
+    ) -> Result<CatalogList, RuntimeError> {
         if request.latest_only == Some(false) {
-            return self.all_definitions(request).await;
+            return self.list_all_versions(request).await;
         }
-        let wanted = request.limit.unwrap_or(PageLimit::MAX);
-        let wanted = usize::try_from(wanted.get()).unwrap_or(usize::MAX);
+        let limit = request.limit.unwrap_or(PageLimit::MAX);
+        let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
         let after = request.cursor.as_deref().map(PlaybookPath::new);
-        let after = after.transpose().map_err(|_| foreign_cursor())?;
+        let after = after
+            .transpose()
+            .map_err(|_| invalid_definitions_cursor())?;
         let kind = request.resource_type.map(|kind| kind.to_lowercase().into());
-        let has_content = request.include_content.unwrap_or(true);
-        let mut walk = Walk {
+        let include_content = request.include_content.unwrap_or(true);
+        let mut scan = DefinitionScan {
             after,
-            ..Walk::of(kind)
+            ..DefinitionScan::for_kind(kind)
         };
         let mut entries = Vec::new();
-        while let Some(entry) = self.next_definition(&mut walk).await? {
+        while let Some(entry) = self.next_definition(&mut scan).await? {
             let text = request.q.as_deref().unwrap_or_default();
             if !entry.path.as_str().contains(text) {
                 continue;
             }
-            if entries.len() == wanted {
-                let last: Option<&CatalogLine> = entries.last();
+            if entries.len() == limit {
+                let last: Option<&CatalogListEntry> = entries.last();
                 let next_cursor = last.map(|last| Text::from(&last.path));
                 return Ok(CatalogList {
                     entries,
                     next_cursor,
                 });
             }
-            entries.push(line(entry, has_content));
+            entries.push(to_list_entry(entry, include_content));
         }
         Ok(CatalogList {
             entries,
@@ -105,98 +113,111 @@ impl Runtime {
         })
     }
 
-    /// A page of all versions of the definitions: in the order of their paths, the newest first.
-    async fn all_definitions(&self, request: ListRequest) -> Result<CatalogList, RuntimeError> {
-        let wanted = request.limit.unwrap_or(PageLimit::MAX);
-        let wanted = usize::try_from(wanted.get()).unwrap_or(usize::MAX);
-        let place = request.cursor.as_deref().map(read_place).transpose()?;
-        // A cursor is whatever the caller sends.
-        if let Some((path, _)) = &place
-            && !self.behalf().sees(Some(path))
+    /// Returns a page of all versions of definitions, ordered by path, newest version first.
+    async fn list_all_versions(
+        &self,
+        request: CatalogListRequest,
+    ) -> Result<CatalogList, RuntimeError> {
+        let limit = request.limit.unwrap_or(PageLimit::MAX);
+        let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
+        let position = request
+            .cursor
+            .as_deref()
+            .map(parse_version_cursor)
+            .transpose()?;
+        // Callers can send arbitrary cursors.
+        if let Some((path, _)) = &position
+            && !self.auth_context().can_see_path(Some(path))
         {
-            return Err(foreign_cursor());
+            return Err(invalid_definitions_cursor());
         }
         let kind: Option<Text> = request.resource_type.map(|kind| kind.to_lowercase().into());
-        let mut walk = Walk {
-            after: place.as_ref().map(|(path, _)| path.clone()),
-            ..Walk::of(kind.clone())
+        let mut scan = DefinitionScan {
+            after: position.as_ref().map(|(path, _)| path.clone()),
+            ..DefinitionScan::for_kind(kind.clone())
         };
-        // One more than is wanted tells whether there is a next page.
-        let mut found = Vec::new();
-        if let Some((path, version)) = place {
-            found = self
-                .versions_before(&path, Some(version), wanted + 1)
+        // One more entry than requested shows whether there is a next page.
+        let mut entries = Vec::new();
+        if let Some((path, version)) = position {
+            entries = self
+                .versions_before(&path, Some(version), limit + 1)
                 .await?;
         }
-        while found.len() <= wanted
-            && let Some(newest) = self.next_definition(&mut walk).await?
+        while entries.len() <= limit
+            && let Some(newest) = self.next_definition(&mut scan).await?
         {
             let text = request.q.as_deref().unwrap_or_default();
             if newest.path.as_str().contains(text) {
-                let left = wanted + 1 - found.len();
-                found.extend(self.versions_before(&newest.path, None, left).await?);
+                let remaining = limit + 1 - entries.len();
+                entries.extend(self.versions_before(&newest.path, None, remaining).await?);
             }
         }
-        let is_cut = found.len() > wanted;
-        found.truncate(wanted);
-        let last = found.last().filter(|_| is_cut);
-        let has_content = request.include_content.unwrap_or(true);
+        let has_more = entries.len() > limit;
+        entries.truncate(limit);
+        let last = entries.last().filter(|_| has_more);
+        let include_content = request.include_content.unwrap_or(true);
         Ok(CatalogList {
             next_cursor: last.map(|last| format!("{}:{}", last.version, last.path).into()),
-            entries: found
+            entries: entries
                 .into_iter()
-                .map(|entry| line(entry, has_content))
+                .map(|entry| to_list_entry(entry, include_content))
                 .collect(),
         })
     }
 
-    /// So many versions of a definition, the newest first.
+    /// Returns up to `count` versions of a definition, newest first.
     async fn versions_before(
         &self,
         path: &PlaybookPath,
         mut before: Option<u32>,
-        wanted: usize,
+        count: usize,
     ) -> Result<Vec<CatalogEntry>, RuntimeError> {
-        let mut found: Vec<CatalogEntry> = Vec::new();
-        while found.len() < wanted {
-            let left = i64::try_from(wanted - found.len()).unwrap_or(i64::MAX);
-            let limit = PageLimit::clamped(left);
-            let filter = VersionFilter {
+        let mut entries: Vec<CatalogEntry> = Vec::new();
+        while entries.len() < count {
+            let remaining = i64::try_from(count - entries.len()).unwrap_or(i64::MAX);
+            let limit = PageLimit::clamped(remaining);
+            let filter = CatalogVersionFilter {
                 tenant_id: self.tenant().clone(),
                 path: path.clone(),
                 before,
                 limit,
             };
-            let page = self.store().catalog_versions(filter).await?;
+            let page = self.store().list_catalog_versions(filter).await?;
             let is_last = page.len() < usize::try_from(limit.get()).unwrap_or(usize::MAX);
             before = page.last().map(|last| last.version);
-            found.extend(page);
+            entries.extend(page);
             if is_last {
                 break;
             }
         }
-        Ok(found)
+        Ok(entries)
     }
 
-    /// The paths of the definitions of a kind.
+    /// Lists the paths of the definitions of a kind.
     pub async fn definition_paths(&self, kind: &str) -> Result<Vec<PlaybookPath>, RuntimeError> {
-        let mut walk = Walk::of(Some(kind.to_lowercase().into()));
+        let mut scan = DefinitionScan::for_kind(Some(kind.to_lowercase().into()));
         let mut paths = Vec::new();
-        while let Some(entry) = self.next_definition(&mut walk).await? {
+        while let Some(entry) = self.next_definition(&mut scan).await? {
             paths.push(entry.path);
         }
         Ok(paths)
     }
 
-    /// The definitions of agents that can do all of what is asked for.
-    pub async fn agents(&self, request: AgentsRequest) -> Result<CatalogList, RuntimeError> {
-        let wanted = request.capabilities.unwrap_or_default();
-        let mut walk = Walk::of(Some(AGENT.into()));
+    /// Lists the agent definitions that have all requested capabilities.
+    pub async fn find_agents(
+        &self,
+        request: AgentListRequest,
+    ) -> Result<CatalogList, RuntimeError> {
+        let required = request.capabilities.unwrap_or_default();
+        let mut scan = DefinitionScan::for_kind(Some(AGENT_KIND.into()));
         let mut entries = Vec::new();
-        while let Some(entry) = self.next_definition(&mut walk).await? {
-            let can = capabilities(&entry.content);
-            if wanted.iter().all(|wanted| can.contains(wanted)) {
-                entries.push(line(entry, true));
+        while let Some(entry) = self.next_definition(&mut scan).await? {
+            let declared = agent_capabilities(&entry.content);
+            if required
+                .iter()
+                .all(|capability| declared.contains(capability))
+            {
+                entries.push(to_list_entry(entry, true));
             }
         }
         Ok(CatalogList {
@@ -205,114 +226,124 @@ impl Runtime {
         })
     }
 
-    async fn next_definition(&self, walk: &mut Walk) -> Result<Option<CatalogEntry>, RuntimeError> {
-        // A page may hold nothing that the caller has.
-        while walk.page.is_empty() && !walk.is_last && walk.scanned < MAX_SCANNED {
+    async fn next_definition(
+        &self,
+        scan: &mut DefinitionScan,
+    ) -> Result<Option<CatalogEntry>, RuntimeError> {
+        // A page may contain nothing that the caller can see.
+        while scan.page.is_empty() && !scan.is_last && scan.scanned < MAX_SCANNED_DEFINITIONS {
             let filter = CatalogFilter {
                 tenant_id: self.tenant().clone(),
-                kind: walk.kind.clone(),
-                archived: false,
-                after: walk.after.clone(),
+                kind: scan.kind.clone(),
+                include_archived: false,
+                after: scan.after.clone(),
                 limit: PageLimit::MAX,
             };
-            let page = self.store().catalog(filter).await?;
-            let full = usize::try_from(PageLimit::MAX.get()).unwrap_or(usize::MAX);
-            walk.is_last = page.len() < full;
-            walk.scanned += page.len();
-            walk.after = page.last().map(|last| last.path.clone());
-            walk.page = page.into_iter().filter(|entry| self.has(entry)).collect();
+            let page = self.store().list_catalog(filter).await?;
+            let page_size = usize::try_from(PageLimit::MAX.get()).unwrap_or(usize::MAX);
+            scan.is_last = page.len() < page_size;
+            scan.scanned += page.len();
+            scan.after = page.last().map(|last| last.path.clone());
+            scan.page = page
+                .into_iter()
+                .filter(|entry| self.can_see_definition(entry))
+                .collect();
         }
-        Ok(walk.page.pop_front())
+        Ok(scan.page.pop_front())
     }
 
-    /// A definition by its path or its id, whichever a text is.
-    pub(crate) async fn named_definition(&self, name: &str) -> Result<CatalogEntry, RuntimeError> {
+    /// Finds a definition by its id or its path.
+    pub(crate) async fn find_definition(&self, name: &str) -> Result<CatalogEntry, RuntimeError> {
         let tenant = self.tenant();
         if let Ok(id) = name.parse::<CatalogId>() {
-            let found = self.store().catalog_entry(tenant, CatalogKey::Id(id));
-            if let Some(entry) = found.await?.filter(|entry| self.has(entry)) {
+            let entry = self.store().find_catalog_entry(tenant, CatalogKey::Id(id));
+            if let Some(entry) = entry.await?.filter(|entry| self.can_see_definition(entry)) {
                 return Ok(entry);
             }
         }
         let path = PlaybookPath::new(name).map_err(|_| RuntimeError::no_definition())?;
         let key = CatalogKey::Latest(path);
-        let found = self.store().catalog_entry(tenant, key).await?;
-        let found = found.filter(|entry| self.has(entry));
-        found.ok_or_else(RuntimeError::no_definition)
+        let entry = self.store().find_catalog_entry(tenant, key).await?;
+        let entry = entry.filter(|entry| self.can_see_definition(entry));
+        entry.ok_or_else(RuntimeError::no_definition)
     }
 
-    /// Whether a definition of the tenant is there for the caller.
-    fn has(&self, entry: &CatalogEntry) -> bool {
-        self.behalf().sees(Some(&entry.path))
+    /// True if the caller can see a definition of its tenant.
+    fn can_see_definition(&self, entry: &CatalogEntry) -> bool {
+        self.auth_context().can_see_path(Some(&entry.path))
     }
 
-    /// The text of a playbook.
-    pub async fn definition_content(&self, name: &str) -> Result<Content, RuntimeError> {
-        let entry = self.named_definition(name).await?;
-        Ok(Content {
+    /// Returns the text of a definition.
+    pub async fn definition_content(&self, name: &str) -> Result<PlaybookContent, RuntimeError> {
+        let entry = self.find_definition(name).await?;
+        Ok(PlaybookContent {
             content: entry.content,
             path: entry.path,
             version: entry.version,
         })
     }
 
-    /// Registers a text as the next version of a playbook.
-    pub async fn replace_content(
+    /// Registers a text as the next version of a definition.
+    pub async fn replace_definition_content(
         &self,
         name: &str,
         request: ContentRequest,
         is_admin: bool,
-    ) -> Result<RegisterAnswer, RuntimeError> {
-        let entry = self.named_definition(name).await?;
-        let rehearsal = RegisterRequest {
+    ) -> Result<RegisterResponse, RuntimeError> {
+        let entry = self.find_definition(name).await?;
+        let dry_run = RegisterRequest {
             content: request.content,
             resource_type: None,
             dry_run: true,
         };
-        let found = self.register_as(rehearsal.clone(), is_admin).await?;
-        if found.path != entry.path {
-            let text = format!(
-                "the text is one of `{}`, not of `{}`",
-                found.path, entry.path
-            );
+        let preview = self.register_with_role(dry_run.clone(), is_admin).await?;
+        if preview.path != entry.path {
+            let text = format!("the text defines `{}`, not `{}`", preview.path, entry.path);
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
         let request = RegisterRequest {
             dry_run: false,
-            ..rehearsal
+            ..dry_run
         };
-        self.register_as(request, is_admin).await
+        self.register_with_role(request, is_admin).await
     }
 
-    /// Checks a text and says all that was found.
-    pub async fn validate(&self, request: ContentRequest) -> Result<Validation, RuntimeError> {
+    /// Checks a text and returns all diagnostics.
+    pub async fn validate_content(
+        &self,
+        request: ContentRequest,
+    ) -> Result<ValidationReport, RuntimeError> {
         let checking = tokio::task::spawn_blocking(move || {
-            let content = decoded(request.content);
+            let content = decode_content(request.content);
             check(&content, &CheckOptions::default()).diagnostics
         });
-        let found = checking.await.map_err(|error| {
+        let diagnostics = checking.await.map_err(|error| {
             tracing::error!(%error, "the check of a document failed");
             RuntimeError::refused(ErrorCode::Internal, "the document could not be checked")
         })?;
-        let errors = found
+        let errors = diagnostics
             .iter()
-            .filter(|found| found.severity == Severity::Error);
+            .filter(|diagnostic| diagnostic.severity == Severity::Error);
         let errors: Vec<Text> = errors
-            .map(|found| {
-                let (code, message) = (found.code.as_str(), &found.message);
-                format!("{}:{}: {code} {message}", found.line, found.column).into()
+            .map(|diagnostic| {
+                let (code, message) = (diagnostic.code.as_str(), &diagnostic.message);
+                format!(
+                    "{}:{}: {code} {message}",
+                    diagnostic.line, diagnostic.column
+                )
+                .into()
             })
             .collect();
-        Ok(Validation {
+        Ok(ValidationReport {
             valid: errors.is_empty(),
             errors,
-            diagnostics: found.iter().map(warning).collect(),
+            diagnostics: diagnostics.iter().map(diagnostic_to_json).collect(),
         })
     }
 }
 
-/// A walk along the definitions.
-struct Walk {
+/// Scan over the definitions.
+struct DefinitionScan {
     kind: Option<Text>,
     after: Option<PlaybookPath>,
     page: std::collections::VecDeque<CatalogEntry>,
@@ -320,8 +351,8 @@ struct Walk {
     scanned: usize,
 }
 
-impl Walk {
-    fn of(kind: Option<Text>) -> Self {
+impl DefinitionScan {
+    fn for_kind(kind: Option<Text>) -> Self {
         Self {
             kind,
             after: None,
@@ -332,13 +363,13 @@ impl Walk {
     }
 }
 
-pub(super) fn line(entry: CatalogEntry, has_content: bool) -> CatalogLine {
-    CatalogLine {
+pub(super) fn to_list_entry(entry: CatalogEntry, include_content: bool) -> CatalogListEntry {
+    CatalogListEntry {
         catalog_id: entry.catalog_id,
         path: entry.path,
         kind: entry.kind,
         version: entry.version,
-        content: has_content.then_some(entry.content),
+        content: include_content.then_some(entry.content),
         layout: None,
         payload: None,
         meta: entry.meta,
@@ -350,37 +381,41 @@ pub(super) fn line(entry: CatalogEntry, has_content: bool) -> CatalogLine {
     }
 }
 
-/// What an agent says that it can do.
-fn capabilities(content: &str) -> Vec<Text> {
+/// Capabilities that an agent declares.
+fn agent_capabilities(content: &str) -> Vec<Text> {
     let document = to_json(content).unwrap_or_default();
     let metadata = document.get("metadata");
-    let told = metadata
+    let declared = metadata
         .and_then(|metadata| metadata.get("capabilities"))
         .or_else(|| document.get("capabilities"));
-    let told = told.and_then(Json::as_list).unwrap_or_default();
-    told.iter()
+    let declared = declared.and_then(Json::as_list).unwrap_or_default();
+    declared
+        .iter()
         .filter_map(Json::as_str)
         .map(Text::from)
         .collect()
 }
 
-fn verdict(index: u32, registered: Result<RegisterAnswer, RuntimeError>) -> RegisterVerdict {
+fn to_batch_result(
+    index: u32,
+    registered: Result<RegisterResponse, RuntimeError>,
+) -> RegisterBatchResult {
     match registered {
-        Ok(answer) => RegisterVerdict {
+        Ok(response) => RegisterBatchResult {
             index,
             status: "registered".into(),
-            path: Some(answer.path),
-            version: answer.version,
-            catalog_id: answer.catalog_id,
+            path: Some(response.path),
+            version: response.version,
+            catalog_id: response.catalog_id,
             error: None,
         },
         Err(error) => {
             let problem = error.into_problem();
-            let first = problem.errors.first().map(|found| {
-                let place = found.line.unwrap_or(0);
-                format!("{} (line {place}: {})", problem.detail, found.message)
+            let first = problem.errors.first().map(|error| {
+                let line = error.line.unwrap_or(0);
+                format!("{} (line {line}: {})", problem.detail, error.message)
             });
-            RegisterVerdict {
+            RegisterBatchResult {
                 index,
                 status: "error".into(),
                 path: None,

@@ -1,24 +1,28 @@
-//! How long something took, for machines and for people.
+//! Duration of an operation, as a number and as text.
 
 use noetl_types::{Millis, Text, Timestamp};
 
-/// How long something took, or has taken so far.
+/// Duration of an operation, or its duration so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Elapsed(Millis);
+pub(super) struct ExecutionDuration(Millis);
 
-impl Elapsed {
-    /// From the beginning to the end, or to now while there is none.
-    pub(super) fn between(start: Timestamp, end: Option<Timestamp>, now: Timestamp) -> Self {
-        Self(end.unwrap_or(now).since(start))
+impl ExecutionDuration {
+    /// Time from the start to the end, or to now if there is no end.
+    pub(super) fn from_start_to_end(
+        start: Timestamp,
+        end: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Self {
+        Self(end.unwrap_or(now).duration_since(start))
     }
 
-    pub(super) fn seconds(self) -> f64 {
+    pub(super) fn as_seconds(self) -> f64 {
         self.0.as_secs_f64()
     }
 
-    /// For people.
-    pub(super) fn human(self) -> Text {
-        self.0.human().into()
+    /// Formats the duration for people.
+    pub(super) fn to_human_text(self) -> Text {
+        self.0.to_human().into()
     }
 }
 
@@ -27,13 +31,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_not_ended_takes_until_now() {
+    fn open_execution_lasts_until_now() {
         let at = |secs: i64| Timestamp::from_unix_ms(secs * 1000).unwrap();
         assert_eq!(
-            Elapsed::between(at(1), None, at(4)).seconds().to_string(),
+            ExecutionDuration::from_start_to_end(at(1), None, at(4))
+                .as_seconds()
+                .to_string(),
             "3"
         );
-        let ended = Elapsed::between(at(1), Some(at(2)), at(4));
-        assert_eq!(ended.human(), "1.0 s");
+        let ended = ExecutionDuration::from_start_to_end(at(1), Some(at(2)), at(4));
+        assert_eq!(ended.to_human_text(), "1.0 s");
     }
 }

@@ -1,34 +1,37 @@
-//! One execution as the store has it, and its line in lists.
+//! Lookup of one execution, and its entry in lists.
 
-use noetl_api::execution::ExecutionLine;
+use noetl_api::execution::ExecutionSummary;
 use noetl_store::Execution;
 use noetl_types::{ErrorCode, ExecutionId, Timestamp};
 
-use super::elapsed::Elapsed;
+use super::elapsed::ExecutionDuration;
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
-    /// An execution that the caller may see. One of somebody else is as good as none.
-    pub(crate) async fn execution_row(
+    /// Returns an execution that the caller can see. An execution of another tenant is reported as
+    /// not found.
+    pub(crate) async fn visible_execution(
         &self,
         execution_id: ExecutionId,
     ) -> Result<Execution, RuntimeError> {
-        self.behalf().check_run(execution_id)?;
-        let found = self.store().execution(execution_id).await?;
-        let is_there = |found: &Execution| {
-            let facts = &found.facts;
-            facts.tenant_id == *self.tenant() && self.behalf().sees(facts.path.as_ref())
-        };
-        if let Some(execution) = found.filter(is_there) {
+        self.auth_context().check_token_execution(execution_id)?;
+        let found = self.store().find_execution(execution_id).await?;
+        let is_visible = |execution: &Execution| {
             let facts = &execution.facts;
-            let queue = facts.pool.within(&facts.tenant_id);
-            self.behalf().check(&facts.tenant_id, &queue)?;
-            if let Some(seen) = self.seq_seen() {
-                seen.note(execution.head.version);
+            facts.tenant_id == *self.tenant()
+                && self.auth_context().can_see_path(facts.path.as_ref())
+        };
+        if let Some(execution) = found.filter(is_visible) {
+            let facts = &execution.facts;
+            let queue = facts.pool.tenant_queue(&facts.tenant_id);
+            self.auth_context()
+                .check_execution_access(&facts.tenant_id, &queue)?;
+            if let Some(observed) = self.observed_seq() {
+                observed.record_end(execution.head.version);
             }
             return Ok(execution);
         }
-        if self.store().is_gone(execution_id).await? {
+        if self.store().is_dropped(execution_id).await? {
             return Err(RuntimeError::refused(
                 ErrorCode::RetentionDropped,
                 "the execution was dropped by retention",
@@ -38,12 +41,12 @@ impl Runtime {
     }
 }
 
-/// The line of a list. Where an execution is on its way between its first step and its last, a row
-/// does not tell: only an end counts as progress here.
-pub(super) fn line(execution: &Execution, now: Timestamp) -> ExecutionLine {
+/// Converts an execution to a list entry. The row has no progress between the first step and the
+/// end, so progress is 0 or 100.
+pub(super) fn to_execution_summary(execution: &Execution, now: Timestamp) -> ExecutionSummary {
     let (facts, view) = (&execution.facts, &execution.view);
-    let elapsed = Elapsed::between(facts.started_at, view.ended_at, now);
-    ExecutionLine {
+    let elapsed = ExecutionDuration::from_start_to_end(facts.started_at, view.ended_at, now);
+    ExecutionSummary {
         execution_id: execution.execution_id,
         catalog_id: facts.catalog_id,
         path: facts.path.clone(),
@@ -53,8 +56,8 @@ pub(super) fn line(execution: &Execution, now: Timestamp) -> ExecutionLine {
         completed_at: view.ended_at,
         start_time: facts.started_at,
         end_time: view.ended_at,
-        duration_seconds: elapsed.seconds(),
-        duration_human: elapsed.human(),
+        duration_seconds: elapsed.as_seconds(),
+        duration_human: elapsed.to_human_text(),
         progress: if view.status.is_terminal() { 100 } else { 0 },
         parent_execution_id: facts.parent_execution_id,
         event_count: execution.head.version.get(),

@@ -1,214 +1,219 @@
-//! Follows the log as it grows: that of one execution, or all of them.
+//! Followers of the growing log, of one execution or of all.
 
 use std::time::Duration;
 
 use noetl_api::execution::EventView;
 use noetl_store::{FeedLimit, LogEpoch};
 use noetl_types::{
-    EventName, ExecutionId, FeedPosition, PlaybookPath, StoredEvent, TenantId, Version,
+    EventName, ExecutionId, ExecutionVersion, FeedPosition, PlaybookPath, StoredEvent, TenantId,
 };
 
-use super::events::view;
-use super::sight::Sight;
+use super::events::to_event_view;
+use super::visibility::ExecutionVisibility;
 use crate::runtime::{Runtime, RuntimeError};
 
-/// Events that are told at once.
-const CHUNK: i64 = 200;
+/// Events per read.
+const CHUNK_EVENTS: i64 = 200;
 
-/// Tells every event of an execution once, in order, until its end.
+/// Returns every event of an execution once, in order, until its end.
 #[derive(Clone)]
-pub(crate) struct Follower {
+pub(crate) struct LogFollower {
     runtime: Runtime,
     execution_id: ExecutionId,
-    after: Version,
+    after: ExecutionVersion,
     has_ended: bool,
 }
 
 impl Runtime {
-    /// Follows an execution from behind a place of its log.
-    pub(crate) async fn follow(
+    /// Follows an execution from a position in its log.
+    pub(crate) async fn follow_log(
         &self,
         execution_id: ExecutionId,
-        after: Version,
-    ) -> Result<Follower, RuntimeError> {
-        let row = self.execution_row(execution_id).await?;
-        Ok(Follower {
+        after: ExecutionVersion,
+    ) -> Result<LogFollower, RuntimeError> {
+        let row = self.visible_execution(execution_id).await?;
+        Ok(LogFollower {
             runtime: self.clone(),
             execution_id,
             after,
-            // Who has seen the end already is told nothing but what was noted since.
+            // A follower that starts after the end only gets the events recorded since then.
             has_ended: row.view.status.is_terminal(),
         })
     }
 }
 
-impl Follower {
-    /// The events that come next: none where nothing happens for so long, nothing at all once the
-    /// execution has ended and everything is told.
+impl LogFollower {
+    /// Returns the next events, an empty list after a timeout, or `None` once the execution has
+    /// ended and all events were returned.
     pub(crate) async fn next(
         &mut self,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<Option<Vec<EventView>>, RuntimeError> {
-        let deadline = tokio::time::Instant::now() + patience;
+        let deadline = tokio::time::Instant::now() + max_wait;
         loop {
-            // Before the log is looked at, so that nothing is missed in between.
-            let mut following = self.runtime.following(self.execution_id);
+            // Subscribes before the log is read, so that no append is missed in between.
+            let mut following = self.runtime.follow_execution(self.execution_id);
             let events = self
                 .runtime
-                .log_chunk(self.execution_id, self.after.get(), CHUNK)
+                .read_log_chunk(self.execution_id, self.after.get(), CHUNK_EVENTS)
                 .await?;
             if let Some(last) = events.last() {
                 self.after = last.record.seq.into();
-                let ends = |event: &StoredEvent| matches!(&event.record.event.event_type, EventName::Known(known) if known.is_terminal());
-                self.has_ended |= events.iter().any(ends);
-                return Ok(Some(events.into_iter().map(view).collect()));
+                let is_terminal = |event: &StoredEvent| matches!(&event.record.event.event_type, EventName::Known(known) if known.is_terminal());
+                self.has_ended |= events.iter().any(is_terminal);
+                return Ok(Some(events.into_iter().map(to_event_view).collect()));
             }
             if self.has_ended {
                 return Ok(None);
             }
-            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(tokio::time::Instant::now());
+            if remaining.is_zero() {
                 return Ok(Some(Vec::new()));
             }
-            let told = following.past(self.after);
-            // Another server may have written to the log, of which nobody here is told.
-            let look = Duration::from_millis(self.runtime.settings().sweep.as_ms());
-            drop(tokio::time::timeout(left.min(look), told).await);
+            let appended = following.wait_past(self.after);
+            // Another server may have appended to the log without a notification reaching this one.
+            let poll_interval =
+                Duration::from_millis(self.runtime.settings().sweep_interval.as_ms());
+            drop(tokio::time::timeout(remaining.min(poll_interval), appended).await);
         }
     }
 }
 
-/// Which events of all are wanted.
+/// Filter of the events of all executions.
 #[derive(Debug, Clone)]
-pub(crate) struct FeedWish {
-    /// Whose they are.
+pub(crate) struct FeedFilter {
     pub(crate) tenant_id: TenantId,
     pub(crate) event_type: Option<EventName>,
     pub(crate) execution_id: Option<ExecutionId>,
-    /// Only those of executions of this playbook.
+    /// Restricts the events to executions of this playbook.
     pub(crate) path: Option<PlaybookPath>,
 }
 
-/// A place among all events of a life of the log.
+/// Position in the feed of all events, within one log epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LogPlace {
+pub(crate) struct LogPosition {
     pub(crate) log_epoch: LogEpoch,
     pub(crate) at: FeedPosition,
 }
 
-/// What is told of all events.
-pub(crate) enum Told {
-    /// An event, and its place.
-    Event(LogPlace, Box<EventView>),
-    /// What was between the last event and the next is not there any more: it was dropped, or it was in
-    /// another life of the log.
+/// An update of the feed of all events.
+pub(crate) enum FeedUpdate {
+    /// An event and its position.
+    Event(LogPosition, Box<EventView>),
+    /// Events between the last one and the next one are not available: they were deleted, or belong
+    /// to another log epoch.
     Gap {
-        /// Where it goes on behind.
-        after: LogPlace,
-        /// The first event there.
-        first: Option<LogPlace>,
+        /// Position after which the feed continues.
+        after: LogPosition,
+        /// Position of the first event there.
+        first: Option<LogPosition>,
     },
 }
 
-/// Tells every event once, in the order in which they were committed.
+/// Returns every event once, in commit order.
 pub(crate) struct FeedFollower {
     runtime: Runtime,
-    wish: FeedWish,
-    after: LogPlace,
-    /// Whether something is missing before what comes next.
+    filter: FeedFilter,
+    after: LogPosition,
+    /// True if events are missing before the next one.
     has_gap: bool,
-    /// Which executions are wanted.
-    sight: Sight,
+    /// Visibility of the executions.
+    visibility: ExecutionVisibility,
 }
 
 impl Runtime {
-    /// Follows all events from behind a place, or from now on. A place that names no life of the log is
-    /// one of the present life; of another life all there is comes again.
-    pub(crate) async fn follow_all(
+    /// Follows all events from a position, or from now on. A position without a log epoch is in the
+    /// current one. If the position is in another log epoch, the feed restarts from its beginning.
+    pub(crate) async fn follow_feed(
         &self,
-        wish: FeedWish,
+        filter: FeedFilter,
         after: Option<(Option<LogEpoch>, FeedPosition)>,
     ) -> Result<FeedFollower, RuntimeError> {
         let log_epoch = self.store().log_epoch().await?;
         let (at, has_gap) = match after {
-            None => (self.end_of_feed().await?, false),
+            None => (self.feed_end().await?, false),
             Some((Some(epoch), _)) if epoch != log_epoch => (FeedPosition::default(), true),
-            Some((_, at)) => (at, self.has_dropped_behind(at).await?),
+            Some((_, at)) => (at, self.has_dropped_after(at).await?),
         };
         Ok(FeedFollower {
             runtime: self.clone(),
-            sight: self.sight_of(wish.path.clone()),
-            wish,
-            after: LogPlace { log_epoch, at },
+            visibility: self.playbook_visibility(filter.path.clone()),
+            filter,
+            after: LogPosition { log_epoch, at },
             has_gap,
         })
     }
 
-    /// Whether events behind a place were dropped. From the very beginning on nobody has missed any.
-    async fn has_dropped_behind(&self, at: FeedPosition) -> Result<bool, RuntimeError> {
-        let dropped = self.store().last_dropped().await?;
+    /// True if events after a position were deleted. From the very beginning there is no gap.
+    async fn has_dropped_after(&self, at: FeedPosition) -> Result<bool, RuntimeError> {
+        let dropped = self.store().last_dropped_position().await?;
         Ok(at != FeedPosition::default() && at.position < dropped)
     }
 }
 
 impl FeedFollower {
-    /// What comes next, each with the place to resume from; nothing where nothing that is wanted
-    /// happens for so long.
-    pub(crate) async fn next(&mut self, patience: Duration) -> Result<Vec<Told>, RuntimeError> {
-        let deadline = tokio::time::Instant::now() + patience;
-        let limit = FeedLimit::clamped(u32::try_from(CHUNK).unwrap_or(u32::MAX));
+    /// Returns the next updates, each with the position to resume from. Returns an empty list after
+    /// a timeout without matching events.
+    pub(crate) async fn next(
+        &mut self,
+        max_wait: Duration,
+    ) -> Result<Vec<FeedUpdate>, RuntimeError> {
+        let deadline = tokio::time::Instant::now() + max_wait;
+        let limit = FeedLimit::clamped(u32::try_from(CHUNK_EVENTS).unwrap_or(u32::MAX));
         loop {
-            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            let remaining = deadline.saturating_duration_since(tokio::time::Instant::now());
             if self.has_gap {
-                return Ok(vec![self.gap().await?]);
+                return Ok(vec![self.read_gap().await?]);
             }
-            let batch = self.runtime.wait_for_feed(self.after.at, limit, left);
+            let batch = self.runtime.wait_for_feed(self.after.at, limit, remaining);
             let batch = batch.await?;
-            // What was read before a new life began is of the one before it.
+            // Events that were read before the epoch changed belong to the previous epoch.
             let log_epoch = self.runtime.store().log_epoch().await?;
             if log_epoch != self.after.log_epoch {
                 let at = FeedPosition::default();
-                self.after = LogPlace { log_epoch, at };
+                self.after = LogPosition { log_epoch, at };
                 self.has_gap = true;
                 continue;
             }
-            let mut told = Vec::new();
+            let mut updates = Vec::new();
             for event in batch.events {
-                if self.is_wanted(&event).await? {
+                if self.matches_filter(&event).await? {
                     let at = event.feed;
-                    let place = LogPlace { log_epoch, at };
-                    told.push(Told::Event(place, Box::new(view(event))));
+                    let position = LogPosition { log_epoch, at };
+                    updates.push(FeedUpdate::Event(position, Box::new(to_event_view(event))));
                 }
             }
             self.after.at = batch.next;
-            if !told.is_empty() || left.is_zero() {
-                return Ok(told);
+            if !updates.is_empty() || remaining.is_zero() {
+                return Ok(updates);
             }
         }
     }
 
-    async fn gap(&mut self) -> Result<Told, RuntimeError> {
-        let LogPlace { log_epoch, at } = self.after;
-        let first = self.runtime.place_behind(at).await?;
+    async fn read_gap(&mut self) -> Result<FeedUpdate, RuntimeError> {
+        let LogPosition { log_epoch, at } = self.after;
+        let first = self.runtime.next_feed_position(at).await?;
         self.has_gap = false;
-        Ok(Told::Gap {
+        Ok(FeedUpdate::Gap {
             after: self.after,
-            first: first.map(|at| LogPlace { log_epoch, at }),
+            first: first.map(|at| LogPosition { log_epoch, at }),
         })
     }
 
-    async fn is_wanted(&mut self, stored: &StoredEvent) -> Result<bool, RuntimeError> {
-        let (wish, event) = (&self.wish, &stored.record.event);
-        let id = event.execution_id;
-        if event.tenant_id != wish.tenant_id
-            || wish.execution_id.is_some_and(|wanted| wanted != id)
-            || wish
+    async fn matches_filter(&mut self, stored: &StoredEvent) -> Result<bool, RuntimeError> {
+        let (filter, event) = (&self.filter, &stored.record.event);
+        let execution_id = event.execution_id;
+        if event.tenant_id != filter.tenant_id
+            || filter
+                .execution_id
+                .is_some_and(|expected| expected != execution_id)
+            || filter
                 .event_type
                 .as_ref()
-                .is_some_and(|wanted| *wanted != event.event_type)
+                .is_some_and(|expected| *expected != event.event_type)
         {
             return Ok(false);
         }
-        self.sight.has(id).await
+        self.visibility.is_visible(execution_id).await
     }
 }

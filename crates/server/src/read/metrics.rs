@@ -1,68 +1,76 @@
-//! What a server counts.
+//! Rendering of the server's metrics.
 
 use std::error::Error;
 use std::time::Duration;
 
 use noetl_types::{ErrorCode, TenantId};
 
-use crate::runtime::{Runtime, RuntimeError, causes};
+use crate::runtime::{Runtime, RuntimeError, error_chain};
 
-/// How long a scrape waits for what the store tells of one thing. Whoever scrapes gives up after ten
-/// seconds, as a rule.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of each store query of a scrape. Scrapers usually time out after ten seconds.
+const STORE_QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Runtime {
-    /// Everything that is counted, as a scrape gets it.
-    pub(crate) async fn metrics_text(&self) -> Result<String, RuntimeError> {
-        // A process counts for everybody that it serves, so only its operator may see it.
+    /// Renders all metrics for a scrape.
+    pub(crate) async fn render_metrics(&self) -> Result<String, RuntimeError> {
+        // The metrics of a process cover all tenants, so only the operator's tenant may read them.
         if *self.tenant() != TenantId::default() {
-            let text = "what a server counts is for the tenant that operates it";
+            let text = "metrics are only available to the tenant that operates the server";
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         }
         if !self.settings().metrics {
-            let text = "what the server counts is not told: an operator has turned that off";
+            let text = "metrics are disabled on this server";
             return Err(RuntimeError::refused(ErrorCode::NotFound, text));
         }
-        self.look_at_store().await;
-        // What this process knows matters most while the store does not work.
-        self.metrics().stream().counted(&self.stream_here());
-        if let Some(is_reached) = self.reaches_nats() {
-            self.metrics().stream().reaches_nats(is_reached);
+        self.refresh_store_gauges().await;
+        // The metrics of this process matter most while the store is unavailable.
+        self.metrics()
+            .stream()
+            .set_counters(&self.local_stream_status());
+        if let Some(is_connected) = self.is_nats_connected() {
+            self.metrics().stream().set_nats_connected(is_connected);
         }
-        self.metrics().text().map_err(|error| {
-            tracing::error!(%error, "what is counted cannot be written");
-            RuntimeError::refused(ErrorCode::Internal, "nothing can be told")
+        self.metrics().encode_text().map_err(|error| {
+            tracing::error!(%error, "the metrics cannot be rendered");
+            RuntimeError::refused(ErrorCode::Internal, "the metrics cannot be rendered")
         })
     }
 
-    /// Takes over what the store knows. What it does not tell is left out, and that alone: each is asked
-    /// for by itself, and all at once.
-    async fn look_at_store(&self) {
+    /// Updates the gauges from the store. The queries run concurrently, and a failed one only omits
+    /// its own metrics.
+    async fn refresh_store_gauges(&self) {
         let (store, now) = (self.store(), self.now());
-        let (runs, pools, outbox, room, stream) = tokio::join!(
-            told("executions", store.executions_by_status()),
-            told("pools", store.pool_counts()),
-            told("outbox", store.outbox_facts()),
-            told("partitions", store.months_until()),
-            told("stream", self.stream_status()),
+        let (executions, pools, outbox, partitions_until, stream) = tokio::join!(
+            query_or_none("executions", store.count_executions_by_status()),
+            query_or_none("pools", store.pool_counts()),
+            query_or_none("outbox", store.outbox_stats()),
+            query_or_none("partitions", store.log_partitions_until()),
+            query_or_none("stream", self.stream_status()),
         );
-        let (gauges, platform) = (self.metrics().gauges(), self.metrics().platform());
-        gauges.count(runs.as_ref());
-        gauges.count_pools(pools.as_deref());
-        platform.outbox(outbox.as_ref(), now);
-        platform.room(room.flatten().map(|until| until.since(now)));
-        self.metrics().stream().stands(stream.as_ref());
+        let (gauges, platform) = (self.metrics().store_gauges(), self.metrics().platform());
+        gauges.set_execution_counts(executions.as_ref());
+        gauges.set_pool_counts(pools.as_deref());
+        platform.set_outbox(outbox.as_ref(), now);
+        platform.set_partition_headroom(
+            partitions_until
+                .flatten()
+                .map(|until| until.duration_since(now)),
+        );
+        self.metrics().stream().set_gauges(stream.as_ref());
     }
 }
 
-/// What the store tells of something; nothing where it does not, or not in time.
-async fn told<T, E: Error>(what: &str, asked: impl Future<Output = Result<T, E>>) -> Option<T> {
-    let found = tokio::time::timeout(PATIENCE, asked).await;
-    let reason = match found {
-        Ok(Ok(found)) => return Some(found),
-        Ok(Err(error)) => causes(&error),
-        Err(_) => "the store does not say it in time".into(),
+/// Returns the result of a store query, or `None` if it fails or times out.
+async fn query_or_none<T, E: Error>(
+    what: &str,
+    query: impl Future<Output = Result<T, E>>,
+) -> Option<T> {
+    let result = tokio::time::timeout(STORE_QUERY_TIMEOUT, query).await;
+    let reason = match result {
+        Ok(Ok(result)) => return Some(result),
+        Ok(Err(error)) => error_chain(&error),
+        Err(_) => "the store query timed out".into(),
     };
-    tracing::warn!(what, error = %reason, "nobody knows how this stands");
+    tracing::warn!(what, error = %reason, "a store query for metrics failed");
     None
 }

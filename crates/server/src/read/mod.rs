@@ -1,12 +1,11 @@
-//! What readers see of executions, definitions, results and workers.
+//! Queries over executions, definitions, results and workers.
 //!
-//! Owns the way from the rows of the store and the fold of a log to the answers of the API. Writes
-//! nothing but what is no part of any execution: definitions, and who works here.
+//! Owns the conversion of store rows and folded logs to API answers. Writes only data that is not
+//! part of an execution: definitions and worker registrations.
 
 mod analyze;
 mod approvals;
 mod archive;
-mod as_of;
 mod catalog;
 mod commands;
 mod cursor;
@@ -16,26 +15,27 @@ mod detail;
 mod elapsed;
 mod events;
 mod execution;
+mod execution_list;
 mod explain;
 mod follow;
-mod holdings;
-mod known_workers;
-mod list;
 mod metrics;
-mod placement;
+mod observed_seq;
 mod put_result;
-mod ready;
+mod readiness;
 pub mod replay;
 mod result;
-mod sight;
+mod sharding;
 mod stats;
 mod status;
 mod system;
 mod ui_schema;
 mod vars;
+mod visibility;
+mod worker_cache;
+mod worker_commands;
 mod workers;
 
-pub(crate) use as_of::SeqSeen;
-pub(crate) use follow::{FeedFollower, FeedWish, Follower, LogPlace, Told};
-pub(crate) use known_workers::KnownWorkers;
-pub(crate) use result::value_of;
+pub(crate) use follow::{FeedFilter, FeedFollower, FeedUpdate, LogFollower, LogPosition};
+pub(crate) use observed_seq::ObservedSeq;
+pub(crate) use result::parse_result_value;
+pub(crate) use worker_cache::WorkerCache;

@@ -1,9 +1,9 @@
-//! Results that workers put beside an execution before any event refers to them.
+//! Results that workers store before an event refers to them.
 
 use std::sync::Arc;
 
-use noetl_api::result::{KeptResult, PutResult};
-use noetl_store::{BLOB_BYTES, NewResult, PutRefused, ResultPut};
+use noetl_api::result::{ResultPutRequest, ResultPutResponse};
+use noetl_store::{MIN_BLOB_BYTES, NewResult, PutResultError, ResultPut};
 use noetl_types::digest::sha256_of_parts;
 use noetl_types::json::to_canonical;
 use noetl_types::{Digest, ErrorCode, ExecutionId, Json, Millis, ResultId, sha256};
@@ -11,36 +11,36 @@ use noetl_types::{Digest, ErrorCode, ExecutionId, Json, Millis, ResultId, sha256
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
-    /// Keeps a result, and says by which address it is found. Under a key the same data is kept once.
+    /// Stores a result and returns its reference. With a key, the same data is stored once.
     pub async fn put_result(
         &self,
         execution_id: ExecutionId,
-        request: PutResult,
+        request: ResultPutRequest,
         key: Option<&str>,
-    ) -> Result<KeptResult, RuntimeError> {
-        self.execution_row(execution_id).await?;
+    ) -> Result<ResultPutResponse, RuntimeError> {
+        self.visible_execution(execution_id).await?;
         if request.name.is_empty() || request.name.len() > 255 {
-            let text = "the name of a result has 1 to 255 bytes";
+            let text = "the name of a result must have 1 to 255 bytes";
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
-        let told = vec![(execution_id, request.data)];
-        let hidden = self
-            .without_lent(told, |data, lent| lent.hide(data))
+        let values = vec![(execution_id, request.data)];
+        let redacted = self
+            .redact_issued_secrets(values, |data, secrets| secrets.redact_json(data))
             .await?;
-        let data = hidden.into_iter().next().unwrap_or_default();
+        let data = redacted.into_iter().next().unwrap_or_default();
         let now = self.now();
-        let ttl = request.ttl.as_ref().map(ttl).transpose()?;
+        let ttl = request.ttl.as_ref().map(parse_ttl).transpose()?;
         let expires_at = ttl.map(|ttl| now.saturating_add(ttl));
         let bytes: Arc<[u8]> = to_canonical(&data).into();
         let (size, digest) = (bytes.len(), sha256(&bytes));
-        let most = self.settings().result_max;
-        if most.is_exceeded_by(size) {
-            let text = format!("a result has at most {most}, and this one has {size} bytes");
+        let max_size = self.settings().max_result_size;
+        if max_size.is_exceeded_by(size) {
+            let text = format!("the result has {size} bytes; the maximum is {max_size}");
             return Err(RuntimeError::refused(ErrorCode::TooLarge, text));
         }
         let result_id = match key {
-            Some(key) => id_under(execution_id, key, digest)?,
-            None => self.mint()?,
+            Some(key) => keyed_result_id(execution_id, key, digest)?,
+            None => self.mint_id()?,
         };
         let scope = request.scope;
         let name = request.name;
@@ -59,15 +59,19 @@ impl Runtime {
             expires_at,
             now,
         });
-        put.await.map_err(|refused| match refused {
-            PutRefused::TooLarge => RuntimeError::refused(ErrorCode::TooLarge, refused.to_string()),
-            PutRefused::Taken => RuntimeError::refused(ErrorCode::IdConflict, refused.to_string()),
-            PutRefused::Store(error) => error.into(),
+        put.await.map_err(|error| match error {
+            PutResultError::TooLarge => {
+                RuntimeError::refused(ErrorCode::TooLarge, error.to_string())
+            }
+            PutResultError::IdTaken => {
+                RuntimeError::refused(ErrorCode::IdConflict, error.to_string())
+            }
+            PutResultError::Store(error) => error.into(),
         })?;
-        self.metrics().put_result();
-        Ok(KeptResult {
+        self.metrics().count_stored_result();
+        Ok(ResultPutResponse {
             reference: reference.into(),
-            store: if size < BLOB_BYTES { "kv" } else { "disk" }.into(),
+            store: if size < MIN_BLOB_BYTES { "kv" } else { "disk" }.into(),
             scope,
             bytes: size as u64,
             sha256: digest.to_string().into(),
@@ -76,12 +80,16 @@ impl Runtime {
     }
 }
 
-/// The id of data under a key. A task that runs again has the same key, and perhaps other data: then
-/// that is another result.
-fn id_under(execution_id: ExecutionId, key: &str, data: Digest) -> Result<ResultId, RuntimeError> {
+/// Derives the id of a result from its key and data. A task that runs again has the same key and
+/// possibly other data, which is then a different result.
+fn keyed_result_id(
+    execution_id: ExecutionId,
+    key: &str,
+    data: Digest,
+) -> Result<ResultId, RuntimeError> {
     let execution_id = execution_id.get().to_be_bytes();
-    let name = sha256_of_parts(&[&execution_id, data.as_bytes(), key.as_bytes()]);
-    let bytes = name
+    let digest = sha256_of_parts(&[&execution_id, data.as_bytes(), key.as_bytes()]);
+    let bytes = digest
         .as_bytes()
         .first_chunk::<8>()
         .copied()
@@ -91,14 +99,14 @@ fn id_under(execution_id: ExecutionId, key: &str, data: Digest) -> Result<Result
         .map_err(|error| RuntimeError::refused(ErrorCode::Internal, error.to_string()))
 }
 
-/// For how long a result is kept: seconds, or a text with a unit.
-fn ttl(told: &Json) -> Result<Millis, RuntimeError> {
-    let read = match told.as_u64() {
+/// Parses the lifetime of a result: seconds, or a text with a unit.
+fn parse_ttl(value: &Json) -> Result<Millis, RuntimeError> {
+    let ttl = match value.as_u64() {
         Some(secs) => secs.checked_mul(1000).map(Millis::from_ms),
-        None => Millis::from_json(told).ok(),
+        None => Millis::from_json(value).ok(),
     };
-    read.filter(|ttl| *ttl > Millis::ZERO).ok_or_else(|| {
-        let text = "ttl is a number of seconds above 0, or a text such as `2h`";
+    ttl.filter(|ttl| *ttl > Millis::ZERO).ok_or_else(|| {
+        let text = "ttl must be a number of seconds above 0, or a text such as `2h`";
         RuntimeError::refused(ErrorCode::Validation, text)
     })
 }

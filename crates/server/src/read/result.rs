@@ -1,27 +1,28 @@
-//! Results that are too large for an event, by their addresses.
+//! Stored results, which are too large for an event, by reference.
 
 use noetl_store::{Execution, StoredResult};
 use noetl_types::{ErrorCode, ExecutionId, Json, ResultId, Text, json, sha256};
 
 use crate::runtime::{Runtime, RuntimeError};
 
-/// Bytes of a result that answers about an execution show; a larger one is shown by its reference.
-const MAX_SHOWN: u64 = 1 << 20;
-/// How many events a terminal event is looked for among at once, from the end of the log.
-const TAIL: i64 = 50;
-/// How often: behind a terminal event only audit events can follow.
-const MAX_TAILS: i64 = 20;
+/// Maximum bytes of a result that is inlined in answers about an execution. Larger ones are
+/// returned as references.
+const MAX_INLINE_BYTES: u64 = 1 << 20;
+/// Events per read when searching for the terminal event from the end of the log.
+const TAIL_EVENTS: i64 = 50;
+/// Maximum reads. Only audit events can follow a terminal event.
+const MAX_TAIL_READS: i64 = 20;
 
-/// What a result's address says.
+/// Parsed reference of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Address {
+struct ResultAddress {
     execution_id: ExecutionId,
     name: Text,
     result_id: ResultId,
 }
 
-impl Address {
-    /// Reads `noetl://execution/<id>/result/<name>/<result id>`.
+impl ResultAddress {
+    /// Parses `noetl://execution/<id>/result/<name>/<result id>`.
     fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("noetl://execution/")?;
         let (execution_id, rest) = rest.split_once("/result/")?;
@@ -35,61 +36,67 @@ impl Address {
 }
 
 impl Runtime {
-    /// A stored result, by the address in its reference.
-    pub async fn stored_result(&self, reference: &str) -> Result<StoredResult, RuntimeError> {
-        let result = self.found_result(reference).await?;
-        check(&result)?;
+    /// Returns a stored result and verifies its digest.
+    pub async fn read_verified_result(
+        &self,
+        reference: &str,
+    ) -> Result<StoredResult, RuntimeError> {
+        let result = self.find_result(reference).await?;
+        check_digest(&result)?;
         Ok(result)
     }
 
-    /// The same without a look at its bytes.
-    pub(crate) async fn found_result(&self, reference: &str) -> Result<StoredResult, RuntimeError> {
-        let address = Address::parse(reference).ok_or_else(|| {
+    /// Returns a stored result without verifying its digest.
+    pub(crate) async fn find_result(&self, reference: &str) -> Result<StoredResult, RuntimeError> {
+        let address = ResultAddress::parse(reference).ok_or_else(|| {
             RuntimeError::refused(
                 ErrorCode::BadQuery,
                 "ref is not of the form noetl://execution/<id>/result/<name>/<result id>",
             )
         })?;
-        self.execution_row(address.execution_id).await?;
-        self.metrics().resolved_result();
+        self.visible_execution(address.execution_id).await?;
+        self.metrics().count_resolved_result();
         let found = self
             .store()
-            .result(address.execution_id, address.result_id)
+            .find_result(address.execution_id, address.result_id)
             .await?;
         let result = found
             .filter(|found| found.name == address.name)
             .ok_or_else(|| RuntimeError::refused(ErrorCode::NotFound, "there is no such result"))?;
-        if result.expires_at.is_some_and(|end| end <= self.now()) {
+        if result
+            .expires_at
+            .is_some_and(|expires_at| expires_at <= self.now())
+        {
             return Err(RuntimeError::refused(
                 ErrorCode::RetentionDropped,
-                "the result was kept for a while, which is over",
+                "the result has expired",
             ));
         }
         Ok(result)
     }
 
-    /// The value of a stored result, by the address in its reference.
+    /// Returns the value of a stored result.
     pub async fn resolve_result(&self, reference: &str) -> Result<Json, RuntimeError> {
-        value_of(&self.found_result(reference).await?)
+        parse_result_value(&self.find_result(reference).await?)
     }
 
-    /// What came out of an execution, once it ended.
+    /// Returns the result of an ended execution.
     pub(super) async fn final_result(&self, row: &Execution) -> Result<Option<Json>, RuntimeError> {
         if !row.view.status.is_terminal() {
             return Ok(None);
         }
         let mut before = row.head.version.get();
-        for _ in 0..MAX_TAILS {
-            let after = (before - TAIL).max(0);
-            let tail = self.log_chunk(row.execution_id, after, before - after);
+        for _ in 0..MAX_TAIL_READS {
+            let after = (before - TAIL_EVENTS).max(0);
+            let tail = self.read_log_chunk(row.execution_id, after, before - after);
             let tail = tail.await?;
-            let is_end = |event: &&noetl_types::StoredEvent| {
-                let kind = event.record.event.event_type.known();
-                kind.is_some_and(|kind| kind.ends_as().is_some())
+            let is_terminal = |event: &&noetl_types::StoredEvent| {
+                let kind = event.record.event.event_type.known_type();
+                kind.is_some_and(|kind| kind.terminal_status().is_some())
             };
-            if let Some(end) = tail.iter().rev().find(is_end) {
-                let result = end.record.event.result.as_ref();
-                if let Some(value) = self.by_reference(result).await? {
+            if let Some(event) = tail.iter().rev().find(is_terminal) {
+                let result = event.record.event.result.as_ref();
+                if let Some(value) = self.resolve_reference(result).await? {
                     return Ok(Some(value));
                 }
                 let context = result.and_then(|result| result.get("context"));
@@ -103,9 +110,9 @@ impl Runtime {
         Ok(None)
     }
 
-    /// The value that the `result` of an event refers to; the reference itself where the value is
-    /// large, or no longer there.
-    pub(super) async fn by_reference(
+    /// Returns the value that the `result` of an event refers to, or the reference itself if the
+    /// value is large or no longer available.
+    pub(super) async fn resolve_reference(
         &self,
         result: Option<&Json>,
     ) -> Result<Option<Json>, RuntimeError> {
@@ -115,7 +122,7 @@ impl Runtime {
         };
         let address = reference.get("ref").and_then(Json::as_str);
         let bytes = reference.get("bytes").and_then(Json::as_u64);
-        if let (Some(address), Some(..=MAX_SHOWN)) = (address, bytes) {
+        if let (Some(address), Some(..=MAX_INLINE_BYTES)) = (address, bytes) {
             match self.resolve_result(address).await {
                 Ok(value) => return Ok(Some(value)),
                 Err(error @ (RuntimeError::Store(_) | RuntimeError::Machine(_))) => {
@@ -128,8 +135,8 @@ impl Runtime {
     }
 }
 
-/// Refuses a result that is not what was stored.
-fn check(result: &StoredResult) -> Result<(), RuntimeError> {
+/// Refuses a result that does not match its digest.
+fn check_digest(result: &StoredResult) -> Result<(), RuntimeError> {
     if sha256(&result.bytes) == result.sha256 {
         return Ok(());
     }
@@ -143,9 +150,9 @@ fn check(result: &StoredResult) -> Result<(), RuntimeError> {
     Err(RuntimeError::refused(ErrorCode::Internal, text))
 }
 
-/// The value of a stored result.
-pub(crate) fn value_of(result: &StoredResult) -> Result<Json, RuntimeError> {
-    check(result)?;
+/// Verifies and parses the value of a stored result.
+pub(crate) fn parse_result_value(result: &StoredResult) -> Result<Json, RuntimeError> {
+    check_digest(result)?;
     json::parse(&result.bytes).map_err(|_| {
         RuntimeError::refused(ErrorCode::UnsupportedMedia, "the stored result is not JSON")
     })
@@ -156,8 +163,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
-        let address = Address::parse("noetl://execution/7/result/load/9").unwrap();
+    fn parses_result_addresses() {
+        let address = ResultAddress::parse("noetl://execution/7/result/load/9").unwrap();
         assert_eq!(address.execution_id.get(), 7);
         assert_eq!((&*address.name, address.result_id.get()), ("load", 9));
         for wrong in [
@@ -170,7 +177,7 @@ mod tests {
             "noetl://execution/0/result/load/9",
             "http://execution/7/result/load/9",
         ] {
-            assert_eq!(Address::parse(wrong), None, "{wrong}");
+            assert_eq!(ResultAddress::parse(wrong), None, "{wrong}");
         }
     }
 }

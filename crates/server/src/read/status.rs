@@ -1,28 +1,32 @@
-//! Where an execution stands: a fold of its log.
+//! Status of an execution, from a fold of its log.
 
-use noetl_api::execution::{Progress, StatusView};
-use noetl_engine::{State, StepStatus};
+use noetl_api::execution::{ExecutionStatusView, StepProgress};
+use noetl_engine::{ExecutionState, StepStatus};
 use noetl_types::{ExecutionId, ExecutionStatus, Json, Text, Timestamp};
 
-use super::elapsed::Elapsed;
+use super::elapsed::ExecutionDuration;
 use crate::runtime::{Definition, Runtime, RuntimeError};
 
 impl Runtime {
-    /// Where an execution stands.
+    /// Returns the status of an execution.
     pub async fn execution_status(
         &self,
         execution_id: ExecutionId,
-    ) -> Result<StatusView, RuntimeError> {
-        let row = self.execution_row(execution_id).await?;
-        let folded = self.state_of(execution_id).await?;
+    ) -> Result<ExecutionStatusView, RuntimeError> {
+        let row = self.visible_execution(execution_id).await?;
+        let folded = self.execution_state(execution_id).await?;
         let (tally, variables) = match &folded {
-            Some((definition, state)) => (Tally::of(definition, state), state.ctx().clone()),
-            None => (Tally::default(), Json::empty_map()),
+            Some((definition, state)) => (
+                StepTally::count_steps(definition, state),
+                state.ctx().clone(),
+            ),
+            None => (StepTally::default(), Json::empty_map()),
         };
         let result = self.final_result(&row).await?;
         let (facts, view) = (row.facts, row.view);
-        let elapsed = Elapsed::between(facts.started_at, view.ended_at, self.now());
-        Ok(StatusView {
+        let elapsed =
+            ExecutionDuration::from_start_to_end(facts.started_at, view.ended_at, self.now());
+        Ok(ExecutionStatusView {
             execution_id,
             status: view.status,
             current_step: view.last_node_name,
@@ -35,32 +39,32 @@ impl Runtime {
             variables,
             start_time: facts.started_at,
             end_time: view.ended_at,
-            duration_seconds: elapsed.seconds(),
-            duration_human: elapsed.human(),
+            duration_seconds: elapsed.as_seconds(),
+            duration_human: elapsed.to_human_text(),
             result,
             error: view.error,
         })
     }
 }
 
-/// How far the steps of an execution are.
+/// Step counts of an execution.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    progress: Progress,
-    /// The steps that went well, with the end of their last run.
+pub(super) struct StepTally {
+    progress: StepProgress,
+    /// Completed steps with the end of their last pass.
     completed: Vec<(Timestamp, Text)>,
-    /// The steps that were passed over: they count as dealt with.
+    /// Skipped and cancelled steps, which count as done.
     skipped: u32,
 }
 
-impl Tally {
+impl StepTally {
     /// Counts the steps of an execution.
-    pub(super) fn of(definition: &Definition, state: &State) -> Self {
+    pub(super) fn count_steps(definition: &Definition, state: &ExecutionState) -> Self {
         let graph = definition.plan.graph();
         let mut tally = Self::default();
         tally.progress.total_steps = u32::try_from(graph.len()).unwrap_or(u32::MAX);
         for index in graph.steps() {
-            let Some(step) = state.step(index) else {
+            let Some(step) = state.step_state(index) else {
                 continue;
             };
             if step.run.is_some() {
@@ -83,15 +87,15 @@ impl Tally {
         tally
     }
 
-    /// The names of the steps that went well, in the order of their ends; where two ended at once,
-    /// in that of the playbook.
+    /// Names of the completed steps in order of their ends. Steps that ended at the same time are
+    /// in the order of the playbook.
     fn completed_steps(mut self) -> Vec<Text> {
         self.completed.sort_by_key(|(ended_at, _)| *ended_at);
         self.completed.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// How much of a run that goes on is dealt with. It is never done before it says so.
-    pub(super) fn percent(&self) -> u8 {
+    /// Progress of a running execution, at most 99 percent.
+    pub(super) fn progress_percent(&self) -> u8 {
         let progress = self.progress;
         let done = progress.completed_steps + progress.failed_steps + self.skipped;
         let percent = u64::from(done) * 100 / u64::from(progress.total_steps.max(1));

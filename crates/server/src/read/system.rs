@@ -1,23 +1,25 @@
-//! The system as people look at it.
+//! System status and dashboard.
 
-use noetl_api::health::Health;
-use noetl_api::system::{HealthAnswer, ServerStatus, ShardConfig, ShardInfo, StatsAnswer, Widgets};
+use noetl_api::health::HealthStatus;
+use noetl_api::system::{
+    DashboardStatsResponse, DashboardWidgets, HealthResponse, ServerStatus, ShardConfig, ShardInfo,
+};
 use noetl_types::{ExecutionId, Json, Text};
 
-use super::placement::shard_of;
+use super::sharding::shard_for_execution;
 use crate::runtime::{Runtime, RuntimeError};
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+const SERVER_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl Runtime {
-    /// Where an execution is placed among shards: as many as the caller says, or this server.
+    /// Returns the shard of an execution, for the given shard count or this server's.
     pub fn shard_info(&self, execution_id: ExecutionId, shard_count: Option<u32>) -> ShardInfo {
         let settings = self.settings();
         let count = shard_count.unwrap_or(settings.shard_count).max(1);
         ShardInfo {
             execution_id,
             shard_count: count,
-            shard_index: shard_of(execution_id, count),
+            shard_index: shard_for_execution(execution_id, count),
             source: if shard_count.is_some() {
                 "query".into()
             } else {
@@ -32,19 +34,19 @@ impl Runtime {
         }
     }
 
-    /// The counters of the dashboard.
-    pub async fn dashboard(&self) -> Result<StatsAnswer, RuntimeError> {
-        let stats = self.stats().await?;
-        Ok(StatsAnswer {
+    /// Returns the counters of the dashboard.
+    pub async fn dashboard_stats(&self) -> Result<DashboardStatsResponse, RuntimeError> {
+        let stats = self.load_stats().await?;
+        Ok(DashboardStatsResponse {
             status: "ok".into(),
             stats,
             top: stats,
         })
     }
 
-    /// The same as tiles.
-    pub async fn widgets(&self) -> Result<Widgets, RuntimeError> {
-        let stats = self.stats().await?;
+    /// Returns the counters of the dashboard as widgets.
+    pub async fn dashboard_widgets(&self) -> Result<DashboardWidgets, RuntimeError> {
+        let stats = self.load_stats().await?;
         let tiles = [
             ("total_executions", "Executions", stats.total_executions),
             ("running_executions", "Running", stats.running_executions),
@@ -70,38 +72,38 @@ impl Runtime {
                 ("value", Json::from(value)),
             ])
         };
-        Ok(Widgets {
+        Ok(DashboardWidgets {
             widgets: tiles.map(widget).to_vec(),
         })
     }
 
-    /// How the server is, as far as a caller with a token may know.
-    pub async fn health(&self) -> HealthAnswer {
-        let ready = self.ready().await;
+    /// Returns the server's health for authenticated callers.
+    pub async fn check_health(&self) -> HealthResponse {
+        let ready = self.check_readiness().await;
         let database = ready.checks.get(&Text::from("store"));
-        HealthAnswer {
+        HealthResponse {
             status: match ready.status {
-                Health::Ok | Health::Degraded => "ok".into(),
-                Health::Failed => "unhealthy".into(),
+                HealthStatus::Ok | HealthStatus::Degraded => "ok".into(),
+                HealthStatus::Failed => "unhealthy".into(),
             },
-            database: database.copied().unwrap_or(Health::Failed),
-            nats: match self.messaging_trouble() {
+            database: database.copied().unwrap_or(HealthStatus::Failed),
+            nats: match self.messaging_health() {
                 None => "disabled".into(),
                 Some(Ok(())) => "ok".into(),
                 Some(Err(_)) => "degraded".into(),
             },
             uptime_seconds: self.uptime().as_ms() / 1000,
-            version: VERSION.into(),
+            version: SERVER_VERSION.into(),
         }
     }
 
-    /// What the server knows of itself.
+    /// Returns the server's status and the results of its checks.
     pub async fn server_status(&self) -> ServerStatus {
-        let ready = self.ready().await;
+        let ready = self.check_readiness().await;
         ServerStatus {
             status: ready.status,
             server_name: self.settings().server_name.clone(),
-            version: VERSION.into(),
+            version: SERVER_VERSION.into(),
             uptime_seconds: self.uptime().as_ms() / 1000,
             checks: ready.checks,
         }

@@ -1,14 +1,17 @@
-//! What a form for the input of a playbook needs to know.
+//! Schema of the input form of a playbook.
 
-use noetl_api::catalog::{ResourceRequest, UiField, UiSchema};
+use noetl_api::catalog::{CatalogResourceRequest, UiField, UiSchema};
 use noetl_playbook::{CheckOptions, Document, check};
 use noetl_types::{ErrorCode, Json, JsonMap, Text};
 
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
-    /// The form of a playbook's input, read off its workload.
-    pub async fn ui_schema(&self, request: ResourceRequest) -> Result<UiSchema, RuntimeError> {
+    /// Derives the input form of a playbook from its workload.
+    pub async fn ui_schema(
+        &self,
+        request: CatalogResourceRequest,
+    ) -> Result<UiSchema, RuntimeError> {
         let item = self.catalog_item(request).await?;
         let checked = check(&item.content, &CheckOptions::default());
         let Some(Document::Playbook(playbook)) = checked.document else {
@@ -21,10 +24,10 @@ impl Runtime {
             .and_then(|hints| hints.get("exposed"))
             .or_else(|| metadata.more.get("exposed_in_ui"));
         let fields = playbook.workload.0.iter();
-        let fields = fields.map(|given| {
-            let name = &*given.name.value;
+        let fields = fields.map(|entry| {
+            let name = &*entry.name.value;
             let hint = hints.and_then(|hints| hints.get("fields")?.get(name));
-            field(name, given.value.source_json(), hint)
+            to_ui_field(name, entry.value.to_source_json(), hint)
         });
         Ok(UiSchema {
             path: item.path,
@@ -39,18 +42,20 @@ impl Runtime {
     }
 }
 
-/// A value of an input, and what `metadata.ui.fields` says of it.
-fn field(name: &str, default: Json, hint: Option<&Json>) -> UiField {
-    let said = |key: &str| hint.and_then(|hint| hint.get(key));
-    let text = |key: &str| said(key).and_then(Json::as_str).map(Text::from);
-    let children = default.as_map().map(children).unwrap_or_default();
+/// Converts a workload value and its hints in `metadata.ui.fields` to a form field.
+fn to_ui_field(name: &str, default: Json, hint: Option<&Json>) -> UiField {
+    let hint_value = |key: &str| hint.and_then(|hint| hint.get(key));
+    let text = |key: &str| hint_value(key).and_then(Json::as_str).map(Text::from);
+    let children = default.as_map().map(child_fields).unwrap_or_default();
     UiField {
         name: name.into(),
-        kind: text("kind").unwrap_or_else(|| kind_of(&default).into()),
+        kind: text("kind").unwrap_or_else(|| ui_field_kind(&default).into()),
         description: text("description"),
-        secret: said("secret").and_then(Json::as_bool).unwrap_or(false),
+        secret: hint_value("secret")
+            .and_then(Json::as_bool)
+            .unwrap_or(false),
         credential_glob: text("credential_glob"),
-        options: said("options")
+        options: hint_value("options")
             .and_then(Json::as_list)
             .map(<[Json]>::to_vec),
         children,
@@ -58,14 +63,14 @@ fn field(name: &str, default: Json, hint: Option<&Json>) -> UiField {
     }
 }
 
-fn children(map: &JsonMap) -> Vec<UiField> {
+fn child_fields(map: &JsonMap) -> Vec<UiField> {
     let parts = map.iter();
     parts
-        .map(|(name, part)| field(name, part.clone(), None))
+        .map(|(name, part)| to_ui_field(name, part.clone(), None))
         .collect()
 }
 
-fn kind_of(value: &Json) -> &'static str {
+fn ui_field_kind(value: &Json) -> &'static str {
     match value {
         Json::Null => "any",
         Json::Bool(_) => "boolean",

@@ -1,41 +1,43 @@
-//! Variables that workers and people keep beside an execution.
+//! Variables that workers and people store for an execution.
 
-use noetl_api::vars::{NewVar, VarView, Vars, VarsDeleted, VarsSet};
-use noetl_store::{Var, VarKind, VarsRefused};
+use noetl_api::vars::{
+    DeleteVariablesResponse, SetVariableRequest, SetVariablesResponse, VariableList, VariableView,
+};
+use noetl_store::{ExecutionVar, SetVarsError, VarKind};
 use noetl_types::{ErrorCode, ExecutionId, Json, JsonMap, Text, Timestamp};
 
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
-    /// Sets variables, all of them or none: a list of them, or a map of names and values.
+    /// Sets variables atomically, from a list or from a map of names to values.
     pub async fn set_vars(
         &self,
         execution_id: ExecutionId,
         body: JsonMap,
-    ) -> Result<VarsSet, RuntimeError> {
-        self.execution_row(execution_id).await?;
-        let vars = read(&body, self.now())?;
+    ) -> Result<SetVariablesResponse, RuntimeError> {
+        self.visible_execution(execution_id).await?;
+        let vars = parse_vars(&body, self.now())?;
         let count = u32::try_from(vars.len()).unwrap_or(u32::MAX);
         let set = self.store().set_vars(execution_id, vars).await;
-        set.map_err(|refused| match refused {
-            VarsRefused::Name | VarsRefused::TooMany => invalid(refused.to_string()),
-            VarsRefused::TooLarge { .. } => {
-                RuntimeError::refused(ErrorCode::TooLarge, refused.to_string())
+        set.map_err(|error| match error {
+            SetVarsError::InvalidName | SetVarsError::TooMany => invalid_var(error.to_string()),
+            SetVarsError::TooLarge { .. } => {
+                RuntimeError::refused(ErrorCode::TooLarge, error.to_string())
             }
-            VarsRefused::Store(error) => error.into(),
+            SetVarsError::Store(error) => error.into(),
         })?;
-        Ok(VarsSet {
+        Ok(SetVariablesResponse {
             execution_id,
             variables_set: count,
             status: "ok".into(),
         })
     }
 
-    /// The variables of an execution.
-    pub async fn vars(&self, execution_id: ExecutionId) -> Result<Vars, RuntimeError> {
-        self.execution_row(execution_id).await?;
-        let vars = self.store().vars(execution_id, None).await?;
-        Ok(Vars {
+    /// Lists the variables of an execution.
+    pub async fn list_vars(&self, execution_id: ExecutionId) -> Result<VariableList, RuntimeError> {
+        self.visible_execution(execution_id).await?;
+        let vars = self.store().list_vars(execution_id, None).await?;
+        Ok(VariableList {
             execution_id,
             count: u32::try_from(vars.len()).unwrap_or(u32::MAX),
             variables: vars
@@ -45,17 +47,17 @@ impl Runtime {
         })
     }
 
-    /// A variable of an execution.
-    pub async fn var(
+    /// Returns a variable of an execution.
+    pub async fn get_var(
         &self,
         execution_id: ExecutionId,
         name: &str,
-    ) -> Result<VarView, RuntimeError> {
-        self.execution_row(execution_id).await?;
-        let name = name_of(name)?;
-        let found = self.store().vars(execution_id, Some(&name)).await?;
-        let var = found.into_iter().next().ok_or_else(no_var)?;
-        Ok(VarView {
+    ) -> Result<VariableView, RuntimeError> {
+        self.visible_execution(execution_id).await?;
+        let name = parse_var_name(name)?;
+        let found = self.store().list_vars(execution_id, Some(&name)).await?;
+        let var = found.into_iter().next().ok_or_else(var_not_found)?;
+        Ok(VariableView {
             execution_id,
             var_name: var.name,
             var_value: var.value,
@@ -65,20 +67,20 @@ impl Runtime {
         })
     }
 
-    /// Forgets one variable of an execution, which must be there, or all of them.
+    /// Deletes one variable of an execution, which must exist, or all of them.
     pub async fn delete_vars(
         &self,
         execution_id: ExecutionId,
         name: Option<&str>,
-    ) -> Result<VarsDeleted, RuntimeError> {
-        self.execution_row(execution_id).await?;
-        let name = name.map(name_of).transpose()?;
+    ) -> Result<DeleteVariablesResponse, RuntimeError> {
+        self.visible_execution(execution_id).await?;
+        let name = name.map(parse_var_name).transpose()?;
         let deleted = self.store().delete_vars(execution_id, name.as_ref());
         let deleted = deleted.await?;
         if name.is_some() && deleted == 0 {
-            return Err(no_var());
+            return Err(var_not_found());
         }
-        Ok(VarsDeleted {
+        Ok(DeleteVariablesResponse {
             execution_id,
             deleted,
             status: "ok".into(),
@@ -86,13 +88,13 @@ impl Runtime {
     }
 }
 
-fn read(body: &JsonMap, now: Timestamp) -> Result<Vec<Var>, RuntimeError> {
+fn parse_vars(body: &JsonMap, now: Timestamp) -> Result<Vec<ExecutionVar>, RuntimeError> {
     let Some(list) = body.get("variables").and_then(Json::as_list) else {
         let pairs = body.iter();
         return pairs
             .map(|(name, value)| {
-                Ok(Var {
-                    name: name_of(name)?,
+                Ok(ExecutionVar {
+                    name: parse_var_name(name)?,
                     kind: VarKind::UserDefined,
                     value: value.clone(),
                     source_step: None,
@@ -101,17 +103,18 @@ fn read(body: &JsonMap, now: Timestamp) -> Result<Vec<Var>, RuntimeError> {
             })
             .collect();
     };
-    list.iter().map(|var| read_one(var, now)).collect()
+    list.iter().map(|var| parse_var(var, now)).collect()
 }
 
-fn read_one(var: &Json, now: Timestamp) -> Result<Var, RuntimeError> {
-    let read: Result<NewVar, _> = serde_json::to_value(var).and_then(serde_json::from_value);
-    let var = read.map_err(|error| invalid(format!("a variable: {error}")))?;
+fn parse_var(var: &Json, now: Timestamp) -> Result<ExecutionVar, RuntimeError> {
+    let parsed: Result<SetVariableRequest, _> =
+        serde_json::to_value(var).and_then(serde_json::from_value);
+    let var = parsed.map_err(|error| invalid_var(format!("invalid variable: {error}")))?;
     let kind = match &var.var_type {
         None => VarKind::UserDefined,
-        Some(kind) => VarKind::parse(kind).map_err(|error| invalid(error.to_string()))?,
+        Some(kind) => VarKind::parse(kind).map_err(|error| invalid_var(error.to_string()))?,
     };
-    Ok(Var {
+    Ok(ExecutionVar {
         name: var.var_name,
         kind,
         value: var.var_value,
@@ -120,14 +123,14 @@ fn read_one(var: &Json, now: Timestamp) -> Result<Var, RuntimeError> {
     })
 }
 
-fn name_of(name: &str) -> Result<Text, RuntimeError> {
-    Text::new(name).map_err(|error| invalid(error.to_string()))
+fn parse_var_name(name: &str) -> Result<Text, RuntimeError> {
+    Text::new(name).map_err(|error| invalid_var(error.to_string()))
 }
 
-fn invalid(text: String) -> RuntimeError {
+fn invalid_var(text: String) -> RuntimeError {
     RuntimeError::refused(ErrorCode::Validation, text)
 }
 
-fn no_var() -> RuntimeError {
+fn var_not_found() -> RuntimeError {
     RuntimeError::refused(ErrorCode::NotFound, "there is no such variable")
 }

@@ -1,45 +1,47 @@
-//! Who works here, and how busy the pools are.
+//! Worker registrations, and the load of the pools.
 
 use std::fmt;
 
 use noetl_api::query::PoolsQuery;
 use noetl_api::runtime::{
-    PoolHeartbeatAnswer, PoolView, Pools, RegisterWorker, RuntimeView, WorkerName,
+    PoolHeartbeatResponse, PoolListResponse, PoolView, RegisterWorkerRequest, RuntimeView,
+    WorkerName,
 };
-use noetl_store::{NewRuntime, PoolCount, Runtime as Registered, RuntimeKind};
+use noetl_store::{PoolCount, RegisteredRuntime, RuntimeKind, RuntimeRegistration};
 use noetl_types::{ErrorCode, Json, PoolName, TenantId, Text, WorkerId};
 
-use super::known_workers::{DRAIN, POOL_LABEL, Seat, Seats, is_asked_to_leave};
+use super::worker_cache::{CachedWorker, CachedWorkers, DRAIN_KEY, POOL_LABEL, is_drain_requested};
+use crate::crypto::RecipientKey;
 use crate::runtime::{Runtime, RuntimeError};
-use crate::vault::Addressee;
 
 const ACTIVE: &str = "active";
 const OFFLINE: &str = "offline";
-/// Stands between a tenant and the name of its worker. No worker is called so: it cannot be printed.
-const APART: char = '\u{1f}';
-/// Where a worker says which key secrets are sealed for.
-const PUBLIC_KEY: &str = "public_key";
+/// Separates the tenant from the worker's name in stored names. It is not printable, so no worker's
+/// name contains it.
+const TENANT_SEPARATOR: char = '\u{1f}';
+/// Field of a registration with the public key that secrets are encrypted for.
+const PUBLIC_KEY_FIELD: &str = "public_key";
 const DRAINING: &str = "draining";
 
 impl Runtime {
-    /// Makes a worker known, or takes what it now says of itself.
+    /// Registers a worker, or updates its registration.
     pub async fn register_worker(
         &self,
-        worker: RegisterWorker,
+        worker: RegisterWorkerRequest,
     ) -> Result<RuntimeView, RuntimeError> {
-        let kind = kind_of(worker.kind.as_ref())?;
-        let worker_id = worker_id(&worker.name)?;
+        let kind = parse_runtime_kind(worker.kind.as_ref())?;
+        let worker_id = parse_worker_id(&worker.name)?;
         if let Some(pool) = worker.labels.get(POOL_LABEL) {
             let pool = pool
                 .as_str()
-                .ok_or_else(|| invalid("labels.pool_name is not a text"))?;
-            let pool = PoolName::new(pool).map_err(invalid)?;
-            self.behalf().queue_of(&pool)?;
+                .ok_or_else(|| invalid_worker("labels.pool_name must be a string"))?;
+            let pool = PoolName::new(pool).map_err(invalid_worker)?;
+            self.auth_context().served_queue(&pool)?;
         } else {
-            self.behalf().queue_of(&PoolName::shared())?;
+            self.auth_context().served_queue(&PoolName::shared())?;
         }
-        let kept_name = self.kept_name(&worker_id);
-        self.check_name(kind, &kept_name).await?;
+        let stored_name = self.stored_worker_name(&worker_id);
+        self.check_worker_name(kind, &stored_name).await?;
         let detail = Json::object([
             ("status", Json::from(worker.status)),
             ("labels", Json::from(worker.labels)),
@@ -50,246 +52,282 @@ impl Runtime {
         ]);
         let registered = self
             .store()
-            .register_runtime(NewRuntime {
-                runtime_id: self.mint()?,
+            .register_runtime(RuntimeRegistration {
+                runtime_id: self.mint_id()?,
                 kind,
-                name: kept_name,
+                name: stored_name,
                 uri: worker.uri,
                 detail: Some(detail),
                 now: self.now(),
             })
             .await?;
-        self.known_workers().forget();
-        self.own_view(registered)
+        self.worker_cache().invalidate();
+        self.own_runtime_view(registered)
     }
 
-    /// Notes that a worker lives. One that is not known has lost what it held, and registers again.
-    pub async fn worker_alive(
+    /// Records the heartbeat of a worker. An unknown worker has lost its leases and must register
+    /// again.
+    pub async fn record_worker_heartbeat(
         &self,
         worker: WorkerName,
-    ) -> Result<PoolHeartbeatAnswer, RuntimeError> {
-        let kind = kind_of(worker.kind.as_ref())?;
-        let worker_id = worker_id(&worker.name)?;
+    ) -> Result<PoolHeartbeatResponse, RuntimeError> {
+        let kind = parse_runtime_kind(worker.kind.as_ref())?;
+        let worker_id = parse_worker_id(&worker.name)?;
         let now = self.now();
-        let kept_name = self.kept_name(&worker_id);
-        if self.behalf().pools.is_some()
-            && let Some(seat) = self.seat(kind, &kept_name).await?
+        let stored_name = self.stored_worker_name(&worker_id);
+        if self.auth_context().pools.is_some()
+            && let Some(registered) = self.find_cached_worker(kind, &stored_name).await?
         {
-            self.behalf().queue_of(&seat.pool)?;
+            self.auth_context().served_queue(&registered.pool)?;
         }
-        if !self.store().heartbeat(kind, &kept_name, now).await? {
+        if !self
+            .store()
+            .record_heartbeat(kind, &stored_name, now)
+            .await?
+        {
             return Err(RuntimeError::refused(
                 ErrorCode::NotFound,
-                "the worker is not known here: drop all work and register again",
+                "the worker is not registered; drop all work and register again",
             ));
         }
-        // What was leased is kept lease by lease, and told there; this is for claims by name.
+        // Leases are renewed, and cancellations reported, by the lease heartbeat. This covers
+        // commands claimed by name.
         let cancel = match kind {
-            RuntimeKind::WorkerPool => self.keep_claims(&worker_id).await?,
+            RuntimeKind::WorkerPool => self.renew_claims(&worker_id).await?,
             RuntimeKind::ServerApi | RuntimeKind::Broker => Vec::new(),
         };
-        Ok(PoolHeartbeatAnswer {
+        Ok(PoolHeartbeatResponse {
             status: "ok".into(),
             cancel,
             drain: kind == RuntimeKind::WorkerPool
-                && (self.seat(kind, &kept_name).await?).is_some_and(|seat| seat.is_leaving),
+                && (self.find_cached_worker(kind, &stored_name).await?)
+                    .is_some_and(|registered| registered.is_draining),
         })
     }
 
-    /// Asks a worker to finish what it has and leave: its next heartbeat tells it so. A worker that
-    /// registers again has forgotten it.
+    /// Requests that a worker finishes its commands and leaves. Its next heartbeat reports this to
+    /// it. A new registration clears the request.
     pub async fn drain_worker(&self, worker: WorkerName) -> Result<RuntimeView, RuntimeError> {
-        let kind = kind_of(worker.kind.as_ref())?;
-        let kept_name = self.kept_name(&worker_id(&worker.name)?);
-        let known = self.store().runtimes(kind).await?;
-        let known = known.into_iter().find(|known| known.name == kept_name);
-        let known = known.ok_or_else(|| {
+        let kind = parse_runtime_kind(worker.kind.as_ref())?;
+        let stored_name = self.stored_worker_name(&parse_worker_id(&worker.name)?);
+        let workers = self.store().list_runtimes(kind).await?;
+        let current = workers
+            .into_iter()
+            .find(|worker| worker.name == stored_name);
+        let current = current.ok_or_else(|| {
             let text = format!("there is no worker `{}`", worker.name);
             RuntimeError::refused(ErrorCode::NotFound, text)
         })?;
-        self.behalf().queue_of(&Seat::of(&known).pool)?;
-        let mut detail = known.detail.as_ref().and_then(Json::as_map).cloned();
-        let told = detail.get_or_insert_default();
-        told.insert(DRAIN.into(), Json::from(true));
+        self.auth_context()
+            .served_queue(&CachedWorker::from_registration(&current).pool)?;
+        let mut detail = current.detail.as_ref().and_then(Json::as_map).cloned();
+        let fields = detail.get_or_insert_default();
+        fields.insert(DRAIN_KEY.into(), Json::from(true));
         let registered = self
             .store()
-            .register_runtime(NewRuntime {
-                runtime_id: known.runtime_id,
+            .register_runtime(RuntimeRegistration {
+                runtime_id: current.runtime_id,
                 kind,
-                name: known.name,
-                uri: known.uri,
+                name: current.name,
+                uri: current.uri,
                 detail: detail.map(Json::from),
-                // Nothing was heard of the worker itself.
-                now: known.heartbeat,
+                // The worker itself sent no heartbeat.
+                now: current.heartbeat,
             })
             .await?;
-        self.known_workers().forget();
-        self.own_view(registered)
+        self.worker_cache().invalidate();
+        self.own_runtime_view(registered)
     }
 
-    /// The key that secrets are sealed under for a worker, as it registered it.
-    pub(crate) async fn worker_key(
+    /// Returns the public key that a worker registered for encrypted secrets.
+    pub(crate) async fn worker_public_key(
         &self,
         worker_id: &WorkerId,
-    ) -> Result<Option<Addressee>, RuntimeError> {
-        let kept_name = self.kept_name(worker_id);
-        let known = self.store().runtimes(RuntimeKind::WorkerPool).await?;
-        let known = known.into_iter().find(|known| known.name == kept_name);
-        let detail = known.and_then(|known| known.detail);
-        let key = |part: &str| detail.as_ref()?.get(part)?.get(PUBLIC_KEY)?.as_str();
+    ) -> Result<Option<RecipientKey>, RuntimeError> {
+        let stored_name = self.stored_worker_name(worker_id);
+        let workers = self.store().list_runtimes(RuntimeKind::WorkerPool).await?;
+        let worker = workers
+            .into_iter()
+            .find(|worker| worker.name == stored_name);
+        let detail = worker.and_then(|worker| worker.detail);
+        let key = |part: &str| detail.as_ref()?.get(part)?.get(PUBLIC_KEY_FIELD)?.as_str();
         let key = key("runtime").or_else(|| key("capabilities"));
-        Ok(key.and_then(Addressee::read))
+        Ok(key.and_then(RecipientKey::from_base64))
     }
 
-    /// A worker, as of a moment ago. One that was not known then may have come since.
-    async fn seat(&self, kind: RuntimeKind, name: &Text) -> Result<Option<Seat>, RuntimeError> {
-        let known = self.known_workers().seat(name, self.now());
-        match known.filter(|_| kind == RuntimeKind::WorkerPool) {
-            Some(seat) => Ok(Some(seat)),
-            None => self.seat_now(kind, name).await,
+    /// Returns a worker from the cache. A worker that is not cached may have registered since, so
+    /// the store is queried then.
+    async fn find_cached_worker(
+        &self,
+        kind: RuntimeKind,
+        name: &Text,
+    ) -> Result<Option<CachedWorker>, RuntimeError> {
+        let cached = self.worker_cache().fresh_worker(name, self.now());
+        match cached.filter(|_| kind == RuntimeKind::WorkerPool) {
+            Some(worker) => Ok(Some(worker)),
+            None => self.find_worker(kind, name).await,
         }
     }
 
-    /// The same as of now.
-    async fn seat_now(&self, kind: RuntimeKind, name: &Text) -> Result<Option<Seat>, RuntimeError> {
+    /// Returns a worker from the store.
+    async fn find_worker(
+        &self,
+        kind: RuntimeKind,
+        name: &Text,
+    ) -> Result<Option<CachedWorker>, RuntimeError> {
         let now = self.now();
-        let known = self.store().runtimes(kind).await?;
-        let named = |known: Registered| (known.name.clone(), Seat::of(&known));
-        let seats: Seats = known.into_iter().map(named).collect();
-        let seat = seats.get(name).cloned();
+        let registered = self.store().list_runtimes(kind).await?;
+        let to_entry = |registered: RegisteredRuntime| {
+            (
+                registered.name.clone(),
+                CachedWorker::from_registration(&registered),
+            )
+        };
+        let workers: CachedWorkers = registered.into_iter().map(to_entry).collect();
+        let worker = workers.get(name).cloned();
         if kind == RuntimeKind::WorkerPool {
-            self.known_workers().note(seats, now);
+            self.worker_cache().replace_workers(workers, now);
         }
-        Ok(seat)
+        Ok(worker)
     }
 
-    /// Refuses a caller that is bound to pools the name of a worker which lives in another one.
-    async fn check_name(&self, kind: RuntimeKind, name: &Text) -> Result<(), RuntimeError> {
-        if self.behalf().pools.is_none() {
+    /// Refuses a caller that is restricted to pools if a live worker of another pool has the name.
+    async fn check_worker_name(&self, kind: RuntimeKind, name: &Text) -> Result<(), RuntimeError> {
+        if self.auth_context().pools.is_none() {
             return Ok(());
         }
-        let seat = self.seat_now(kind, name).await?;
-        let lives = |seat: &Seat| self.now().since(seat.heard_at) <= self.settings().worker_offline;
-        match seat.filter(lives) {
-            Some(seat) if !self.behalf().may_work_for(&seat.pool) => Err(RuntimeError::refused(
-                ErrorCode::Forbidden,
-                "a worker of this name is registered for a pool that the token does not work for: \
-                 give this one another name",
-            )),
+        let registered = self.find_worker(kind, name).await?;
+        let is_alive = |registered: &CachedWorker| {
+            self.now().duration_since(registered.last_heartbeat)
+                <= self.settings().worker_offline_after
+        };
+        match registered.filter(is_alive) {
+            Some(registered) if !self.auth_context().can_serve_pool(&registered.pool) => {
+                Err(RuntimeError::refused(
+                    ErrorCode::Forbidden,
+                    "a worker of this name is registered for a pool that the token does not allow; \
+                    choose another name",
+                ))
+            }
             Some(_) | None => Ok(()),
         }
     }
 
-    /// Refuses a caller that is bound to pools to end what a worker holds in others. It may hold that
-    /// without being registered, or under a name that somebody else registered since.
-    async fn check_held(&self, worker_id: &WorkerId) -> Result<(), RuntimeError> {
-        if self.behalf().pools.is_none() {
+    /// Refuses a caller that is restricted to pools to release commands of other pools. A worker
+    /// may hold commands without a registration, or under a name that another process has
+    /// registered since.
+    async fn check_held_commands(&self, worker_id: &WorkerId) -> Result<(), RuntimeError> {
+        if self.auth_context().pools.is_none() {
             return Ok(());
         }
-        let mut holdings = self.holdings(worker_id);
-        while let Some(commands) = holdings.next(self.store()).await? {
+        let mut pages = self.worker_commands(worker_id);
+        while let Some(commands) = pages.next_page(self.store()).await? {
             for command in &commands {
-                self.behalf().check(self.tenant(), &command.pool)?;
+                self.auth_context()
+                    .check_execution_access(self.tenant(), &command.pool)?;
             }
         }
         Ok(())
     }
 
-    /// Forgets a worker and ends its leases. It may do so twice.
-    pub async fn worker_leaves(&self, worker: WorkerName) -> Result<(), RuntimeError> {
-        let kind = kind_of(worker.kind.as_ref())?;
-        let worker_id = worker_id(&worker.name)?;
-        let kept_name = self.kept_name(&worker_id);
-        if self.behalf().pools.is_some()
-            && let Some(seat) = self.seat_now(kind, &kept_name).await?
+    /// Deletes the registration of a worker and releases its leases. Repeated calls are allowed.
+    pub async fn deregister_worker(&self, worker: WorkerName) -> Result<(), RuntimeError> {
+        let kind = parse_runtime_kind(worker.kind.as_ref())?;
+        let worker_id = parse_worker_id(&worker.name)?;
+        let stored_name = self.stored_worker_name(&worker_id);
+        if self.auth_context().pools.is_some()
+            && let Some(registered) = self.find_worker(kind, &stored_name).await?
         {
-            self.behalf().queue_of(&seat.pool)?;
+            self.auth_context().served_queue(&registered.pool)?;
         }
-        // Leases are held by workers, whatever else has their names.
+        // Only workers hold leases, even if another kind of process has the same name.
         let has_leases = kind == RuntimeKind::WorkerPool;
         if has_leases {
-            self.check_held(&worker_id).await?;
+            self.check_held_commands(&worker_id).await?;
         }
-        self.store().remove_runtime(kind, &kept_name).await?;
-        self.known_workers().forget();
+        self.store().remove_runtime(kind, &stored_name).await?;
+        self.worker_cache().invalidate();
         if has_leases {
             let now = self.now();
-            let released = self.store().release_worker(self.tenant(), &worker_id, now);
+            let released = self
+                .store()
+                .expire_worker_leases(self.tenant(), &worker_id, now);
             let released = released.await?;
-            tracing::debug!(worker = %worker.name, released, "a worker left");
+            tracing::debug!(worker = %worker.name, released, "a worker was deregistered");
         }
         Ok(())
     }
 
-    /// The processes of a kind, and how busy the pools are.
-    pub async fn pools(&self, query: PoolsQuery) -> Result<Pools, RuntimeError> {
+    /// Lists the processes of a kind, and the load of the pools.
+    pub async fn list_pools(&self, query: PoolsQuery) -> Result<PoolListResponse, RuntimeError> {
         let kind = match &query.kind {
             None => RuntimeKind::WorkerPool,
             Some(kind) => RuntimeKind::parse(kind)
                 .map_err(|error| RuntimeError::refused(ErrorCode::BadQuery, error.to_string()))?,
         };
-        let registered = self.store().runtimes(kind).await?;
+        let registered = self.store().list_runtimes(kind).await?;
         let is_named =
             |view: &RuntimeView| query.name.as_ref().is_none_or(|name| view.name == **name);
-        let stands_so = |view: &RuntimeView| {
-            let wanted = query.status.as_ref();
-            wanted.is_none_or(|status| view.status == **status)
+        let has_status = |view: &RuntimeView| {
+            let status = query.status.as_ref();
+            status.is_none_or(|status| view.status == **status)
         };
         let items: Vec<RuntimeView> = registered
             .into_iter()
             .filter_map(|registered| self.runtime_view(registered))
-            .filter(|view| is_named(view) && stands_so(view))
+            .filter(|view| is_named(view) && has_status(view))
             .collect();
         let counts = self.store().pool_counts().await?;
-        Ok(Pools {
+        Ok(PoolListResponse {
             count: items.len(),
             items,
             pools: counts
                 .iter()
-                .filter_map(|count| pool_view(count, self.tenant()))
+                .filter_map(|count| to_pool_view(count, self.tenant()))
                 .collect(),
         })
     }
 
-    /// The name that a worker is kept under. Those of the default tenant have their own; others have
-    /// one that begins with their tenant and that no worker can give itself: of a name that nobody
-    /// checked there is none.
-    pub(crate) fn kept_name(&self, worker_id: &WorkerId) -> Text {
+    /// Returns the name that a worker is stored under. Workers of the default tenant keep their
+    /// names. Names of other tenants start with the tenant and the separator, which no worker id
+    /// can contain, because only validated worker ids are accepted.
+    pub(crate) fn stored_worker_name(&self, worker_id: &WorkerId) -> Text {
         if *self.tenant() == TenantId::default() {
             return Text::from(worker_id);
         }
-        format!("{}{APART}{worker_id}", self.tenant()).into()
+        format!("{}{TENANT_SEPARATOR}{worker_id}", self.tenant()).into()
     }
 
-    /// The name that a worker gave itself; `None` if it is another tenant's.
-    pub(super) fn own_name(&self, kept: &Text) -> Option<Text> {
+    /// Returns the name that a worker registered with, or `None` if it belongs to another tenant.
+    pub(super) fn own_worker_name(&self, stored: &Text) -> Option<Text> {
         let default = TenantId::default();
-        let (owner, name) = match kept.split_once(APART) {
+        let (owner, name) = match stored.split_once(TENANT_SEPARATOR) {
             Some((owner, name)) => (owner, name),
-            None => (default.as_str(), kept.as_str()),
+            None => (default.as_str(), stored.as_str()),
         };
         (owner == self.tenant().as_str()).then(|| Text::from(name))
     }
 
-    /// What is told of a process that is the caller's.
-    fn own_view(&self, registered: Registered) -> Result<RuntimeView, RuntimeError> {
-        let nobodys = || RuntimeError::refused(ErrorCode::Internal, "the worker is not known");
-        self.runtime_view(registered).ok_or_else(nobodys)
+    /// Returns the view of a process that belongs to the caller.
+    fn own_runtime_view(&self, registered: RegisteredRuntime) -> Result<RuntimeView, RuntimeError> {
+        let not_registered =
+            || RuntimeError::refused(ErrorCode::Internal, "the worker is not registered");
+        self.runtime_view(registered).ok_or_else(not_registered)
     }
 
-    /// What is told of a process; nothing of another tenant's.
-    fn runtime_view(&self, registered: Registered) -> Option<RuntimeView> {
-        let name = self.own_name(&registered.name)?;
-        let is_leaving = is_asked_to_leave(&registered);
+    /// Returns the view of a process, or `None` if it belongs to another tenant.
+    fn runtime_view(&self, registered: RegisteredRuntime) -> Option<RuntimeView> {
+        let name = self.own_worker_name(&registered.name)?;
+        let is_draining = is_drain_requested(&registered);
         let detail = registered.detail.unwrap_or_default();
-        let silence = self.now().since(registered.heartbeat);
-        let told = detail.get("status").and_then(Json::as_str);
-        let status = if silence > self.settings().worker_offline {
+        let silence = self.now().duration_since(registered.heartbeat);
+        let reported = detail.get("status").and_then(Json::as_str);
+        let status = if silence > self.settings().worker_offline_after {
             OFFLINE
-        } else if is_leaving {
+        } else if is_draining {
             DRAINING
         } else {
-            told.unwrap_or(ACTIVE)
+            reported.unwrap_or(ACTIVE)
         };
         let capacity = detail.get("capacity").and_then(Json::as_u64);
         Some(RuntimeView {
@@ -309,31 +347,31 @@ impl Runtime {
     }
 }
 
-fn pool_view(count: &PoolCount, tenant_id: &TenantId) -> Option<PoolView> {
+fn to_pool_view(count: &PoolCount, tenant_id: &TenantId) -> Option<PoolView> {
     Some(PoolView {
-        pool: count.pool.of_tenant(tenant_id)?,
+        pool: count.pool.pool_for_tenant(tenant_id)?,
         pending: count.pending,
         in_flight: count.leased,
         oldest_lease: count.oldest_lease,
     })
 }
 
-/// What a caller says that it is.
-fn kind_of(kind: Option<&Text>) -> Result<RuntimeKind, RuntimeError> {
+/// Parses the kind of process that a caller registers.
+fn parse_runtime_kind(kind: Option<&Text>) -> Result<RuntimeKind, RuntimeError> {
     match kind.map(|kind| RuntimeKind::parse(kind)) {
         None => Ok(RuntimeKind::WorkerPool),
         Some(Ok(RuntimeKind::ServerApi)) => Err(RuntimeError::refused(
             ErrorCode::Forbidden,
-            "a server makes itself known; nobody else can",
+            "only a server can register itself as a server",
         )),
-        Some(known) => known.map_err(invalid),
+        Some(parsed) => parsed.map_err(invalid_worker),
     }
 }
 
-fn worker_id(name: &Text) -> Result<WorkerId, RuntimeError> {
-    WorkerId::new(name.as_str()).map_err(invalid)
+fn parse_worker_id(name: &Text) -> Result<WorkerId, RuntimeError> {
+    WorkerId::new(name.as_str()).map_err(invalid_worker)
 }
 
-fn invalid(reason: impl fmt::Display) -> RuntimeError {
+fn invalid_worker(reason: impl fmt::Display) -> RuntimeError {
     RuntimeError::refused(ErrorCode::Validation, format!("{reason}"))
 }

@@ -1,116 +1,129 @@
-//! Which runs a caller may begin, and whether there is room for them.
+//! Admission of new executions: the caller's rights and the tenant's quota.
 
-use noetl_store::{DedupClaim, ExecutionFacts};
+use noetl_store::{DedupReservation, ExecutionFacts};
 use noetl_types::{ErrorCode, Json, JsonMap, PlaybookPath, PoolName, Scope, TenantId};
 
-use super::claim::Once;
+use super::dedup_keys::IdempotencyKey;
 use super::error::RuntimeError;
-use super::quota::Admission;
+use super::quota::StartAdmission;
 use super::{Definition, Runtime};
 
-/// A run that is to begin.
-pub(super) struct Candidate<'c> {
+/// An execution that is about to start.
+pub(super) struct StartCandidate<'c> {
     pub(super) definition: &'c Definition,
     pub(super) facts: &'c ExecutionFacts,
     pub(super) payload: Option<&'c Json>,
-    /// Whether it happens under a run that goes on.
+    /// True if a running execution is the parent.
     pub(super) is_child: bool,
-    /// What it is known by, where it begins at most once.
-    pub(super) once: Option<&'c Once>,
-    /// The message that starts it.
-    pub(super) dedup: Option<&'c DedupClaim>,
+    /// Idempotency key, if the execution may start at most once.
+    pub(super) idempotency_key: Option<&'c IdempotencyKey>,
+    /// Dedup reservation of the message that starts the execution.
+    pub(super) dedup: Option<&'c DedupReservation>,
 }
 
-impl Candidate<'_> {
-    fn path(&self) -> &PlaybookPath {
+impl StartCandidate<'_> {
+    fn playbook_path(&self) -> &PlaybookPath {
         &self.definition.entry.path
     }
 }
 
 impl Runtime {
-    /// Refuses a run that is not the caller's to begin, and one for which there is no room; gives its place
-    /// among those that go on, unless it needs none.
-    pub(super) async fn admission(
+    /// Checks that the caller may start the execution and that the tenant's quota allows it.
+    /// Returns its admission, or `None` if it is exempt from the quota.
+    pub(super) async fn admit_execution(
         &self,
-        candidate: &Candidate<'_>,
-    ) -> Result<Option<Admission>, RuntimeError> {
-        self.check_platform(candidate)?;
-        if self.is_free(candidate) {
+        candidate: &StartCandidate<'_>,
+    ) -> Result<Option<StartAdmission>, RuntimeError> {
+        self.check_platform_rights(candidate)?;
+        if self.is_quota_exempt(candidate) {
             return Ok(None);
         }
-        let refused = match self.core.admitted(self.tenant()).await {
+        let refused = match self.core.admit_within_quota(self.tenant()).await {
             Ok(admission) => return Ok(Some(admission)),
             Err(refused) => refused,
         };
-        // Whoever asks once more is told what began, and begins nothing.
-        if self.has_begun(candidate).await? {
+        // A repeated request gets the answer of the first one and starts nothing, so the quota does
+        // not refuse it.
+        if self.has_started_before(candidate).await? {
             Ok(None)
         } else {
             Err(refused)
         }
     }
 
-    /// Workers of pool `system` reach what no others do, and what runs there as it ships has the rights of
-    /// the platform. So only an admin says what else runs there, with which input, and under which of the keys
-    /// that servers agree by.
-    fn check_platform(&self, candidate: &Candidate<'_>) -> Result<(), RuntimeError> {
-        let is_shipped = candidate.path().is_of_platform();
-        let is_of_users = !is_shipped && candidate.facts.pool != PoolName::system();
-        if is_of_users || self.behalf().may(Scope::Admin) {
+    /// Checks the right to start an execution in pool `system`.
+    ///
+    /// Workers of this pool can reach systems that other workers cannot, and the shipped playbooks
+    /// run there with the rights of the platform. So only an admin may run other playbooks there,
+    /// give a shipped playbook input, or use a dedup key, because servers use these keys to agree
+    /// on a start.
+    fn check_platform_rights(&self, candidate: &StartCandidate<'_>) -> Result<(), RuntimeError> {
+        let is_shipped = candidate.playbook_path().is_system();
+        let is_user_start = !is_shipped && candidate.facts.pool != PoolName::system();
+        if is_user_start || self.auth_context().allows_scope(Scope::Admin) {
             return Ok(());
         }
         if !is_shipped {
-            let text = "pool `system` is for the platform's own playbooks: only an admin runs others there";
+            let text = "pool `system` is reserved for the platform's own playbooks; only an admin may run others there";
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         }
-        if candidate.payload.is_none_or(is_empty) && candidate.dedup.is_none() {
+        if candidate.payload.is_none_or(is_empty_payload) && candidate.dedup.is_none() {
             return Ok(());
         }
-        Err(with_input())
+        Err(platform_input_forbidden())
     }
 
-    /// Whether a run begins however many go on: nobody may stand in the way of what keeps the platform
-    /// going, and a child that is refused to a worker would fail its parent, which has begun.
-    fn is_free(&self, candidate: &Candidate<'_>) -> bool {
-        let behalf = self.behalf();
-        let is_operator = *self.tenant() == TenantId::default() && behalf.may(Scope::Admin);
-        candidate.is_child && behalf.may(Scope::Worker)
-            || is_operator && candidate.path().is_of_platform()
+    /// True if the quota does not apply: to the platform's own playbooks when an operator starts
+    /// them, and to children that a worker starts, because a refused child would fail its running
+    /// parent.
+    fn is_quota_exempt(&self, candidate: &StartCandidate<'_>) -> bool {
+        let auth = self.auth_context();
+        let is_operator = *self.tenant() == TenantId::default() && auth.allows_scope(Scope::Admin);
+        candidate.is_child && auth.allows_scope(Scope::Worker)
+            || is_operator && candidate.playbook_path().is_system()
     }
 
-    /// Whether a run began before under the same key, or for the same message.
-    async fn has_begun(&self, candidate: &Candidate<'_>) -> Result<bool, RuntimeError> {
-        if let Some(once) = candidate.once
-            && self.core.has_begun(self.tenant(), once).await?
+    /// True if an execution was already started with the same idempotency key or for the same
+    /// message.
+    async fn has_started_before(
+        &self,
+        candidate: &StartCandidate<'_>,
+    ) -> Result<bool, RuntimeError> {
+        if let Some(key) = candidate.idempotency_key
+            && self
+                .core
+                .is_idempotency_key_used(self.tenant(), key)
+                .await?
         {
             return Ok(true);
         }
         match candidate.dedup {
-            Some(message) => Ok(self.store().has_seen(message.clone()).await?),
+            Some(reservation) => Ok(self.store().has_seen_message(reservation.clone()).await?),
             None => Ok(false),
         }
     }
 }
 
-/// Refuses a run of the platform's own playbooks that a run of somebody else's starts with input. Whoever
-/// wrote that playbook need not be an admin, whoever started it.
+/// Refuses input for a shipped playbook that a user's playbook starts as a child. The author of the
+/// user's playbook is not necessarily an admin, even if an admin started it.
 pub(super) fn check_platform_child(
     parent: Option<&PlaybookPath>,
     child: &PlaybookPath,
     payload: Option<&Json>,
 ) -> Result<(), RuntimeError> {
-    let is_of_users = !parent.is_some_and(PlaybookPath::is_of_platform);
-    if is_of_users && child.is_of_platform() && !payload.is_none_or(is_empty) {
-        return Err(with_input());
+    let is_user_parent = !parent.is_some_and(PlaybookPath::is_system);
+    if is_user_parent && child.is_system() && !payload.is_none_or(is_empty_payload) {
+        return Err(platform_input_forbidden());
     }
     Ok(())
 }
 
-fn is_empty(payload: &Json) -> bool {
+fn is_empty_payload(payload: &Json) -> bool {
     payload.as_map().is_some_and(JsonMap::is_empty)
 }
 
-fn with_input() -> RuntimeError {
-    let text = "only an admin says with which input, and for which message, the platform's own playbooks run";
+fn platform_input_forbidden() -> RuntimeError {
+    let text =
+        "only an admin may start the platform's own playbooks with input or with a dedup key";
     RuntimeError::refused(ErrorCode::Forbidden, text)
 }

@@ -1,10 +1,11 @@
-//! Credentials: sealed when they come, opened for whoever may have them.
+//! Credentials: encrypted before they are stored, decrypted for authorized callers.
 
 use noetl_api::credential::{
-    CredentialList, CredentialView, CredentialWish, DeletedCredential, MAX_LISTED, PutCredential,
+    CredentialDeleteResponse, CredentialList, CredentialPutRequest, CredentialRequest,
+    CredentialView, MAX_LISTED_CREDENTIALS,
 };
 use noetl_store::{
-    CommandChoice, CommandFilter, Credential, CredentialFilter, CredentialKey, CredentialPut,
+    CommandFilter, CommandStatusFilter, Credential, CredentialFilter, CredentialKey, CredentialPut,
 };
 use noetl_types::json::{parse, to_canonical};
 use noetl_types::limits::PageLimit;
@@ -12,83 +13,90 @@ use noetl_types::{
     CommandStatus, CredentialId, ErrorCode, ExecutionId, Json, SecretOperation, Text, WorkerId,
 };
 
-use super::classic::asks_with_any;
-use super::secret_acts::told_name;
+use super::classic::has_dynamic_credential_name;
+use super::secret_audit::truncate_audit_name;
 use super::{Runtime, RuntimeError};
-use crate::vault::{About, KeyRing, Sealed, VaultError};
+use crate::crypto::{CryptoError, KeyRing, RecordBinding, WrappedSecret};
 
-/// Bytes of a name.
-pub(super) const MAX_NAME: usize = 255;
-/// Bytes of a secret, as JSON.
-pub(super) const MAX_SECRET: usize = 64 << 10;
-/// How often a write is tried that others get in the way of.
-pub(super) const TRIES: u32 = 10;
-/// The table, as both layers of a seal name it.
-const TABLE: &str = "credential";
+pub(super) const MAX_NAME_BYTES: usize = 255;
+/// Maximum bytes of a secret as canonical JSON.
+pub(super) const MAX_SECRET_BYTES: usize = 64 << 10;
+/// Maximum attempts of a write that conflicts with concurrent writers.
+pub(super) const MAX_PUT_ATTEMPTS: u32 = 10;
+/// Table name that both encryption layers are bound to.
+const CREDENTIAL_TABLE: &str = "credential";
 
 impl Runtime {
-    /// Keeps a credential; one of the same name is replaced.
+    /// Stores a credential and replaces an earlier one with the same name.
     pub async fn put_credential(
         &self,
-        request: PutCredential,
+        request: CredentialPutRequest,
     ) -> Result<CredentialView, RuntimeError> {
-        self.jot(|act| act.credential = Some(told_name(&request.name)));
-        let keys = self.keys()?;
-        if request.name.is_empty() || request.name.len() > MAX_NAME {
-            return Err(invalid(format!("the name has 1 to {MAX_NAME} bytes")));
+        self.add_secret_facts(|facts| facts.credential = Some(truncate_audit_name(&request.name)));
+        let keys = self.encryption_keys()?;
+        if request.name.is_empty() || request.name.len() > MAX_NAME_BYTES {
+            return Err(validation_error(format!(
+                "the name must have 1 to {MAX_NAME_BYTES} bytes"
+            )));
         }
-        // A number names a credential by its id.
+        // A number would be taken for a credential id.
         if request.name.parse::<CredentialId>().is_ok() {
-            return Err(invalid("a name that is a number would be taken for an id"));
+            return Err(validation_error(
+                "the name must not be a number, because a number is taken for an id",
+            ));
         }
-        if request.kind.is_empty() || request.kind.len() > MAX_NAME {
-            return Err(invalid(format!("the type has 1 to {MAX_NAME} bytes")));
+        if request.kind.is_empty() || request.kind.len() > MAX_NAME_BYTES {
+            return Err(validation_error(format!(
+                "the type must have 1 to {MAX_NAME_BYTES} bytes"
+            )));
         }
         let secret = to_canonical(&request.data);
-        if secret.len() > MAX_SECRET {
-            let text = format!("a secret has at most {MAX_SECRET} bytes");
+        if secret.len() > MAX_SECRET_BYTES {
+            let text = format!("a secret may have at most {MAX_SECRET_BYTES} bytes");
             return Err(RuntimeError::refused(ErrorCode::TooLarge, text));
         }
-        for _ in 0..TRIES {
+        for _ in 0..MAX_PUT_ATTEMPTS {
             let key = CredentialKey::Name(request.name.clone());
-            let before = self.store().credential(self.tenant(), &key).await?;
+            let previous = self.store().find_credential(self.tenant(), &key).await?;
             let now = self.now();
             let mut credential = Credential {
-                credential_id: match &before {
-                    Some(before) => before.credential_id,
-                    None => self.mint()?,
+                credential_id: match &previous {
+                    Some(previous) => previous.credential_id,
+                    None => self.mint_id()?,
                 },
                 tenant_id: self.tenant().clone(),
                 name: request.name.clone(),
                 kind: request.kind.clone(),
-                version: before.as_ref().map_or(1, |before| before.version + 1),
+                version: previous.as_ref().map_or(1, |previous| previous.version + 1),
                 sealed: Json::Null,
                 kid: keys.current().kid().clone(),
                 meta: request.meta.clone(),
                 tags: Json::list(request.tags.iter().cloned().map(Json::from)),
                 description: request.description.clone(),
-                created_at: before.as_ref().map_or(now, |before| before.created_at),
+                created_at: previous
+                    .as_ref()
+                    .map_or(now, |previous| previous.created_at),
                 updated_at: now,
             };
-            let sealed = keys
-                .seal(&about(&credential), &secret)
-                .map_err(|error| broken(&error))?;
-            credential.sealed = sealed_json(&sealed)?;
+            let wrapped = keys
+                .wrap_secret(&credential_binding(&credential), &secret)
+                .map_err(|error| crypto_failure(&error))?;
+            credential.sealed = wrapped_secret_to_json(&wrapped)?;
             let put = CredentialPut {
                 credential: credential.clone(),
-                replaces: before.map(|before| before.version),
+                replaces: previous.map(|previous| previous.version),
             };
             if self.store().put_credential(put).await? {
-                self.jot(|act| act.key_id = Some(credential.kid.clone()));
-                return Ok(view(credential, None));
+                self.add_secret_facts(|facts| facts.key_id = Some(credential.kid.clone()));
+                return Ok(credential_view(credential, None));
             }
         }
-        let text = "others keep writing the credential; try again later";
+        let text = "the credential is being changed concurrently; try again later";
         Err(RuntimeError::refused(ErrorCode::StoreUnavailable, text))
     }
 
-    /// The credentials, without their secrets.
-    pub async fn credentials(
+    /// Lists credentials without their secrets.
+    pub async fn list_credentials(
         &self,
         kind: Option<Text>,
         text: Option<Text>,
@@ -96,184 +104,213 @@ impl Runtime {
         let mut filter = CredentialFilter {
             kind,
             text,
-            ..CredentialFilter::of(self.tenant().clone())
+            ..CredentialFilter::for_tenant(self.tenant().clone())
         };
         let mut items = Vec::new();
-        // The list is one answer, whatever the pages of the store.
-        while items.len() < MAX_LISTED {
-            let page = self.store().credentials(filter.clone(), PageLimit::MAX);
+        // The answer has a single page, so all pages of the store are read.
+        while items.len() < MAX_LISTED_CREDENTIALS {
+            let page = self
+                .store()
+                .list_credentials(filter.clone(), PageLimit::MAX);
             let page = page.await?;
             let Some(last) = page.last() else { break };
             filter.after = Some(last.credential_id);
-            items.extend(page.into_iter().map(|found| view(found, None)));
+            items.extend(
+                page.into_iter()
+                    .map(|credential| credential_view(credential, None)),
+            );
         }
-        items.truncate(MAX_LISTED);
+        items.truncate(MAX_LISTED_CREDENTIALS);
         Ok(CredentialList {
             items,
             filter: None,
         })
     }
 
-    /// A credential by its id or its name, without its secret.
-    pub async fn credential(&self, key: &str) -> Result<CredentialView, RuntimeError> {
-        Ok(view(self.kept_credential(key).await?, None))
+    /// Returns a credential by id or name, without its secret.
+    pub async fn get_credential(&self, key: &str) -> Result<CredentialView, RuntimeError> {
+        Ok(credential_view(self.load_credential(key).await?, None))
     }
 
-    /// A credential with its secret.
+    /// Returns a credential with its secret.
     pub async fn reveal_credential(&self, key: &str) -> Result<CredentialView, RuntimeError> {
-        let kept = self.kept_credential(key).await?;
-        self.opened_view(kept)
+        let stored = self.load_credential(key).await?;
+        self.decrypt_credential(stored)
     }
 
-    /// The same for a worker that has a command of an execution which names the credential.
-    pub async fn lend_credential(
+    /// Returns a credential with its secret to a worker that holds a command of an execution whose
+    /// playbook names the credential.
+    pub async fn issue_credential(
         &self,
-        wish: CredentialWish,
+        request: CredentialRequest,
     ) -> Result<CredentialView, RuntimeError> {
-        self.jot(|act| act.operation = SecretOperation::Lend);
-        self.check_lending(&wish).await?;
-        let lent = self.reveal_credential(&wish.name).await?;
-        self.note_lent(wish.execution_id, Some(&lent.kind), lent.data.as_ref());
-        Ok(lent)
+        self.add_secret_facts(|facts| facts.operation = SecretOperation::Issue);
+        self.check_credential_request(&request).await?;
+        let issued = self.reveal_credential(&request.name).await?;
+        self.record_issued_secret(
+            request.execution_id,
+            Some(&issued.kind),
+            issued.data.as_ref(),
+        );
+        Ok(issued)
     }
 
-    /// Refuses a worker that has no command of an execution which names the credential.
-    pub(super) async fn check_lending(&self, wish: &CredentialWish) -> Result<(), RuntimeError> {
-        self.jot(|act| {
-            act.execution_id = Some(wish.execution_id);
-            act.worker_id = Some(wish.worker_id.clone());
+    /// Refuses a worker that holds no command of the execution, or whose playbook does not name the
+    /// credential.
+    pub(super) async fn check_credential_request(
+        &self,
+        request: &CredentialRequest,
+    ) -> Result<(), RuntimeError> {
+        self.add_secret_facts(|facts| {
+            facts.execution_id = Some(request.execution_id);
+            facts.worker_id = Some(request.worker_id.clone());
         });
-        let row = self.execution_row(wish.execution_id).await?;
-        self.jot(|act| act.parent_execution_id = row.facts.parent_execution_id);
-        let worker_id = Some(wish.worker_id.clone());
-        self.check_holder(wish.execution_id, worker_id).await?;
+        let row = self.visible_execution(request.execution_id).await?;
+        self.add_secret_facts(|facts| facts.parent_execution_id = row.facts.parent_execution_id);
+        let worker_id = Some(request.worker_id.clone());
+        self.check_command_holder(request.execution_id, worker_id)
+            .await?;
         let definition = match row.facts.catalog_id {
-            Some(id) => self.core.definition(self.tenant(), id).await?,
+            Some(id) => self.core.load_definition(self.tenant(), id).await?,
             None => return Err(RuntimeError::no_execution()),
         };
-        let is_named = definition.entry.content.contains(wish.name.as_str());
-        if !is_named && !asks_with_any(definition.plan.playbook()) {
-            let text = format!("the playbook does not name the credential '{}'", wish.name);
+        let is_named = definition.entry.content.contains(request.name.as_str());
+        if !is_named && !has_dynamic_credential_name(definition.plan.playbook()) {
+            let text = format!(
+                "the playbook does not name the credential '{}'",
+                request.name
+            );
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         }
         Ok(())
     }
 
-    /// Refuses who holds no command of an execution; a worker that does not say which one it is
-    /// stands for all of them.
-    pub(super) async fn check_holder(
+    /// Refuses callers that hold no command of an execution. With `None`, any worker's command
+    /// counts.
+    pub(super) async fn check_command_holder(
         &self,
         execution_id: ExecutionId,
         worker: Option<WorkerId>,
     ) -> Result<(), RuntimeError> {
-        // Any number may wait, so it is asked for those alone that somebody holds.
+        // Only leased commands are queried, because the number of pending ones is unbounded.
         for status in [CommandStatus::Claimed, CommandStatus::Running] {
-            let held = CommandFilter {
+            let filter = CommandFilter {
                 tenant_id: self.tenant().clone(),
-                choice: CommandChoice::Only(status),
+                status: CommandStatusFilter::Only(status),
                 execution_id: Some(execution_id),
                 pool: None,
                 worker: worker.clone(),
                 after: None,
                 limit: PageLimit::MIN,
             };
-            let held = self.store().commands(held).await?;
-            if held.commands.iter().any(|held| held.lease.is_some()) {
+            let page = self.store().list_commands(filter).await?;
+            if page.commands.iter().any(|command| command.lease.is_some()) {
                 return Ok(());
             }
         }
-        let text = "a credential is lent to who holds a command of the execution";
+        let text = "only a worker that holds a command of the execution may read its credentials";
         Err(RuntimeError::refused(ErrorCode::Forbidden, text))
     }
 
-    /// Forgets a credential.
-    pub async fn delete_credential(&self, key: &str) -> Result<DeletedCredential, RuntimeError> {
-        let kept = self.kept_credential(key).await?;
-        let id = kept.credential_id;
+    pub async fn delete_credential(
+        &self,
+        key: &str,
+    ) -> Result<CredentialDeleteResponse, RuntimeError> {
+        let stored = self.load_credential(key).await?;
+        let id = stored.credential_id;
         self.store().delete_credential(self.tenant(), id).await?;
-        Ok(DeletedCredential {
-            message: format!("the credential '{}' is gone", kept.name).into(),
+        Ok(CredentialDeleteResponse {
+            message: format!("the credential '{}' was deleted", stored.name).into(),
             id,
         })
     }
 
-    pub(super) async fn kept_credential(&self, key: &str) -> Result<Credential, RuntimeError> {
+    pub(super) async fn load_credential(&self, key: &str) -> Result<Credential, RuntimeError> {
         let key = match key.parse() {
             Ok(id) => CredentialKey::Id(id),
             Err(_) => CredentialKey::Name(key.into()),
         };
-        let found = self.store().credential(self.tenant(), &key).await?;
-        let none = || RuntimeError::refused(ErrorCode::NotFound, "there is no such credential");
-        let kept = found.ok_or_else(none)?;
-        self.jot(|act| {
-            act.credential = Some(kept.name.clone());
-            act.key_id = Some(kept.kid.clone());
+        let found = self.store().find_credential(self.tenant(), &key).await?;
+        let not_found =
+            || RuntimeError::refused(ErrorCode::NotFound, "there is no such credential");
+        let stored = found.ok_or_else(not_found)?;
+        self.add_secret_facts(|facts| {
+            facts.credential = Some(stored.name.clone());
+            facts.key_id = Some(stored.kid.clone());
         });
-        Ok(kept)
+        Ok(stored)
     }
 
-    pub(super) fn opened_view(&self, kept: Credential) -> Result<CredentialView, RuntimeError> {
-        let opened = self.keys()?.open(&about(&kept), &sealed_of(&kept.sealed)?);
-        let opened = opened.map_err(|error| broken(&error))?;
-        let data = parse(opened.bytes()).map_err(|_| broken(&VaultError::Damaged))?;
-        Ok(view(kept, Some(data)))
+    pub(super) fn decrypt_credential(
+        &self,
+        stored: Credential,
+    ) -> Result<CredentialView, RuntimeError> {
+        let decrypted = self.encryption_keys()?.unwrap_secret(
+            &credential_binding(&stored),
+            &wrapped_secret_from_json(&stored.sealed)?,
+        );
+        let decrypted = decrypted.map_err(|error| crypto_failure(&error))?;
+        let data =
+            parse(decrypted.as_bytes()).map_err(|_| crypto_failure(&CryptoError::Damaged))?;
+        Ok(credential_view(stored, Some(data)))
     }
 
-    pub(super) fn keys(&self) -> Result<&KeyRing, RuntimeError> {
+    pub(super) fn encryption_keys(&self) -> Result<&KeyRing, RuntimeError> {
         self.settings().keys.as_deref().ok_or_else(|| {
-            let text = "this server has no encryption key, so it keeps no secrets: start it with \
-                NOETL_ENCRYPTION_KEY";
+            let text = "this server has no encryption key, so it cannot store secrets; start it \
+                with NOETL_ENCRYPTION_KEY";
             RuntimeError::refused(ErrorCode::NotReady, text)
         })
     }
 }
 
-pub(super) fn about(credential: &Credential) -> About<'_> {
-    About {
+pub(super) fn credential_binding(credential: &Credential) -> RecordBinding<'_> {
+    RecordBinding {
         tenant_id: &credential.tenant_id,
-        table: TABLE,
+        table: CREDENTIAL_TABLE,
         record: credential.credential_id.get(),
         key: None,
         version: credential.version,
     }
 }
 
-pub(super) fn sealed_json(sealed: &Sealed) -> Result<Json, RuntimeError> {
-    let text = serde_json::to_vec(sealed).map_err(|_| broken(&VaultError::Cannot))?;
-    parse(&text).map_err(|_| broken(&VaultError::Cannot))
+pub(super) fn wrapped_secret_to_json(wrapped: &WrappedSecret) -> Result<Json, RuntimeError> {
+    let text =
+        serde_json::to_vec(wrapped).map_err(|_| crypto_failure(&CryptoError::EncryptFailed))?;
+    parse(&text).map_err(|_| crypto_failure(&CryptoError::EncryptFailed))
 }
 
-pub(super) fn sealed_of(sealed: &Json) -> Result<Sealed, RuntimeError> {
-    let text = to_canonical(sealed);
-    serde_json::from_slice(&text).map_err(|_| broken(&VaultError::Unknown))
+pub(super) fn wrapped_secret_from_json(json: &Json) -> Result<WrappedSecret, RuntimeError> {
+    let text = to_canonical(json);
+    serde_json::from_slice(&text).map_err(|_| crypto_failure(&CryptoError::UnknownFormat))
 }
 
-fn view(kept: Credential, data: Option<Json>) -> CredentialView {
-    let tags = kept.tags.as_list().unwrap_or_default().iter();
+fn credential_view(credential: Credential, data: Option<Json>) -> CredentialView {
+    let tags = credential.tags.as_list().unwrap_or_default().iter();
     CredentialView {
-        id: kept.credential_id,
-        name: kept.name,
-        kind: kept.kind,
-        meta: kept.meta,
+        id: credential.credential_id,
+        name: credential.name,
+        kind: credential.kind,
+        meta: credential.meta,
         tags: tags.filter_map(Json::as_str).map(Text::from).collect(),
-        description: kept.description,
-        created_at: kept.created_at,
-        updated_at: kept.updated_at,
+        description: credential.description,
+        created_at: credential.created_at,
+        updated_at: credential.updated_at,
         data,
     }
 }
 
-pub(super) fn invalid(text: impl Into<Text>) -> RuntimeError {
+pub(super) fn validation_error(text: impl Into<Text>) -> RuntimeError {
     RuntimeError::refused(ErrorCode::Validation, text)
 }
 
-/// What is wrong with a seal is for the operator's log; nobody else learns more than that it is so.
-pub(super) fn broken(error: &VaultError) -> RuntimeError {
-    tracing::error!(%error, "a secret cannot be sealed or opened");
+/// Logs the cause of a cryptographic failure for the operator. The caller gets no details.
+pub(super) fn crypto_failure(error: &CryptoError) -> RuntimeError {
+    tracing::error!(%error, "a secret cannot be encrypted or decrypted");
     match error {
-        VaultError::NoKey(_) => RuntimeError::refused(ErrorCode::NotReady, error.to_string()),
-        VaultError::Unknown | VaultError::Damaged | VaultError::Cannot => {
-            RuntimeError::refused(ErrorCode::Internal, "the secret cannot be opened")
+        CryptoError::MissingKey(_) => RuntimeError::refused(ErrorCode::NotReady, error.to_string()),
+        CryptoError::UnknownFormat | CryptoError::Damaged | CryptoError::EncryptFailed => {
+            RuntimeError::refused(ErrorCode::Internal, "the secret cannot be decrypted")
         }
     }
 }

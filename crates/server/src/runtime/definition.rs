@@ -1,11 +1,11 @@
-//! Definitions: registered playbooks, read and planned once.
+//! Definitions: registered playbooks, parsed and planned once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use noetl_api::Problem;
-use noetl_api::problem::Detail;
-use noetl_engine::{Defaults, Plan};
+use noetl_api::problem::ProblemDetail;
+use noetl_engine::{Plan, PlanDefaults};
 use noetl_playbook::model::ToolKind;
 use noetl_playbook::{CheckOptions, Diagnostic, Document, Severity, check, segments};
 use noetl_store::CatalogEntry;
@@ -16,37 +16,37 @@ use super::error::RuntimeError;
 /// A registered playbook, ready to run.
 #[derive(Debug)]
 pub(crate) struct Definition {
-    /// As it is registered.
+    /// Entry in the catalog.
     pub(crate) entry: CatalogEntry,
-    /// As decisions need it.
+    /// Plan that the engine decides by.
     pub(crate) plan: Plan,
-    /// Whether any of its timeouts can come due, or a task of it waits.
+    /// True if the playbook has timeouts, deadlines or tasks that suspend.
     pub(crate) has_timers: bool,
-    /// Whether a task of it waits for signals or for a person.
+    /// True if a task waits for signals or for an approval.
     pub(crate) has_waits: bool,
 }
 
-/// Why a document is not something to run.
+/// Reason why a document cannot be run.
 #[derive(Debug)]
 pub(crate) enum NotRunnable {
     /// The checker found errors.
     Errors(Vec<Diagnostic>),
-    /// It is a document of another kind.
+    /// The document is not a playbook.
     OtherKind,
-    /// It cannot be planned.
+    /// The playbook cannot be planned.
     Plan(noetl_engine::PlanError),
 }
 
 impl NotRunnable {
-    /// How a caller is told.
+    /// Converts the reason to the error that the caller gets.
     pub(crate) fn into_error(self) -> RuntimeError {
         match self {
-            Self::Errors(found) => {
-                let count = found.len();
+            Self::Errors(diagnostics) => {
+                let count = diagnostics.len();
                 let noun = if count == 1 { "error" } else { "errors" };
-                let errors = found.iter().map(detail).collect();
-                let what = format!("the playbook has {count} {noun}");
-                Problem::new(ErrorCode::Validation, what)
+                let errors = diagnostics.iter().map(diagnostic_to_detail).collect();
+                let text = format!("the playbook has {count} {noun}");
+                Problem::new(ErrorCode::Validation, text)
                     .with_errors(errors)
                     .into()
             }
@@ -59,27 +59,30 @@ impl NotRunnable {
     }
 }
 
-/// A finding of the checker as the API tells it.
-pub(crate) fn detail(found: &Diagnostic) -> Detail {
-    Detail {
-        code: Some(found.code.as_str().into()),
+/// Converts a diagnostic of the checker to an error detail of the API.
+pub(crate) fn diagnostic_to_detail(diagnostic: &Diagnostic) -> ProblemDetail {
+    ProblemDetail {
+        code: Some(diagnostic.code.as_str().into()),
         pointer: Text::default(),
-        path: Some(found.path.as_str().into()),
-        line: Some(found.line),
-        column: Some(found.column),
-        message: found.message.as_str().into(),
-        hint: found.hint.as_deref().map(Text::from),
+        path: Some(diagnostic.path.as_str().into()),
+        line: Some(diagnostic.line),
+        column: Some(diagnostic.column),
+        message: diagnostic.message.as_str().into(),
+        hint: diagnostic.hint.as_deref().map(Text::from),
     }
 }
 
 impl Definition {
-    /// Reads and plans what is registered.
-    pub(crate) fn of(entry: CatalogEntry, defaults: Defaults) -> Result<Self, NotRunnable> {
+    /// Parses and plans a catalog entry.
+    pub(crate) fn from_catalog_entry(
+        entry: CatalogEntry,
+        defaults: PlanDefaults,
+    ) -> Result<Self, NotRunnable> {
         let checked = check(&entry.content, &CheckOptions::default());
         let errors: Vec<Diagnostic> = checked
             .diagnostics
             .into_iter()
-            .filter(|found| found.severity == Severity::Error)
+            .filter(|diagnostic| diagnostic.severity == Severity::Error)
             .collect();
         if !errors.is_empty() {
             return Err(NotRunnable::Errors(errors));
@@ -89,7 +92,7 @@ impl Definition {
         };
         let plan = Plan::new(Arc::from(playbook)).map_err(NotRunnable::Plan)?;
         let plan = plan.with_defaults(defaults);
-        let has_timers = plan.timeout().is_some()
+        let has_timers = plan.execution_timeout().is_some()
             || plan.graph().steps().any(|step| {
                 let step = plan.step(step);
                 step.timeout.is_some() || step.deadline.is_some()
@@ -97,9 +100,9 @@ impl Definition {
         let tasks = || {
             plan.graph()
                 .steps()
-                .flat_map(|step| plan.model(step).tool.tasks())
+                .flat_map(|step| plan.step_model(step).tool.tasks())
         };
-        let has_timers = has_timers || tasks().any(segments::parks);
+        let has_timers = has_timers || tasks().any(segments::is_suspending);
         let has_waits =
             tasks().any(|task| matches!(task.kind.value, ToolKind::Wait | ToolKind::Approval));
         Ok(Self {
@@ -111,34 +114,34 @@ impl Definition {
     }
 }
 
-/// Definitions at hand, the newest ones.
+/// Cache of the most recently loaded definitions.
 #[derive(Debug, Default)]
-pub(crate) struct Definitions(Mutex<Shelf>);
+pub(crate) struct CompiledDefinitions(Mutex<CachedDefinitions>);
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct CachedDefinitions {
     by_id: BTreeMap<CatalogId, Arc<Definition>>,
     order: VecDeque<CatalogId>,
 }
 
-/// How many definitions are kept at hand.
-const KEPT: usize = 1_000;
+/// Maximum number of cached definitions.
+const MAX_CACHED_DEFINITIONS: usize = 1_000;
 
-impl Definitions {
+impl CompiledDefinitions {
     pub(crate) fn get(&self, id: CatalogId) -> Option<Arc<Definition>> {
-        let shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        shelf.by_id.get(&id).map(Arc::clone)
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.by_id.get(&id).map(Arc::clone)
     }
 
-    pub(crate) fn keep(&self, definition: Arc<Definition>) {
-        let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn insert_definition(&self, definition: Arc<Definition>) {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let id = definition.entry.catalog_id;
-        if shelf.by_id.insert(id, definition).is_none() {
-            shelf.order.push_back(id);
+        if cache.by_id.insert(id, definition).is_none() {
+            cache.order.push_back(id);
         }
-        while shelf.order.len() > KEPT {
-            if let Some(oldest) = shelf.order.pop_front() {
-                shelf.by_id.remove(&oldest);
+        while cache.order.len() > MAX_CACHED_DEFINITIONS {
+            if let Some(oldest) = cache.order.pop_front() {
+                cache.by_id.remove(&oldest);
             }
         }
     }

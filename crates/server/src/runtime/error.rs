@@ -1,43 +1,43 @@
-//! Why the runtime did not do what it was asked.
+//! Errors of the runtime.
 
 use noetl_api::{ApiError, Problem};
-use noetl_engine::Refused;
-use noetl_store::{MachineRefused, StoreError};
+use noetl_engine::DecisionError;
+use noetl_store::{MachineLeaseError, StoreError};
 use noetl_types::{ErrorCode, Text};
 
-use super::ids::NoIds;
+use super::ids::IdAllocationError;
 
-/// Why the runtime did not do what it was asked.
+/// Reason why the runtime did not perform an operation.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
-    /// The request cannot be done, and why.
+    /// The request was rejected.
     #[error("{}", .0.detail)]
     Refused(Box<Problem>),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no machine id to make ids with.
+    /// No machine id could be leased.
     #[error(transparent)]
-    Machine(#[from] MachineRefused),
+    Machine(#[from] MachineLeaseError),
 }
 
 impl RuntimeError {
-    /// A refusal of a kind.
+    /// Builds a rejection with an error code.
     pub(crate) fn refused(code: ErrorCode, detail: impl Into<Text>) -> Self {
         Problem::new(code, detail).into()
     }
 
-    /// There is no such execution.
+    /// Builds the error for an unknown execution.
     pub(crate) fn no_execution() -> Self {
         Self::refused(ErrorCode::NotFound, "there is no such execution")
     }
 
-    /// There is no such definition.
+    /// Builds the error for an unknown definition.
     pub(crate) fn no_definition() -> Self {
         Self::refused(ErrorCode::NotFound, "there is no such definition")
     }
 
-    /// The kind of a refusal.
+    /// Error code of a rejection.
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Refused(problem) => problem.known_code(),
@@ -45,24 +45,24 @@ impl RuntimeError {
         }
     }
 
-    /// How the API tells it. What went wrong below is for the operator's log.
+    /// Converts to the API error. The details of a store failure are only logged, for the operator.
     pub fn into_problem(self) -> Problem {
         match self {
             Self::Refused(problem) => *problem,
             Self::Store(error) => {
-                let causes = causes(&error);
+                let causes = error_chain(&error);
                 tracing::error!(error = %causes, "the store failed");
-                if let Some(saturated) = error.saturated() {
+                if let Some(saturated) = error.as_saturated() {
                     return Problem::new(ErrorCode::PoolSaturated, saturated.to_string());
                 }
                 match error {
                     StoreError::Retry { .. } => Problem::new(
                         ErrorCode::StoreUnavailable,
-                        "the store cannot do it now; try again later",
+                        "the store is unavailable; try again later",
                     ),
                     StoreError::Fatal { .. } => Problem::new(
                         ErrorCode::Internal,
-                        "the store refuses; see the server's log",
+                        "the store reported a permanent failure; see the server's log",
                     ),
                 }
             }
@@ -71,8 +71,8 @@ impl RuntimeError {
     }
 }
 
-/// An error and all that led to it, in one line.
-pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+/// Formats an error and its sources on one line.
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -89,17 +89,17 @@ impl From<Problem> for RuntimeError {
     }
 }
 
-impl From<Refused> for RuntimeError {
-    fn from(refused: Refused) -> Self {
-        if let Refused::Broken(error) = &refused {
-            tracing::error!(%error, "a decision contradicts the log");
+impl From<DecisionError> for RuntimeError {
+    fn from(refused: DecisionError) -> Self {
+        if let DecisionError::InvariantBroken(error) = &refused {
+            tracing::error!(%error, "a decision of the engine contradicts the log");
         }
         Self::refused(refused.code(), refused.to_string())
     }
 }
 
-impl From<NoIds> for RuntimeError {
-    fn from(reason: NoIds) -> Self {
+impl From<IdAllocationError> for RuntimeError {
+    fn from(reason: IdAllocationError) -> Self {
         Self::refused(ErrorCode::NotReady, reason.to_string())
     }
 }
@@ -114,20 +114,20 @@ impl From<RuntimeError> for ApiError {
 mod tests {
     use std::time::Duration;
 
-    use noetl_store::Saturated;
+    use noetl_store::StoreSaturated;
 
     use super::*;
 
     #[test]
-    fn who_waited_for_a_connection_in_vain_is_told_so() {
-        let waited = Saturated(Duration::from_secs(30));
-        let told = |error| RuntimeError::Store(error).into_problem().known_code();
-        let code = told(StoreError::retry(waited));
+    fn reports_saturated_connection_pool() {
+        let waited = StoreSaturated(Duration::from_secs(30));
+        let code_of = |error| RuntimeError::Store(error).into_problem().known_code();
+        let code = code_of(StoreError::retry(waited));
         assert_eq!(code, Some(ErrorCode::PoolSaturated));
-        assert!(code.is_some_and(ErrorCode::wants_retry_after));
-        let unsure = told(StoreError::retry(waited).with_unknown_outcome());
-        assert_eq!(unsure, Some(ErrorCode::StoreUnavailable));
-        let other = told(StoreError::retry("the disk is full"));
+        assert!(code.is_some_and(ErrorCode::has_retry_after));
+        let unknown_outcome = code_of(StoreError::retry(waited).with_unknown_outcome());
+        assert_eq!(unknown_outcome, Some(ErrorCode::StoreUnavailable));
+        let other = code_of(StoreError::retry("the disk is full"));
         assert_eq!(other, Some(ErrorCode::StoreUnavailable));
     }
 }

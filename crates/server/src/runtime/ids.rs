@@ -1,46 +1,44 @@
-//! Ids: made under a machine id that this process alone has.
+//! Allocates ids under a machine id that only this process holds.
 //!
-//! The store leases the machine id. A process that cannot renew in time makes no more ids, since
-//! another one may have the machine id by then; and the mark that it leaves behind at each renewal
-//! lies above all ids that it can make until the next one. Who was asleep so long that another process
-//! has the machine id takes a new one.
+//! The store leases the machine id. A process that cannot renew the lease in time stops allocating
+//! ids, since another process may hold the machine id by then. The high-water mark stored at each
+//! renewal is above all ids that the process can allocate until the next one. A process that was
+//! suspended for so long that another one got its machine id leases a new one.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use noetl_store::{MachineLease, MachineRefused, MachineRenewal, MachineRequest, Store};
-use noetl_types::id::{ClockError, HighWater, Id};
+use noetl_store::{MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal, Store};
+use noetl_types::id::{ClockError, HighWaterMark, TypedId};
 use noetl_types::limits::MAX_ID_AHEAD;
 use noetl_types::{IdGenerator, MachineId, Millis, Text, Timestamp};
 use tokio::sync::watch;
 
-/// How long a machine id is leased for.
-const LEASE: Millis = Millis::from_secs(30);
-/// How often the lease is renewed.
-pub(crate) const RENEW_EVERY: Millis = Millis::from_secs(10);
+const MACHINE_LEASE_DURATION: Millis = Millis::from_secs(30);
+pub(crate) const MACHINE_LEASE_RENEW_INTERVAL: Millis = Millis::from_secs(10);
 
-/// Makes the ids of this process.
-pub(crate) struct Ids {
+/// Allocates the ids of this process.
+pub(crate) struct IdAllocator {
     store: Arc<dyn Store>,
-    /// Who leases, and the one machine id that it wants, where that is not all the same.
+    /// Lease owner, and the machine id that it requires, if any.
     owner: Text,
-    wanted: Option<MachineId>,
-    held: Mutex<Held>,
-    /// Until when ids may be made, in microseconds.
+    required_machine_id: Option<MachineId>,
+    current: Mutex<MachineIdLease>,
+    /// Time until which ids can be allocated, in microseconds.
     usable_until: AtomicI64,
-    /// How many other processes had a machine id when this one last leased or renewed its own.
-    others: watch::Sender<usize>,
+    /// Number of other processes that held a machine id at the last lease or renewal.
+    peer_count: watch::Sender<usize>,
 }
 
-/// A machine id, and the ids that are made under it.
-struct Held {
+/// A leased machine id with its generator.
+struct MachineIdLease {
     machine_id: MachineId,
     epoch: u64,
     generator: IdGenerator,
 }
 
-impl Held {
-    fn of(lease: &MachineLease) -> Self {
+impl MachineIdLease {
+    fn from_lease(lease: &MachineLease) -> Self {
         Self {
             machine_id: lease.machine_id,
             epoch: lease.epoch,
@@ -49,82 +47,83 @@ impl Held {
     }
 }
 
-/// Why no id can be made now.
+/// Reason why no id can be allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoIds {
-    /// The clock does not allow it.
+pub(crate) enum IdAllocationError {
+    /// The clock went backwards or too far ahead.
     #[error(transparent)]
     Clock(#[from] ClockError),
-    /// The machine id could not be renewed.
-    #[error("the lease of this server's machine id has run out")]
-    LeaseOver,
+    /// The lease of the machine id was not renewed in time.
+    #[error("the lease of this server's machine id has expired")]
+    LeaseExpired,
 }
 
-impl Ids {
-    pub(crate) async fn lease(
+impl IdAllocator {
+    pub(crate) async fn acquire_lease(
         store: Arc<dyn Store>,
         owner: Text,
-        wanted: Option<MachineId>,
+        required_id: Option<MachineId>,
         now: Timestamp,
-    ) -> Result<Self, MachineRefused> {
-        let lease = leased(&store, &owner, wanted, now).await?;
-        let ids = Self {
+    ) -> Result<Self, MachineLeaseError> {
+        let lease = request_lease(&store, &owner, required_id, now).await?;
+        let allocator = Self {
             store,
             owner,
-            wanted,
-            held: Mutex::new(Held::of(&lease)),
+            required_machine_id: required_id,
+            current: Mutex::new(MachineIdLease::from_lease(&lease)),
             usable_until: AtomicI64::new(0),
-            others: watch::Sender::new(lease.others),
+            peer_count: watch::Sender::new(lease.other_leases),
         };
-        // The mark is set before the first id is made.
-        ids.keep(now).await?;
-        Ok(ids)
+        // Stores the high-water mark before the first id is allocated.
+        allocator.extend_lease(now).await?;
+        Ok(allocator)
     }
 
-    /// Makes none: for who only reads.
-    pub(crate) fn none(store: Arc<dyn Store>) -> Self {
+    /// Returns an allocator that allocates nothing, for a read-only runtime.
+    pub(crate) fn read_only(store: Arc<dyn Store>) -> Self {
         Self {
             store,
             owner: Text::default(),
-            wanted: None,
-            held: Mutex::new(Held {
+            required_machine_id: None,
+            current: Mutex::new(MachineIdLease {
                 machine_id: MachineId::MIN,
                 epoch: 0,
-                generator: IdGenerator::new(MachineId::MIN, HighWater::NONE),
+                generator: IdGenerator::new(MachineId::MIN, HighWaterMark::NONE),
             }),
             usable_until: AtomicI64::new(0),
-            others: watch::Sender::new(0),
+            peer_count: watch::Sender::new(0),
         }
     }
 
-    /// How many other processes there are on the store, as it was known at the last renewal.
-    pub(crate) fn others(&self) -> watch::Receiver<usize> {
-        self.others.subscribe()
+    /// Number of other processes on the store, as of the last renewal.
+    pub(crate) fn peer_count(&self) -> watch::Receiver<usize> {
+        self.peer_count.subscribe()
     }
 
-    /// Keeps the machine id, or takes another one where somebody else has it by now.
-    pub(crate) async fn renew(&self, now: Timestamp) -> Result<(), MachineRefused> {
-        match self.keep(now).await {
-            Err(MachineRefused::Lost) => {}
-            kept => return kept,
+    /// Renews the lease, or leases a new machine id if another process has taken this one.
+    pub(crate) async fn renew_lease(&self, now: Timestamp) -> Result<(), MachineLeaseError> {
+        match self.extend_lease(now).await {
+            Err(MachineLeaseError::Lost) => {}
+            result => return result,
         }
         self.usable_until.store(0, Ordering::Release);
-        let lease = leased(&self.store, &self.owner, self.wanted, now).await?;
-        let (machine_id, before) = (lease.machine_id, self.held().machine_id);
-        *self.held() = Held::of(&lease);
-        self.keep(now).await?;
-        tracing::warn!(%before, %machine_id, "the machine id was lost to another process; a new one is taken");
+        let lease = request_lease(&self.store, &self.owner, self.required_machine_id, now).await?;
+        let (machine_id, before) = (lease.machine_id, self.lock_lease().machine_id);
+        *self.lock_lease() = MachineIdLease::from_lease(&lease);
+        self.extend_lease(now).await?;
+        tracing::warn!(%before, %machine_id, "another process took over the machine id; leased a new one");
         Ok(())
     }
 
-    /// Keeps the machine id, and moves the mark above what may be made until the next renewal.
-    async fn keep(&self, now: Timestamp) -> Result<(), MachineRefused> {
-        let lease_until = now.saturating_add(LEASE);
-        let mark = mark(self.held().machine_id, lease_until);
-        let lease = self.renewal(now, lease_until, mark, false).await?;
-        self.others.send_if_modified(|others| {
-            let is_new = *others != lease.others;
-            *others = lease.others;
+    /// Renews the lease, and raises the high-water mark above all ids that can be allocated until
+    /// the next renewal.
+    async fn extend_lease(&self, now: Timestamp) -> Result<(), MachineLeaseError> {
+        let lease_until = now.saturating_add(MACHINE_LEASE_DURATION);
+        let mark = high_water_mark_at(self.lock_lease().machine_id, lease_until);
+        let lease = self.send_renewal(now, lease_until, mark, false).await?;
+        self.peer_count.send_if_modified(|count| {
+            let is_new = *count != lease.other_leases;
+            *count = lease.other_leases;
             is_new
         });
         self.usable_until
@@ -132,88 +131,88 @@ impl Ids {
         Ok(())
     }
 
-    /// Gives the machine id back.
-    pub(crate) async fn give_back(&self, now: Timestamp) {
+    /// Releases the machine id.
+    pub(crate) async fn release_lease(&self, now: Timestamp) {
         self.usable_until.store(0, Ordering::Release);
-        let high_water = self.held().generator.high_water();
-        if let Err(refused) = self.renewal(now, now, high_water, true).await {
-            tracing::debug!(%refused, "the machine id was not given back");
+        let high_water = self.lock_lease().generator.high_water();
+        if let Err(error) = self.send_renewal(now, now, high_water, true).await {
+            tracing::debug!(%error, "releasing the machine id failed");
         }
     }
 
-    async fn renewal(
+    async fn send_renewal(
         &self,
         now: Timestamp,
         lease_until: Timestamp,
-        high_water: HighWater,
-        gives_back: bool,
-    ) -> Result<MachineLease, MachineRefused> {
+        high_water: HighWaterMark,
+        is_release: bool,
+    ) -> Result<MachineLease, MachineLeaseError> {
         let renewal = {
-            let held = self.held();
+            let lease = self.lock_lease();
             MachineRenewal {
-                machine_id: held.machine_id,
-                epoch: held.epoch,
+                machine_id: lease.machine_id,
+                epoch: lease.epoch,
                 high_water,
                 now,
                 lease_until,
-                gives_back,
+                is_release,
             }
         };
-        self.store.renew_machine(renewal).await
+        self.store.renew_machine_lease(renewal).await
     }
 
-    /// Whether ids may be made at a time.
+    /// True if ids can be allocated at `now`.
     pub(crate) fn is_usable(&self, now: Timestamp) -> bool {
         now.as_micros() < self.usable_until.load(Ordering::Acquire)
     }
 
-    /// Lends the generator, for a decision that makes many ids.
-    pub(crate) fn with<R>(
+    /// Runs a closure with the generator, for a decision that allocates many ids.
+    pub(crate) fn with_generator<R>(
         &self,
         now: Timestamp,
-        make: impl FnOnce(&mut IdGenerator) -> R,
-    ) -> Result<R, NoIds> {
-        // Looked at under the lock: a machine id that is lost is not used while another one is taken.
-        let mut held = self.held();
+        generate: impl FnOnce(&mut IdGenerator) -> R,
+    ) -> Result<R, IdAllocationError> {
+        // Checked under the lock, so that a lost machine id is not used while a new one is leased.
+        let mut lease = self.lock_lease();
         if !self.is_usable(now) {
-            return Err(NoIds::LeaseOver);
+            return Err(IdAllocationError::LeaseExpired);
         }
-        Ok(make(&mut held.generator))
+        Ok(generate(&mut lease.generator))
     }
 
-    /// Makes one id.
-    pub(crate) fn mint<T: Id>(&self, now: Timestamp) -> Result<T, NoIds> {
-        Ok(self.with(now, |generator| generator.mint(now.as_unix_ms()))??)
+    /// Allocates one id.
+    pub(crate) fn mint_id<T: TypedId>(&self, now: Timestamp) -> Result<T, IdAllocationError> {
+        Ok(self.with_generator(now, |generator| generator.next_id(now.as_unix_ms()))??)
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        // A generator is whole between any two of its steps.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_lease(&self) -> MutexGuard<'_, MachineIdLease> {
+        // The generator is consistent between any two operations.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn leased(
+async fn request_lease(
     store: &Arc<dyn Store>,
     owner: &Text,
-    wanted: Option<MachineId>,
+    requested_id: Option<MachineId>,
     now: Timestamp,
-) -> Result<MachineLease, MachineRefused> {
-    let request = MachineRequest {
+) -> Result<MachineLease, MachineLeaseError> {
+    let request = MachineIdRequest {
         owner: owner.clone(),
-        wanted,
+        requested_id,
         now,
-        lease_until: now.saturating_add(LEASE),
+        lease_until: now.saturating_add(MACHINE_LEASE_DURATION),
     };
-    store.lease_machine(request).await
+    store.lease_machine_id(request).await
 }
 
-/// Above every id that this machine makes before a time.
-fn mark(machine_id: MachineId, time: Timestamp) -> HighWater {
+/// Returns an id above all ids that this machine allocates before `time`.
+fn high_water_mark_at(machine_id: MachineId, time: Timestamp) -> HighWaterMark {
     let latest = time.saturating_add(MAX_ID_AHEAD);
-    let mut generator = IdGenerator::new(machine_id, HighWater::NONE);
+    let mut generator = IdGenerator::new(machine_id, HighWaterMark::NONE);
     generator
         .next(latest.as_unix_ms())
-        .map_or(HighWater::NONE, |id| HighWater::new(id.get()))
+        .map_or(HighWaterMark::NONE, |id| HighWaterMark::new(id.get()))
 }
 
 #[cfg(test)]
@@ -223,54 +222,77 @@ mod tests {
 
     use super::*;
 
-    fn at(seconds: i64) -> Timestamp {
+    fn time_at(seconds: i64) -> Timestamp {
         let noon = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
         noon.saturating_add(Millis::from_secs(u64::try_from(seconds).unwrap()))
     }
 
-    async fn ids(store: &Arc<dyn Store>, owner: &str, now: Timestamp) -> Ids {
-        let leased = Ids::lease(Arc::clone(store), owner.into(), None, now);
+    async fn acquire_ids(store: &Arc<dyn Store>, owner: &str, now: Timestamp) -> IdAllocator {
+        let leased = IdAllocator::acquire_lease(Arc::clone(store), owner.into(), None, now);
         leased.await.unwrap()
     }
 
-    /// A server that was frozen for longer than its lease, while another one began.
+    /// A server is suspended for longer than its lease while another one starts.
     #[tokio::test]
-    async fn who_lost_its_machine_id_takes_another_one() {
+    async fn lost_machine_id_is_replaced() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let frozen = ids(&store, "frozen", at(0)).await;
-        let before: EventId = frozen.mint(at(1)).unwrap();
-        let taken = Some(frozen.held().machine_id);
-        let leased = Ids::lease(Arc::clone(&store), "other".into(), taken, at(40));
+        let suspended = acquire_ids(&store, "suspended", time_at(0)).await;
+        let before: EventId = suspended.mint_id(time_at(1)).unwrap();
+        let machine_id = Some(suspended.lock_lease().machine_id);
+        let leased =
+            IdAllocator::acquire_lease(Arc::clone(&store), "other".into(), machine_id, time_at(40));
         let other = leased.await.unwrap();
-        let theirs: EventId = other.mint(at(41)).unwrap();
-        assert_eq!(frozen.mint::<EventId>(at(41)), Err(NoIds::LeaseOver));
-        frozen.renew(at(41)).await.unwrap();
-        assert_ne!(other.held().machine_id, frozen.held().machine_id);
-        let after: EventId = frozen.mint(at(41)).unwrap();
-        assert!(before < after && after != theirs);
-        // Both keep what they have.
-        frozen.renew(at(51)).await.unwrap();
-        other.renew(at(51)).await.unwrap();
-        assert_ne!(other.held().machine_id, frozen.held().machine_id);
+        let other_id: EventId = other.mint_id(time_at(41)).unwrap();
+        assert_eq!(
+            suspended.mint_id::<EventId>(time_at(41)),
+            Err(IdAllocationError::LeaseExpired)
+        );
+        suspended.renew_lease(time_at(41)).await.unwrap();
+        assert_ne!(
+            other.lock_lease().machine_id,
+            suspended.lock_lease().machine_id
+        );
+        let after: EventId = suspended.mint_id(time_at(41)).unwrap();
+        assert!(before < after && after != other_id);
+        // Both servers keep their machine ids.
+        suspended.renew_lease(time_at(51)).await.unwrap();
+        other.renew_lease(time_at(51)).await.unwrap();
+        assert_ne!(
+            other.lock_lease().machine_id,
+            suspended.lock_lease().machine_id
+        );
     }
 
-    /// Who may have one machine id only waits for it.
+    /// A server that requires one machine id waits for it.
     #[tokio::test]
-    async fn who_wants_one_machine_id_gets_no_other() {
+    async fn required_machine_id_is_awaited() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let wanted = Some(MachineId::MIN);
-        let leased = Ids::lease(Arc::clone(&store), "frozen".into(), wanted, at(0));
-        let frozen = leased.await.unwrap();
-        let leased = Ids::lease(Arc::clone(&store), "other".into(), wanted, at(40));
+        let required_id = Some(MachineId::MIN);
+        let leased = IdAllocator::acquire_lease(
+            Arc::clone(&store),
+            "suspended".into(),
+            required_id,
+            time_at(0),
+        );
+        let suspended = leased.await.unwrap();
+        let leased = IdAllocator::acquire_lease(
+            Arc::clone(&store),
+            "other".into(),
+            required_id,
+            time_at(40),
+        );
         let other = leased.await.unwrap();
-        let refused = frozen.renew(at(41)).await;
+        let refused = suspended.renew_lease(time_at(41)).await;
         assert!(
-            matches!(refused, Err(MachineRefused::Taken { .. })),
+            matches!(refused, Err(MachineLeaseError::Taken { .. })),
             "{refused:?}"
         );
-        assert_eq!(frozen.mint::<EventId>(at(41)), Err(NoIds::LeaseOver));
-        other.give_back(at(42)).await;
-        frozen.renew(at(43)).await.unwrap();
-        frozen.mint::<EventId>(at(43)).unwrap();
+        assert_eq!(
+            suspended.mint_id::<EventId>(time_at(41)),
+            Err(IdAllocationError::LeaseExpired)
+        );
+        other.release_lease(time_at(42)).await;
+        suspended.renew_lease(time_at(43)).await.unwrap();
+        suspended.mint_id::<EventId>(time_at(43)).unwrap();
     }
 }

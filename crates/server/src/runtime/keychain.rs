@@ -1,8 +1,9 @@
-//! The cache of the keychain: what workers resolved for a definition, sealed, for a while.
+//! Keychain cache: secrets that workers resolved for a definition, stored encrypted until they
+//! expire.
 
 use noetl_api::keychain::{
-    KeychainAbout, KeychainDeleted, KeychainItem, KeychainKept, KeychainList, KeychainStatus,
-    KeychainView, PutKeychain,
+    KeychainDeleteResponse, KeychainList, KeychainListEntry, KeychainMetadata, KeychainPutRequest,
+    KeychainPutResponse, KeychainStatus, KeychainView,
 };
 use noetl_store::{
     CatalogKey, Execution, KeychainEntry, KeychainFilter, KeychainPut, KeychainScope,
@@ -13,75 +14,77 @@ use noetl_types::{
     CatalogId, ErrorCode, ExecutionId, Json, KeychainId, Millis, Text, Timestamp, WorkerId,
 };
 
-use super::credentials::{MAX_NAME, MAX_SECRET, TRIES, broken, invalid, sealed_json, sealed_of};
+use super::credentials::{
+    MAX_NAME_BYTES, MAX_PUT_ATTEMPTS, MAX_SECRET_BYTES, crypto_failure, validation_error,
+    wrapped_secret_from_json, wrapped_secret_to_json,
+};
 use super::{Runtime, RuntimeError};
-use crate::vault::{About, VaultError};
+use crate::crypto::{CryptoError, RecordBinding};
 
-/// How long something is kept where nobody says so.
-const USUAL_TIME: Millis = Millis::from_secs(600);
-/// How long anything is kept.
-const LONGEST_TIME: Millis = Millis::from_days(30);
-/// The table, as both layers of a seal name it.
-const TABLE: &str = "keychain";
-/// Both parts of what is sealed.
-const DATA: &str = "data";
-const RENEW_CONFIG: &str = "renew_config";
+/// Lifetime of an entry if the request does not set one.
+const DEFAULT_ENTRY_TTL: Millis = Millis::from_secs(600);
+/// Maximum lifetime of an entry.
+const MAX_ENTRY_TTL: Millis = Millis::from_days(30);
+/// Table name that both encryption layers are bound to.
+const KEYCHAIN_TABLE: &str = "keychain";
+/// Fields of the encrypted JSON object.
+const DATA_FIELD: &str = "data";
+const RENEW_CONFIG_FIELD: &str = "renew_config";
 
-/// Which entry is meant.
+/// Key of a keychain entry.
 #[derive(Debug, Clone)]
 pub(crate) struct KeychainKey {
-    /// The definition.
     pub(crate) catalog_id: CatalogId,
-    /// The name in it.
+    /// Name in the definition.
     pub(crate) name: Text,
-    /// Who shares it.
     pub(crate) scope: KeychainScope,
-    /// The run that it is for.
+    /// Execution that the entry belongs to.
     pub(crate) execution_id: Option<ExecutionId>,
 }
 
-/// Who asks for an entry, or for a change of one.
+/// Role of the caller that reads or changes an entry.
 #[derive(Debug, Clone)]
 pub(crate) enum KeychainCaller {
-    /// An admin of secrets, who is shown them and may change them.
+    /// Secrets admin, who may read and change all entries.
     Admin,
-    /// A worker, which has to do with what a run of the definition needs while it works on it.
+    /// Worker, which may access the entries of a definition while it holds a command of one of its
+    /// executions.
     Worker(Option<WorkerId>),
-    /// Somebody who may know that it is there.
-    Onlooker,
+    /// Caller that may see metadata but no secrets.
+    MetadataReader,
 }
 
 impl KeychainCaller {
     fn worker(&self) -> Option<&WorkerId> {
         match self {
             Self::Worker(worker) => worker.as_ref(),
-            Self::Admin | Self::Onlooker => None,
+            Self::Admin | Self::MetadataReader => None,
         }
     }
 }
 
 impl KeychainKey {
-    /// The key in its tenant, in the spelling of earlier releases.
-    fn text(&self) -> Text {
+    /// Returns the key within its tenant, in the format of earlier releases.
+    fn to_cache_key(&self) -> Text {
         let Self {
             catalog_id, name, ..
         } = self;
-        let whose = match (self.scope, self.bound_to()) {
+        let suffix = match (self.scope, self.scoped_execution()) {
             (KeychainScope::Local, Some(execution_id)) => execution_id.to_string(),
             (KeychainScope::Shared, Some(execution_id)) => format!("shared:{execution_id}"),
             (scope, _) => scope.as_str().to_owned(),
         };
-        format!("{name}:{catalog_id}:{whose}").into()
+        format!("{name}:{catalog_id}:{suffix}").into()
     }
 
-    /// The run that it is for; what is global is for all of them.
-    fn bound_to(&self) -> Option<ExecutionId> {
+    /// Execution of the key's scope. Global entries have none.
+    fn scoped_execution(&self) -> Option<ExecutionId> {
         self.execution_id
             .filter(|_| self.scope != KeychainScope::Global)
     }
 
-    /// The same for another run, or for none in particular.
-    fn bound(&self, execution_id: Option<ExecutionId>) -> Self {
+    /// Returns this key for another execution, or for no execution.
+    fn with_execution(&self, execution_id: Option<ExecutionId>) -> Self {
         Self {
             execution_id,
             ..self.clone()
@@ -90,130 +93,129 @@ impl KeychainKey {
 }
 
 impl Runtime {
-    /// Keeps an entry; one of the same key is replaced.
-    pub(crate) async fn put_keychain(
+    /// Stores an entry and replaces an earlier one with the same key.
+    pub(crate) async fn put_keychain_entry(
         &self,
         key: KeychainKey,
-        request: PutKeychain,
+        request: KeychainPutRequest,
         caller: KeychainCaller,
-    ) -> Result<KeychainKept, RuntimeError> {
-        self.jot(|act| act.execution_id = key.execution_id);
-        let keys = self.keys()?;
-        self.check_definition(key.catalog_id).await?;
-        self.check_writer(&key, caller).await?;
-        if key.name.is_empty() || key.name.len() > MAX_NAME {
-            return Err(invalid(format!("the name has 1 to {MAX_NAME} bytes")));
+    ) -> Result<KeychainPutResponse, RuntimeError> {
+        self.add_secret_facts(|facts| facts.execution_id = key.execution_id);
+        let keys = self.encryption_keys()?;
+        self.check_definition_visible(key.catalog_id).await?;
+        self.check_keychain_writer(&key, caller).await?;
+        if key.name.is_empty() || key.name.len() > MAX_NAME_BYTES {
+            return Err(validation_error(format!(
+                "the name must have 1 to {MAX_NAME_BYTES} bytes"
+            )));
         }
-        if let Some(execution_id) = key.bound_to() {
-            self.execution_row(execution_id).await?;
+        if let Some(execution_id) = key.scoped_execution() {
+            self.visible_execution(execution_id).await?;
         }
         let (now, auto_renew) = (self.now(), request.auto_renew.unwrap_or(false));
-        let expires_at = end_of(&request, now)?;
-        let renew_config = request.renew_config.unwrap_or(Json::Null);
-        let secret = Json::object([(DATA, request.data.clone()), (RENEW_CONFIG, renew_config)]);
-        let secret = to_canonical(&secret);
-        if secret.len() > MAX_SECRET {
-            let text = format!("a secret has at most {MAX_SECRET} bytes");
-            return Err(RuntimeError::refused(ErrorCode::TooLarge, text));
+        let expires_at = entry_expiry(&request, now)?;
+        let secret = encode_entry_secret(&request)?;
+        if let Some(execution_id) = key.execution_id {
+            self.record_issued_secret(execution_id, None, Some(&request.data));
         }
-        if let Some(run) = key.execution_id {
-            self.note_lent(run, None, Some(&request.data));
-        }
-        let cache_key = key.text();
-        for _ in 0..TRIES {
-            let before = self.store().keychain_entry(self.tenant(), &cache_key);
-            let before = before.await?;
+        let cache_key = key.to_cache_key();
+        for _ in 0..MAX_PUT_ATTEMPTS {
+            let previous = self.store().find_keychain_entry(self.tenant(), &cache_key);
+            let previous = previous.await?;
             let mut entry = KeychainEntry {
-                keychain_id: match &before {
-                    Some(before) => before.keychain_id,
-                    None => self.mint()?,
+                keychain_id: match &previous {
+                    Some(previous) => previous.keychain_id,
+                    None => self.mint_id()?,
                 },
                 tenant_id: self.tenant().clone(),
                 cache_key: cache_key.clone(),
                 name: key.name.clone(),
                 catalog_id: key.catalog_id,
                 scope: key.scope,
-                execution_id: key.bound_to(),
-                version: before.as_ref().map_or(1, |before| before.version + 1),
+                execution_id: key.scoped_execution(),
+                version: previous.as_ref().map_or(1, |previous| previous.version + 1),
                 sealed: Json::Null,
                 kid: keys.current().kid().clone(),
                 auto_renew,
-                created_at: before.as_ref().map_or(now, |before| before.created_at),
+                created_at: previous
+                    .as_ref()
+                    .map_or(now, |previous| previous.created_at),
                 updated_at: now,
                 expires_at,
             };
-            let sealed = keys.seal(&about(&entry), &secret);
-            entry.sealed = sealed_json(&sealed.map_err(|error| broken(&error))?)?;
+            let wrapped = keys.wrap_secret(&keychain_binding(&entry), &secret);
+            entry.sealed =
+                wrapped_secret_to_json(&wrapped.map_err(|error| crypto_failure(&error))?)?;
             let put = KeychainPut {
                 entry,
-                replaces: before.map(|before| before.version),
+                replaces: previous.map(|previous| previous.version),
             };
-            if self.store().put_keychain(put).await? {
-                self.jot(|act| act.key_id = Some(keys.current().kid().clone()));
-                return Ok(KeychainKept {
+            if self.store().put_keychain_entry(put).await? {
+                self.add_secret_facts(|facts| facts.key_id = Some(keys.current().kid().clone()));
+                return Ok(KeychainPutResponse {
                     status: "success".into(),
                     cache_key,
                     expires_at,
                 });
             }
         }
-        let text = "others keep writing the entry; try again later";
+        let text = "the keychain entry is being changed concurrently; try again later";
         Err(RuntimeError::refused(ErrorCode::StoreUnavailable, text))
     }
 
-    /// An entry, with its data for who may have it.
-    pub(crate) async fn keychain(
+    /// Returns an entry, with its data if the caller may read it.
+    pub(crate) async fn get_keychain_entry(
         &self,
         key: &KeychainKey,
         caller: KeychainCaller,
     ) -> Result<KeychainView, RuntimeError> {
-        self.jot(|act| {
-            act.execution_id = key.execution_id;
-            act.worker_id = caller.worker().cloned();
+        self.add_secret_facts(|facts| {
+            facts.execution_id = key.execution_id;
+            facts.worker_id = caller.worker().cloned();
         });
-        self.check_definition(key.catalog_id).await?;
-        let is_opened = match caller {
+        self.check_definition_visible(key.catalog_id).await?;
+        let with_secret = match caller {
             KeychainCaller::Admin => true,
             KeychainCaller::Worker(worker) => {
-                self.check_borrower(key, worker).await?;
+                self.check_keychain_reader(key, worker).await?;
                 true
             }
-            KeychainCaller::Onlooker => false,
+            KeychainCaller::MetadataReader => false,
         };
-        let Some(entry) = self.nearest(key).await? else {
+        let Some(entry) = self.find_keychain_entry(key).await? else {
             return Ok(KeychainView {
                 status: KeychainStatus::NotFound,
-                cache_key: key.text(),
+                cache_key: key.to_cache_key(),
                 data: None,
                 renew_config: None,
-                about: None,
+                metadata: None,
             });
         };
-        self.jot(|act| act.key_id = Some(entry.kid.clone()));
-        let is_over = entry.expires_at <= self.now();
-        let (data, renew_config) = if is_opened {
-            self.opened_entry(&entry)?
+        self.add_secret_facts(|facts| facts.key_id = Some(entry.kid.clone()));
+        let is_expired = entry.expires_at <= self.now();
+        let (data, renew_config) = if with_secret {
+            self.decrypt_keychain_entry(&entry)?
         } else {
             (None, None)
         };
-        if let Some(run) = key.execution_id {
-            self.note_lent(run, None, data.as_ref());
+        if let Some(execution_id) = key.execution_id {
+            self.record_issued_secret(execution_id, None, data.as_ref());
         }
         Ok(KeychainView {
-            status: if is_over {
+            status: if is_expired {
                 KeychainStatus::Expired
             } else {
                 KeychainStatus::Found
             },
             cache_key: entry.cache_key.clone(),
-            data: data.filter(|_| !is_over),
+            data: data.filter(|_| !is_expired),
             renew_config,
-            about: Some(told(entry)),
+            metadata: Some(keychain_metadata(entry)),
         })
     }
 
-    /// The entries of a definition, without their data.
-    pub(crate) async fn keychain_of(
+    /// Lists the entries of a definition without their data.
+    pub(crate) async fn list_keychain_entries(
         &self,
         catalog_id: CatalogId,
         limit: PageLimit,
@@ -223,24 +225,24 @@ impl Runtime {
             .map(|cursor| cursor.parse::<KeychainId>())
             .transpose();
         let after = after.map_err(|_| {
-            let text = "the cursor is not one that this list gave";
+            let text = "the cursor is not valid for this list";
             RuntimeError::refused(ErrorCode::BadQuery, text)
         })?;
-        self.check_definition(catalog_id).await?;
+        self.check_definition_visible(catalog_id).await?;
         let filter = KeychainFilter {
             tenant_id: Some(self.tenant().clone()),
             catalog_id: Some(catalog_id),
-            not_under: None,
+            excluded_kid: None,
             after,
         };
-        let page = self.store().keychain_entries(filter, limit).await?;
+        let page = self.store().list_keychain_entries(filter, limit).await?;
         let count = u32::try_from(page.len()).unwrap_or(u32::MAX);
         let last = page.last().map(|last| last.keychain_id.to_string().into());
         let now = self.now();
-        let item = |entry: KeychainEntry| KeychainItem {
+        let item = |entry: KeychainEntry| KeychainListEntry {
             cache_key: entry.cache_key.clone(),
             is_expired: entry.expires_at <= now,
-            about: told(entry),
+            metadata: keychain_metadata(entry),
         };
         Ok(KeychainList {
             catalog_id,
@@ -250,74 +252,91 @@ impl Runtime {
         })
     }
 
-    /// Forgets an entry.
-    pub(crate) async fn delete_keychain(
+    pub(crate) async fn delete_keychain_entry(
         &self,
         key: &KeychainKey,
         caller: KeychainCaller,
-    ) -> Result<KeychainDeleted, RuntimeError> {
-        self.jot(|act| act.execution_id = key.execution_id);
-        self.check_definition(key.catalog_id).await?;
-        self.check_writer(key, caller).await?;
-        let cache_key = key.text();
-        let deleted = self.store().delete_keychain(self.tenant(), &cache_key);
+    ) -> Result<KeychainDeleteResponse, RuntimeError> {
+        self.add_secret_facts(|facts| facts.execution_id = key.execution_id);
+        self.check_definition_visible(key.catalog_id).await?;
+        self.check_keychain_writer(key, caller).await?;
+        let cache_key = key.to_cache_key();
+        let deleted = self
+            .store()
+            .delete_keychain_entry(self.tenant(), &cache_key);
         let status = if deleted.await? {
             "deleted"
         } else {
             "not_found"
         };
-        Ok(KeychainDeleted {
+        Ok(KeychainDeleteResponse {
             status: status.into(),
             cache_key,
         })
     }
 
-    /// A definition of somebody else is none, and so is one at a path that the caller is not bound to.
-    async fn check_definition(&self, catalog_id: CatalogId) -> Result<(), RuntimeError> {
+    /// Refuses a definition of another tenant, or at a path outside the caller's path restriction,
+    /// as not found.
+    async fn check_definition_visible(&self, catalog_id: CatalogId) -> Result<(), RuntimeError> {
         let key = CatalogKey::Id(catalog_id);
-        let found = self.store().catalog_entry(self.tenant(), key).await?;
-        let found = found.filter(|entry| self.behalf().sees(Some(&entry.path)));
-        let none = || RuntimeError::refused(ErrorCode::NotFound, "there is no such definition");
-        found.map(drop).ok_or_else(none)
+        let entry = self.store().find_catalog_entry(self.tenant(), key).await?;
+        let entry = entry.filter(|entry| self.auth_context().can_see_path(Some(&entry.path)));
+        let not_found =
+            || RuntimeError::refused(ErrorCode::NotFound, "there is no such definition");
+        entry.map(drop).ok_or_else(not_found)
     }
 
-    /// The entry that is meant by a key: that of its run, else what the root of the run shares, else
-    /// what is for no run in particular. What is over counts only where there is nothing better.
-    async fn nearest(&self, key: &KeychainKey) -> Result<Option<KeychainEntry>, RuntimeError> {
-        let mut places = vec![key.text()];
-        if let Some(execution_id) = key.bound_to() {
+    /// Finds the entry for a key: that of its execution, then the one shared by the root execution,
+    /// then the one without an execution. An expired entry is returned only if there is no valid
+    /// one.
+    async fn find_keychain_entry(
+        &self,
+        key: &KeychainKey,
+    ) -> Result<Option<KeychainEntry>, RuntimeError> {
+        let mut cache_keys = vec![key.to_cache_key()];
+        if let Some(execution_id) = key.scoped_execution() {
             if key.scope == KeychainScope::Shared {
-                let row = self.execution_row(execution_id).await?;
-                let root = self.root_of(&row).await?;
-                places.extend(root.map(|root| key.bound(Some(root.execution_id)).text()));
+                let row = self.visible_execution(execution_id).await?;
+                let root = self.root_execution(&row).await?;
+                cache_keys.extend(
+                    root.map(|root| key.with_execution(Some(root.execution_id)).to_cache_key()),
+                );
             }
-            places.push(key.bound(None).text());
+            cache_keys.push(key.with_execution(None).to_cache_key());
         }
-        let mut over = None;
-        for place in places {
-            match self.store().keychain_entry(self.tenant(), &place).await? {
+        let mut expired = None;
+        for cache_key in cache_keys {
+            match self
+                .store()
+                .find_keychain_entry(self.tenant(), &cache_key)
+                .await?
+            {
                 Some(entry) if entry.expires_at > self.now() => return Ok(Some(entry)),
-                found => over = over.or(found),
+                found => expired = expired.or(found),
             }
         }
-        Ok(over)
+        Ok(expired)
     }
 
-    /// The run that a tree of runs began with, unless that is the run itself or one that the caller
-    /// does not work for.
-    async fn root_of(&self, run: &Execution) -> Result<Option<Execution>, RuntimeError> {
-        let Some(root) = run.facts.root_execution_id else {
+    /// Returns the root execution, unless the execution is itself the root or the caller may not
+    /// access the root.
+    async fn root_execution(
+        &self,
+        execution: &Execution,
+    ) -> Result<Option<Execution>, RuntimeError> {
+        let Some(root) = execution.facts.root_execution_id else {
             return Ok(None);
         };
-        match self.execution_row(root).await {
+        match self.visible_execution(root).await {
             Ok(root) => Ok(Some(root)),
             Err(RuntimeError::Refused(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// A worker changes only what is kept for a definition of which it works on a run.
-    async fn check_writer(
+    /// Checks that the caller may change an entry. A worker may do so only while it holds a command
+    /// of an execution of the definition.
+    async fn check_keychain_writer(
         &self,
         key: &KeychainKey,
         caller: KeychainCaller,
@@ -325,98 +344,117 @@ impl Runtime {
         match caller {
             KeychainCaller::Admin => Ok(()),
             KeychainCaller::Worker(worker) => {
-                let run = self.held_run(key, worker).await?;
-                if run.facts.catalog_id == Some(key.catalog_id) {
+                let execution = self.find_held_execution(key, worker).await?;
+                if execution.facts.catalog_id == Some(key.catalog_id) {
                     return Ok(());
                 }
-                Err(other_definition())
+                Err(definition_mismatch())
             }
-            KeychainCaller::Onlooker => {
-                let text = "what workers resolved is changed by them, and by who has cred:admin";
+            KeychainCaller::MetadataReader => {
+                let text = "only workers and callers with the scope cred:admin may change keychain entries";
                 Err(RuntimeError::refused(ErrorCode::Forbidden, text))
             }
         }
     }
 
-    /// A worker borrows for a run of the definition, and what its root shares for any run below.
-    async fn check_borrower(
+    /// Checks that a worker may read an entry: it must hold a command of an execution of the
+    /// definition. Entries shared by a root execution can be read for all executions below it.
+    async fn check_keychain_reader(
         &self,
         key: &KeychainKey,
         worker: Option<WorkerId>,
     ) -> Result<(), RuntimeError> {
-        let run = self.held_run(key, worker).await?;
-        if run.facts.catalog_id == Some(key.catalog_id) {
+        let execution = self.find_held_execution(key, worker).await?;
+        if execution.facts.catalog_id == Some(key.catalog_id) {
             return Ok(());
         }
         if key.scope == KeychainScope::Shared {
-            let root = self.root_of(&run).await?;
+            let root = self.root_execution(&execution).await?;
             if root.is_some_and(|root| root.facts.catalog_id == Some(key.catalog_id)) {
                 return Ok(());
             }
         }
-        Err(other_definition())
+        Err(definition_mismatch())
     }
 
-    /// The run that a worker names, of which it has to hold a command.
-    async fn held_run(
+    /// Returns the execution that a worker names, if the worker holds a command of it.
+    async fn find_held_execution(
         &self,
         key: &KeychainKey,
         worker: Option<WorkerId>,
     ) -> Result<Execution, RuntimeError> {
         let Some(execution_id) = key.execution_id else {
-            let text = "what is kept is for a worker that names its execution_id, and for who has \
-                the scope cred:admin";
+            let text = "a worker must name its execution_id to access keychain entries; other \
+                callers need the scope cred:admin";
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         };
-        let run = self.execution_row(execution_id).await?;
-        self.check_holder(execution_id, worker).await?;
-        Ok(run)
+        let execution = self.visible_execution(execution_id).await?;
+        self.check_command_holder(execution_id, worker).await?;
+        Ok(execution)
     }
 
-    fn opened_entry(
+    fn decrypt_keychain_entry(
         &self,
         entry: &KeychainEntry,
     ) -> Result<(Option<Json>, Option<Json>), RuntimeError> {
-        let sealed = sealed_of(&entry.sealed)?;
-        let opened = self.keys()?.open(&about(entry), &sealed);
-        let opened = opened.map_err(|error| broken(&error))?;
-        let opened = parse(opened.bytes()).map_err(|_| broken(&VaultError::Damaged))?;
-        let part = |name: &str| opened.get(name).cloned();
-        let renew_config = part(RENEW_CONFIG).filter(|config| !config.is_null());
-        Ok((part(DATA), renew_config))
+        let wrapped = wrapped_secret_from_json(&entry.sealed)?;
+        let secret = self
+            .encryption_keys()?
+            .unwrap_secret(&keychain_binding(entry), &wrapped);
+        let secret = secret.map_err(|error| crypto_failure(&error))?;
+        let secret = parse(secret.as_bytes()).map_err(|_| crypto_failure(&CryptoError::Damaged))?;
+        let part = |name: &str| secret.get(name).cloned();
+        let renew_config = part(RENEW_CONFIG_FIELD).filter(|config| !config.is_null());
+        Ok((part(DATA_FIELD), renew_config))
     }
 }
 
-fn other_definition() -> RuntimeError {
-    let text = "the execution does not run this definition, so nothing of it is lent or kept";
+fn definition_mismatch() -> RuntimeError {
+    let text =
+        "the execution does not run this definition, so it cannot access its keychain entries";
     RuntimeError::refused(ErrorCode::Forbidden, text)
 }
 
-/// When an entry is over: nothing is kept for longer than the longest time.
-fn end_of(request: &PutKeychain, now: Timestamp) -> Result<Timestamp, RuntimeError> {
-    let expires_at = request.expires_at.as_deref().map(Timestamp::parse_lenient);
-    let expires_at = expires_at.transpose();
-    let expires_at = expires_at.map_err(|error| invalid(format!("expires_at: {error}")))?;
-    let seconds = request.expires_in.map(Millis::from_secs);
-    let end = match expires_at.flatten() {
-        Some(expires_at) => expires_at,
-        None => now.saturating_add(seconds.unwrap_or(USUAL_TIME)),
-    };
-    Ok(end.min(now.saturating_add(LONGEST_TIME)))
+/// Encodes the data and the renewal configuration of an entry as canonical JSON.
+fn encode_entry_secret(request: &KeychainPutRequest) -> Result<Vec<u8>, RuntimeError> {
+    let renew_config = request.renew_config.clone().unwrap_or(Json::Null);
+    let secret = to_canonical(&Json::object([
+        (DATA_FIELD, request.data.clone()),
+        (RENEW_CONFIG_FIELD, renew_config),
+    ]));
+    if secret.len() > MAX_SECRET_BYTES {
+        let text = format!("a secret may have at most {MAX_SECRET_BYTES} bytes");
+        return Err(RuntimeError::refused(ErrorCode::TooLarge, text));
+    }
+    Ok(secret)
 }
 
-pub(super) fn about(entry: &KeychainEntry) -> About<'_> {
-    About {
+/// Returns the expiry of an entry, limited by the maximum lifetime.
+fn entry_expiry(request: &KeychainPutRequest, now: Timestamp) -> Result<Timestamp, RuntimeError> {
+    let expires_at = request.expires_at.as_deref().map(Timestamp::parse_lenient);
+    let expires_at = expires_at.transpose();
+    let expires_at =
+        expires_at.map_err(|error| validation_error(format!("expires_at: {error}")))?;
+    let seconds = request.expires_in.map(Millis::from_secs);
+    let expiry = match expires_at.flatten() {
+        Some(expires_at) => expires_at,
+        None => now.saturating_add(seconds.unwrap_or(DEFAULT_ENTRY_TTL)),
+    };
+    Ok(expiry.min(now.saturating_add(MAX_ENTRY_TTL)))
+}
+
+pub(super) fn keychain_binding(entry: &KeychainEntry) -> RecordBinding<'_> {
+    RecordBinding {
         tenant_id: &entry.tenant_id,
-        table: TABLE,
+        table: KEYCHAIN_TABLE,
         record: entry.keychain_id.get(),
         key: Some(&entry.cache_key),
         version: entry.version,
     }
 }
 
-fn told(entry: KeychainEntry) -> KeychainAbout {
-    KeychainAbout {
+fn keychain_metadata(entry: KeychainEntry) -> KeychainMetadata {
+    KeychainMetadata {
         keychain_name: entry.name,
         catalog_id: entry.catalog_id,
         scope_type: entry.scope.as_str().into(),

@@ -1,81 +1,97 @@
-//! Commands go out to workers, and leases are kept.
+//! Leasing of commands to workers, and renewal of leases.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::LeaseToken;
 use noetl_api::command::{
-    HeartbeatAnswer, HeartbeatRequest, HeldLease, KeptLease, LeaseAnswer, LeaseRequest,
+    HeartbeatRequest, HeartbeatResponse, HeldLease, LeaseRenewal, LeaseRequest, LeaseResponse,
     LeasedCommand,
 };
-use noetl_bus::{Taker, Wake};
-use noetl_engine::decode;
-use noetl_store::{Claim, Extension, Fence, Holder};
-use noetl_types::limits::LeaseBatch;
+use noetl_engine::decode_record;
+use noetl_messaging::{Poller, WakeReason};
+use noetl_store::{Fence, LeaseCondition, LeaseExtension, LeaseTerms};
+use noetl_types::limits::LeaseBatchSize;
 use noetl_types::{ErrorCode, Millis, PoolName, Timestamp};
 
-use super::driver::{Granted, compose};
-use super::entropy;
+use super::driver::{LeaseGrant, build_leased_command};
 use super::error::RuntimeError;
-use super::start::within_long_poll;
+use super::rng;
+use super::start::check_long_poll_wait;
 use super::{Core, Runtime};
 
-/// Leases that a heartbeat may name.
-const MOST_LEASES: usize = 1_024;
-/// The shortest and the longest lease that a worker may ask for.
-const LEASES: std::ops::RangeInclusive<u64> = 5_000..=3_600_000;
+/// Maximum leases per heartbeat.
+const MAX_HEARTBEAT_LEASES: usize = 1_024;
+/// Range of lease durations that a worker may request, in milliseconds.
+const LEASE_MS_RANGE: std::ops::RangeInclusive<u64> = 5_000..=3_600_000;
 
 impl Runtime {
-    /// Hands out commands, waiting for them as long as the worker says.
-    pub async fn lease(&self, request: LeaseRequest) -> Result<LeaseAnswer, RuntimeError> {
-        let patience = within_long_poll(request.wait_ms)?;
-        let queue = self.behalf().queue_to_lease_from(&request.pool)?;
-        let taker = Taker {
+    /// Leases commands to a worker. If there are none, waits for the time the worker requested.
+    pub async fn lease_commands(
+        &self,
+        request: LeaseRequest,
+    ) -> Result<LeaseResponse, RuntimeError> {
+        let max_wait = check_long_poll_wait(request.wait_ms)?;
+        let queue = self.auth_context().leasable_queue(&request.pool)?;
+        let poller = Poller {
             worker: request.worker_id,
             kinds: request.kinds,
             max: usize::try_from(request.max.get()).unwrap_or(1),
-            lease: self.core.lease_length(request.lease_ms)?,
+            lease: self.core.check_lease_duration(request.lease_ms)?,
         };
-        let commands = self.core.work_for(&queue, taker, patience).await?;
-        Ok(LeaseAnswer {
+        let commands = self
+            .core
+            .wait_for_commands(&queue, poller, max_wait)
+            .await?;
+        Ok(LeaseResponse {
             commands,
             poll_after_ms: 0,
         })
     }
 
-    /// Keeps leases.
-    pub async fn keep(&self, request: HeartbeatRequest) -> Result<HeartbeatAnswer, RuntimeError> {
-        if request.leases.len() > MOST_LEASES {
-            let text = format!("a heartbeat names at most {MOST_LEASES} leases");
+    /// Renews the leases of a heartbeat.
+    pub async fn renew_leases(
+        &self,
+        request: HeartbeatRequest,
+    ) -> Result<HeartbeatResponse, RuntimeError> {
+        if request.leases.len() > MAX_HEARTBEAT_LEASES {
+            let text = format!("a heartbeat may name at most {MAX_HEARTBEAT_LEASES} leases");
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
-        let length = self.core.lease_length(request.extend_ms)?;
-        let until = self.now().saturating_add(length);
-        // The token of a lease that was claimed by name is no secret, so it is not enough.
-        let mut own = Vec::with_capacity(request.leases.len());
+        let duration = self.core.check_lease_duration(request.extend_ms)?;
+        let until = self.now().saturating_add(duration);
+        // The token of a lease that was claimed by name is not secret, so the tenant is checked
+        // too.
+        let mut ownership = Vec::with_capacity(request.leases.len());
         for lease in &request.leases {
-            own.push(self.owns(lease).await?);
+            ownership.push(self.owns_lease(lease).await?);
         }
-        let fences = request.leases.iter().zip(&own);
+        let fences = request.leases.iter().zip(&ownership);
         let fences = fences.filter(|(_, is_own)| **is_own);
-        let fences = fences.map(|(lease, _)| fence_of(lease));
-        let mut kept = self
+        let fences = fences.map(|(lease, _)| lease_fence(lease));
+        let mut renewed = self
             .core
             .store
-            .extend(fences.collect(), until)
+            .extend_leases(fences.collect(), until)
             .await?
             .into_iter();
         let mut leases = Vec::with_capacity(request.leases.len());
-        for (lease, is_own) in request.leases.iter().zip(own) {
-            let kept = if is_own { kept.next() } else { None };
-            leases.push(self.kept(lease, kept.unwrap_or(Extension::Lost)).await?);
+        for (lease, is_own) in request.leases.iter().zip(ownership) {
+            let renewed = if is_own { renewed.next() } else { None };
+            leases.push(
+                self.lease_renewal_answer(lease, renewed.unwrap_or(LeaseExtension::Lost))
+                    .await?,
+            );
         }
-        Ok(HeartbeatAnswer { leases })
+        Ok(HeartbeatResponse { leases })
     }
 
-    /// Whether a lease is of the caller's tenant.
-    async fn owns(&self, lease: &HeldLease) -> Result<bool, RuntimeError> {
-        if let Some(owner) = self.core.owner_of(lease.execution_id, lease.command_id) {
+    /// True if a lease belongs to the caller's tenant.
+    async fn owns_lease(&self, lease: &HeldLease) -> Result<bool, RuntimeError> {
+        if let Some(owner) = self
+            .core
+            .cached_command_tenant(lease.execution_id, lease.command_id)
+        {
             return Ok(owner == *self.tenant());
         }
         match self.command_row(lease.command_id).await {
@@ -85,19 +101,23 @@ impl Runtime {
         }
     }
 
-    /// What became of the wish to keep a lease, as the worker is told.
-    async fn kept(&self, lease: &HeldLease, kept: Extension) -> Result<KeptLease, RuntimeError> {
-        let told = KeptLease {
+    /// Returns the answer for one lease of a heartbeat.
+    async fn lease_renewal_answer(
+        &self,
+        lease: &HeldLease,
+        extension: LeaseExtension,
+    ) -> Result<LeaseRenewal, RuntimeError> {
+        let answer = LeaseRenewal {
             command_id: lease.command_id,
             ok: false,
             lease_until: None,
             cancel: None,
             code: None,
         };
-        let until = match kept {
-            Extension::Until(until) => until,
-            Extension::Lost => {
-                // One of another tenant is as good as none.
+        let until = match extension {
+            LeaseExtension::Until(until) => until,
+            LeaseExtension::Lost => {
+                // A command of another tenant is treated as not found.
                 let is_over = match self.command_row(lease.command_id).await {
                     Ok(command) => command.status.is_terminal(),
                     Err(error @ (RuntimeError::Store(_) | RuntimeError::Machine(_))) => {
@@ -105,140 +125,144 @@ impl Runtime {
                     }
                     Err(RuntimeError::Refused(_)) => true,
                 };
-                return Ok(KeptLease {
+                return Ok(LeaseRenewal {
                     cancel: Some(true),
                     code: Some(if is_over {
                         ErrorCode::AlreadyTerminal
                     } else {
                         ErrorCode::NotLeaseHolder
                     }),
-                    ..told
+                    ..answer
                 });
             }
         };
-        Ok(KeptLease {
+        Ok(LeaseRenewal {
             ok: true,
             lease_until: Some(until),
-            ..told
+            ..answer
         })
     }
 }
 
-/// What must be true for a lease to be somebody's.
-pub(super) fn fence_of(lease: &HeldLease) -> Fence {
+/// Returns the fence that a lease must pass.
+pub(super) fn lease_fence(lease: &HeldLease) -> Fence {
     Fence {
         command_id: lease.command_id,
         attempt: lease.attempt,
-        holder: Holder::Token(noetl_store::LeaseToken::from_bytes(
+        condition: LeaseCondition::Token(noetl_store::LeaseToken::from_bytes(
             *lease.lease_token.as_bytes(),
         )),
     }
 }
 
 impl Core {
-    pub(super) fn lease_length(&self, wanted: Option<u64>) -> Result<Millis, RuntimeError> {
-        match wanted {
-            None => Ok(self.settings.lease),
-            Some(ms) if LEASES.contains(&ms) => Ok(Millis::from_ms(ms)),
+    pub(super) fn check_lease_duration(
+        &self,
+        requested_ms: Option<u64>,
+    ) -> Result<Millis, RuntimeError> {
+        match requested_ms {
+            None => Ok(self.settings.lease_duration),
+            Some(ms) if LEASE_MS_RANGE.contains(&ms) => Ok(Millis::from_ms(ms)),
             Some(ms) => {
-                let (least, most) = (LEASES.start(), LEASES.end());
-                let text = format!("a lease of {ms} ms is out of range {least}..{most}");
+                let (min, max) = (LEASE_MS_RANGE.start(), LEASE_MS_RANGE.end());
+                let text = format!("a lease of {ms} ms is out of range {min}..{max}");
                 Err(RuntimeError::refused(ErrorCode::OutOfRange, text))
             }
         }
     }
 
-    /// Finds work for a worker: what lies in the store, or else what is issued while it waits.
-    async fn work_for(
+    /// Returns commands for a worker: from the store, or those that are issued while it waits.
+    async fn wait_for_commands(
         self: &Arc<Self>,
         pool: &PoolName,
-        taker: Taker,
-        patience: Duration,
+        poller: Poller,
+        max_wait: Duration,
     ) -> Result<Vec<LeasedCommand>, RuntimeError> {
-        let deadline = tokio::time::Instant::now() + patience;
+        let deadline = tokio::time::Instant::now() + max_wait;
         loop {
-            let mark = self.desk.mark(pool);
+            let mark = self.matcher.backlog_mark(pool);
             if mark.has_backlog {
-                let found = self.grant(pool, &taker, taker.max).await?;
-                if !found.is_empty() {
-                    return Ok(found);
+                let commands = self.grant_leases(pool, &poller, poller.max).await?;
+                if !commands.is_empty() {
+                    return Ok(commands);
                 }
             }
-            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-            if left.is_zero() || self.shutdown.is_cancelled() {
+            let remaining = deadline.saturating_duration_since(tokio::time::Instant::now());
+            if remaining.is_zero() || self.shutdown.is_cancelled() {
                 return Ok(Vec::new());
             }
-            let Some(wait) = self.desk.wait(pool, taker.clone(), mark) else {
+            let Some(wait) = self.matcher.start_wait(pool, poller.clone(), mark) else {
                 continue;
             };
-            match wait.woken(left).await {
-                Some(Wake::Work(commands)) => return Ok(commands),
-                Some(Wake::Look) => {}
+            match wait.wait_for_wake(remaining).await {
+                Some(WakeReason::Work(commands)) => return Ok(commands),
+                Some(WakeReason::Recheck) => {}
                 None => return Ok(Vec::new()),
             }
         }
     }
 
-    /// Grants commands that lie in the store.
+    /// Leases pending commands of the store.
     ///
-    /// One call at a time: two that look at once pass over what the other has its hands on, and
-    /// would both believe that nothing is left.
-    pub(super) async fn grant(
+    /// Calls are serialized: two concurrent queries skip the rows that the other has locked, and
+    /// both would conclude that the queue is empty.
+    pub(super) async fn grant_leases(
         &self,
         pool: &PoolName,
-        taker: &Taker,
+        poller: &Poller,
         max: usize,
     ) -> Result<Vec<LeasedCommand>, RuntimeError> {
-        let _turn = self.granting.lock().await;
-        let mark = self.desk.mark(pool);
+        let _guard = self.grant_lock.lock().await;
+        let mark = self.matcher.backlog_mark(pool);
         if !mark.has_backlog {
             return Ok(Vec::new());
         }
         let now = self.clock.now();
-        let token = entropy::token(&*self.chance);
+        let token = rng::random_lease_token(&*self.rng);
         let request = noetl_store::LeaseRequest {
             pool: pool.clone(),
-            kinds: taker.kinds.clone(),
-            max: LeaseBatch::clamped(i64::try_from(max).unwrap_or(i64::MAX)),
-            claim: Claim {
-                worker: taker.worker.clone(),
+            kinds: poller.kinds.clone(),
+            max_commands: LeaseBatchSize::clamped(i64::try_from(max).unwrap_or(i64::MAX)),
+            terms: LeaseTerms {
+                worker: poller.worker.clone(),
                 token: noetl_store::LeaseToken::from_bytes(*token.as_bytes()),
-                lease_until: now.saturating_add(taker.lease),
+                lease_until: now.saturating_add(poller.lease),
                 now,
             },
         };
-        let leased = self.store.lease(request).await?;
-        // What a worker without some tools leaves may be for another.
-        if leased.len() < max && taker.kinds.is_none() {
-            self.desk.emptied(pool, mark);
+        let leased = self.store.lease_commands(request).await?;
+        // Commands that a worker with limited tool kinds leaves may suit another worker.
+        if leased.len() < max && poller.kinds.is_none() {
+            self.matcher.clear_backlog(pool, mark);
         }
         Ok(leased
             .into_iter()
             .inspect(|leased| {
                 let issued_at = leased.issued.event.created_at;
-                self.metrics.granted(now.since(issued_at));
+                self.metrics
+                    .record_lease_wait(now.duration_since(issued_at));
             })
-            .filter_map(|leased| handed(&leased, token, now))
+            .filter_map(|leased| to_leased_command(&leased, token, now))
             .collect())
     }
 }
 
-/// A command of the store as its worker gets it.
-fn handed(
+/// Converts a command of the store to the form that its worker gets.
+fn to_leased_command(
     leased: &noetl_store::LeasedCommand,
     token: LeaseToken,
     now: Timestamp,
 ) -> Option<LeasedCommand> {
     let command = &leased.command;
-    let event = decode(&leased.issued)
-        .inspect_err(|error| tracing::error!(%error, "a command cannot be read"))
+    let event = decode_record(&leased.issued)
+        .inspect_err(|error| tracing::error!(%error, "a command cannot be decoded"))
         .ok()?;
-    let granted = Granted {
+    let grant = LeaseGrant {
         attempt: command.attempt,
         token,
         claimed_at: now,
         lease_until: command.lease?.until,
     };
     let catalog_id = leased.issued.event.catalog_id?;
-    compose(command.execution_id, catalog_id, &event, &granted)
+    build_leased_command(command.execution_id, catalog_id, &event, &grant)
 }

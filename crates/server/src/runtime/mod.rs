@@ -1,51 +1,51 @@
-//! Drives executions: decides what follows, appends it, hands out commands, takes reports.
+//! Drives executions: decides what follows, appends it, hands out commands, accepts reports.
 //!
-//! Owns time, chance and waiting; the engine decides and the store keeps. All that is in memory
-//! here can be lost at any moment.
+//! Owns time, randomness and waiting. The engine makes the decisions and the store persists them.
+//! All state held in memory here can be lost at any moment.
 
 mod admission;
-mod alarms;
-mod background;
-mod behalf;
-mod capability;
-mod claim;
+mod audit_log;
+mod auth_context;
+mod background_tasks;
+mod batch;
 mod classic;
+mod command_token;
+mod control;
 mod credentials;
+mod dedup_keys;
 mod definition;
 mod driver;
-mod entropy;
-mod errands;
 mod error;
-mod globs;
+mod event_stream;
+mod follow_ups;
+mod idempotent_requests;
 mod ids;
+mod issued_secrets;
 mod keychain;
 mod leases;
-mod lent;
+mod maintenance;
 mod messaging;
-mod neighbours;
 mod outbox;
 mod outcome;
+mod path_globs;
+mod peers;
 mod platform;
 mod project;
 mod purge;
 mod quota;
-mod repeat;
 mod reports;
-mod requests;
 mod results;
+mod rng;
 mod rotation;
-mod sealing;
-mod secret_acts;
+mod sealed_credentials;
+mod secret_audit;
 mod settings;
 mod signals;
 mod slots;
 mod start;
-mod steer;
-mod stream;
+mod timer_queue;
 mod tokens;
 mod traces;
-mod trail;
-mod upkeep;
 mod worker_api;
 
 use std::sync::Arc;
@@ -53,482 +53,491 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use noetl_api::command::LeasedCommand;
-use noetl_api::explain::At;
-use noetl_bus::{Desk, Followers, Following};
-use noetl_engine::{State, decode};
+use noetl_api::explain::PointInTime;
+use noetl_engine::{ExecutionState, decode_record};
+use noetl_messaging::{ExecutionFollower, ExecutionFollowers, Matcher};
 use noetl_store::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, Head, LogPage,
-    SnapshotKey, Store,
+    AppendError, AppendReceipt, AppendRequest, CatalogEntry, CatalogKey, Execution, LogHead,
+    LogPageLimit, SnapshotKey, Store,
 };
-use noetl_types::id::Id;
-use noetl_types::redact::SecretsOfRuns;
-use noetl_types::{CatalogId, EventId, ExecutionId, TenantId, Text, Timestamp, Version};
+use noetl_types::id::TypedId;
+use noetl_types::redact::ExecutionSecretRegistry;
+use noetl_types::{CatalogId, EventId, ExecutionId, ExecutionVersion, TenantId, Text, Timestamp};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::chance::{Chance, SystemChance};
 use crate::clock::Clock;
+use crate::crypto::HmacSigner;
 use crate::metrics::Metrics;
-use crate::read::{KnownWorkers, SeqSeen};
-use crate::vault::Signer;
-use alarms::Alarms;
-pub use behalf::Behalf;
-pub use capability::Capability;
-use classic::Claims;
-use definition::Definitions;
+use crate::random_source::{RandomSource, SystemRandom};
+use crate::read::{ObservedSeq, WorkerCache};
+use audit_log::AuditLog;
+pub(crate) use audit_log::AuditRecord;
+pub use auth_context::AuthContext;
+use classic::ClassicClaims;
+pub use command_token::CommandToken;
+use definition::CompiledDefinitions;
 pub(crate) use definition::{Definition, NotRunnable};
-use driver::Driver;
+use driver::ExecutionDriver;
 pub use error::RuntimeError;
-pub(crate) use error::causes;
-use ids::Ids;
+pub(crate) use error::error_chain;
+pub use event_stream::StreamSettings;
+pub(crate) use idempotent_requests::{ActiveRequest, RequestAdmission};
+use ids::IdAllocator;
 pub(crate) use keychain::{KeychainCaller, KeychainKey};
-use messaging::Messaging;
+pub(crate) use maintenance::HealthWarning;
+use maintenance::HealthWarnings;
+use messaging::NatsMessaging;
 pub use messaging::NatsSettings;
-use neighbours::Neighbours;
-pub(crate) use outcome::Outcome;
-use quota::Quota;
-pub(crate) use requests::{Admitted, AtWork};
-pub(crate) use secret_acts::SecretNote;
+pub(crate) use outcome::ExecutionOutcome;
+use peers::PeerNotifier;
+use quota::ExecutionQuota;
+pub(crate) use secret_audit::SecretAuditContext;
 pub use settings::Settings;
 pub(crate) use slots::slot_key;
 pub(crate) use start::catalog_key;
-pub use stream::StreamSettings;
-pub(crate) use tokens::TokenName;
-use tokens::Tokens;
-use traces::Traces;
-pub(crate) use trail::Act;
-use trail::Trail;
-use upkeep::Worries;
-pub(crate) use upkeep::Worry;
+use timer_queue::TimerQueue;
+use tokens::TokenCache;
+pub(crate) use tokens::TokenReference;
+use traces::TraceQueue;
 
-/// Drives executions on a store. A clone is another handle of the same, on the same behalf.
+/// Drives executions on a store. Clones share the same core and the same [`AuthContext`].
 #[derive(Clone)]
 pub struct Runtime {
     core: Arc<Core>,
-    behalf: Behalf,
-    /// The request that calls follow from, where they may do so once.
-    work: Option<EventId>,
-    /// Where it is noted what calls do to a secret.
-    note: Option<SecretNote>,
-    /// Who makes calls, where somebody showed who it is.
+    auth_context: AuthContext,
+    /// Id of the idempotent request that this handle works for. The effects of its calls are
+    /// deduplicated by it.
+    work_id: Option<EventId>,
+    /// Audit record for the operations on secrets that calls through this handle make.
+    secret_audit: Option<SecretAuditContext>,
+    /// Authenticated caller, if known.
     actor: Option<Text>,
-    /// Where it is noted how far the log of a run was.
-    seq_seen: Option<SeqSeen>,
+    /// Receives the log position that reads through this handle observed.
+    observed_seq: Option<ObservedSeq>,
 }
 
 struct Core {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    chance: Arc<dyn Chance>,
-    ids: Ids,
-    definitions: Definitions,
+    rng: Arc<dyn RandomSource>,
+    id_allocator: IdAllocator,
+    definitions: CompiledDefinitions,
     settings: Settings,
-    driver: Driver,
-    desk: Desk<LeasedCommand>,
-    /// Held by whoever leases from the store.
-    granting: tokio::sync::Mutex<()>,
-    followers: Followers<Outcome>,
-    /// Who claimed commands by name.
-    claims: Claims,
-    /// Secrets that were lent for runs.
-    lent: SecretsOfRuns,
-    /// What is known of workers, as of a moment ago.
-    known_workers: KnownWorkers,
-    /// Whether all tables were there when somebody looked.
-    tables_seen: AtomicBool,
+    driver: ExecutionDriver,
+    matcher: Matcher<LeasedCommand>,
+    /// Serializes leasing from the store.
+    grant_lock: tokio::sync::Mutex<()>,
+    followers: ExecutionFollowers<ExecutionOutcome>,
+    /// Commands claimed by workers of the classic wire.
+    classic_claims: ClassicClaims,
+    /// Secrets issued to the workers of executions.
+    issued_secrets: ExecutionSecretRegistry,
+    /// Briefly cached list of workers.
+    worker_cache: WorkerCache,
+    /// True once a check has found all tables.
+    tables_found: AtomicBool,
     opened_at: Timestamp,
-    alarms: Alarms,
+    timer_queue: TimerQueue,
     metrics: Arc<Metrics>,
-    worries: Worries,
-    /// The way to other processes, where there is one.
-    messaging: Option<Messaging>,
-    /// What signs the capabilities of notices, where they have some.
-    signer: Option<Signer>,
-    /// The other servers on the same store.
-    neighbours: Neighbours,
-    /// Changes with every append of this process, and with every one that others tell of.
-    appended: watch::Sender<u64>,
-    /// What this process is called among servers.
+    health_warnings: HealthWarnings,
+    /// NATS connection, if configured.
+    messaging: Option<NatsMessaging>,
+    /// Signs the command tokens in notifications, if these are enabled.
+    signer: Option<HmacSigner>,
+    peers: PeerNotifier,
+    /// Changes with every append of this process, and with every append that a peer reports.
+    append_count: watch::Sender<u64>,
+    /// Name of this process among the servers.
     instance: Text,
-    /// Tokens that were asked about lately.
-    tokens: Tokens,
-    /// What is on its way to the trail.
-    trail: Trail,
-    /// How many executions go on.
-    quota: Quota,
-    /// Ended runs whose traces are to be sent.
-    traces: Traces,
+    /// Recently checked tokens.
+    token_cache: TokenCache,
+    /// Audit entries that wait to be written.
+    audit_log: AuditLog,
+    /// Number of active executions per tenant.
+    quota: ExecutionQuota,
+    /// Ended executions whose traces are to be sent.
+    trace_queue: TraceQueue,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
-/// What a core is made of.
-struct Parts {
+struct CoreParts {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    chance: Arc<dyn Chance>,
-    ids: Ids,
-    messaging: Option<Messaging>,
-    signer: Option<Signer>,
+    rng: Arc<dyn RandomSource>,
+    id_allocator: IdAllocator,
+    messaging: Option<NatsMessaging>,
+    signer: Option<HmacSigner>,
     instance: Text,
 }
 
 impl Runtime {
-    /// Begins to drive what a store holds.
+    /// Opens a runtime that drives the executions of a store.
     pub async fn open(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Result<Self, RuntimeError> {
-        Self::open_by_chance(store, clock, Arc::new(SystemChance), settings).await
+        Self::open_with_rng(store, clock, Arc::new(SystemRandom), settings).await
     }
 
-    /// The same with random numbers from elsewhere, so that a run can be repeated to the byte.
-    pub async fn open_by_chance(
+    /// Opens a runtime with the given random number generator, so that a run can be reproduced byte
+    /// for byte.
+    pub async fn open_with_rng(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
-        chance: Arc<dyn Chance>,
+        rng: Arc<dyn RandomSource>,
         settings: Settings,
     ) -> Result<Self, RuntimeError> {
-        let instance = u64::from_be_bytes(entropy::bytes(&*chance));
-        let instance = Text::from(format!("{}-{instance:016x}", settings.server_name));
+        let instance_id = u64::from_be_bytes(rng::random_bytes(&*rng));
+        let instance = Text::from(format!("{}-{instance_id:016x}", settings.server_name));
         let now = clock.now();
-        let ids = Ids::lease(
+        let id_allocator = IdAllocator::acquire_lease(
             Arc::clone(&store),
             instance.clone(),
             settings.machine_id,
             now,
         )
         .await?;
-        let (messaging, notices) = match &settings.nats {
-            Some(nats) => Messaging::open(nats)
+        let (messaging, notifications) = match &settings.nats {
+            Some(nats) => NatsMessaging::open(nats)
                 .await
-                .map(|(messaging, notices)| (Some(messaging), Some(notices)))?,
+                .map(|(messaging, notifications)| (Some(messaging), Some(notifications)))?,
             None => (None, None),
         };
-        let signer = capability::signer(&*store, &*chance, &settings).await?;
-        let parts = Parts {
+        let signer = command_token::load_token_signer(&*store, &*rng, &settings).await?;
+        let parts = CoreParts {
             store,
             clock,
-            chance,
-            ids,
+            rng,
+            id_allocator,
             messaging,
             signer,
             instance,
         };
         let core = Core::new(parts, settings);
-        core.begin_stream().await?;
-        core.work_in_background();
-        if let Some(notices) = notices {
-            core.work_with_others(notices);
+        core.create_stream_cursor().await?;
+        core.spawn_background_tasks();
+        if let Some(notifications) = notifications {
+            core.spawn_messaging_tasks(notifications);
         }
         let runtime = Self {
             core,
-            behalf: Behalf::default(),
-            work: None,
-            note: None,
+            auth_context: AuthContext::default(),
+            work_id: None,
+            secret_audit: None,
             actor: None,
-            seq_seen: None,
+            observed_seq: None,
         };
         if runtime.settings().platform {
-            runtime.run_platform();
+            runtime.spawn_platform_loop();
         }
         Ok(runtime)
     }
 
-    /// A handle of the same on behalf of somebody else.
+    /// Returns a handle on the same core for another caller.
     #[must_use]
-    pub fn on_behalf_of(&self, behalf: Behalf) -> Self {
+    pub fn with_auth_context(&self, auth_context: AuthContext) -> Self {
         Self {
             core: Arc::clone(&self.core),
-            behalf,
-            work: None,
-            note: None,
+            auth_context,
+            work_id: None,
+            secret_audit: None,
             actor: None,
-            seq_seen: None,
+            observed_seq: None,
         }
     }
 
-    /// The same handle for calls that follow from a request which was taken under an id: what they do
-    /// is known by that id, and done once.
+    /// Sets the id of the request that the calls work for. Effects are recorded under that id and
+    /// happen once.
     #[must_use]
-    pub(crate) fn working_on(self, work: Option<EventId>) -> Self {
-        Self { work, ..self }
+    pub(crate) fn with_work_id(self, work_id: Option<EventId>) -> Self {
+        Self { work_id, ..self }
     }
 
-    /// The same handle for calls of somebody: what begins by them says so.
+    /// Sets the actor that is recorded for the executions that the calls start.
     #[must_use]
-    pub(crate) fn acting_as(self, actor: Option<Text>) -> Self {
+    pub(crate) fn with_actor(self, actor: Option<Text>) -> Self {
         Self { actor, ..self }
     }
 
-    /// The same handle for calls that note how far the log of a run was.
+    /// Records the log positions that reads observe in `observed`.
     #[must_use]
-    pub(crate) fn noting_seq(self, seen: SeqSeen) -> Self {
-        let seq_seen = Some(seen);
-        Self { seq_seen, ..self }
+    pub(crate) fn with_observed_seq(self, observed: ObservedSeq) -> Self {
+        let observed_seq = Some(observed);
+        Self {
+            observed_seq,
+            ..self
+        }
     }
 
-    /// Where it is noted how far the log of a run was.
-    pub(crate) fn seq_seen(&self) -> Option<&SeqSeen> {
-        self.seq_seen.as_ref()
+    pub(crate) fn observed_seq(&self) -> Option<&ObservedSeq> {
+        self.observed_seq.as_ref()
     }
 
-    /// Whom calls are made for.
-    pub(crate) fn behalf(&self) -> &Behalf {
-        &self.behalf
+    pub(crate) fn auth_context(&self) -> &AuthContext {
+        &self.auth_context
     }
 
-    /// Whose data is read and written.
+    /// Tenant whose data is read and written.
     pub(crate) fn tenant(&self) -> &TenantId {
-        &self.behalf.tenant_id
+        &self.auth_context.tenant_id
     }
 
-    /// Looks at what a store holds, and drives nothing: no lease runs out, no timer fires, no id is
-    /// made. For a store that another process may be writing to.
-    pub fn open_to_read(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
-        let parts = Parts {
-            ids: Ids::none(Arc::clone(&store)),
+    /// Opens a store for reading and drives nothing: no lease expires, no timer fires, no id is
+    /// allocated. For a store that another process may be writing to.
+    pub fn open_read_only(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+    ) -> Self {
+        let parts = CoreParts {
+            id_allocator: IdAllocator::read_only(Arc::clone(&store)),
             store,
             clock,
-            chance: Arc::new(SystemChance),
+            rng: Arc::new(SystemRandom),
             messaging: None,
             signer: None,
             instance: settings.server_name.clone(),
         };
         Self {
             core: Core::new(parts, settings),
-            behalf: Behalf::default(),
-            work: None,
-            note: None,
+            auth_context: AuthContext::default(),
+            work_id: None,
+            secret_audit: None,
             actor: None,
-            seq_seen: None,
+            observed_seq: None,
         }
     }
 
-    /// Stops: whoever waits is answered, what is being written is finished.
-    pub async fn close(&self, patience: Duration) {
+    /// Shuts down: pending requests are answered, and writes in progress are finished within
+    /// `timeout`.
+    pub async fn close(&self, timeout: Duration) {
         self.core.shutdown.cancel();
-        self.core.sum_up_refusals(true).await;
-        self.core.desk.look_again();
+        self.core.flush_refusals(true).await;
+        self.core.matcher.recheck_all();
         self.core.tasks.close();
-        if tokio::time::timeout(patience, self.core.tasks.wait())
+        if tokio::time::timeout(timeout, self.core.tasks.wait())
             .await
             .is_err()
         {
-            tracing::warn!("stopped before everything was written");
+            tracing::warn!("shutdown timed out before all writes were finished");
         }
-        self.core.ids.give_back(self.now()).await;
+        self.core.id_allocator.release_lease(self.now()).await;
     }
 
-    /// Where everything is kept.
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.core.store
     }
 
-    /// Does something that nobody waits for; what is begun is finished before the runtime is closed.
-    pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+    /// Runs a future in the background. [`Runtime::close`] waits for it to finish.
+    pub(crate) fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.core.tasks.spawn(work);
     }
 
-    /// Does something to its end, even if whoever waits for it goes away.
-    pub(crate) fn carried_through<T: Send + 'static>(
+    /// Runs a future to completion, even if the caller drops the handle.
+    pub(crate) fn spawn_to_completion<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> tokio::task::JoinHandle<T> {
         self.core.tasks.spawn(work)
     }
 
-    /// What an operator chose.
     pub(crate) fn settings(&self) -> &Settings {
         &self.core.settings
     }
 
-    /// What is known of workers, as of a moment ago.
-    pub(crate) fn known_workers(&self) -> &KnownWorkers {
-        &self.core.known_workers
+    pub(crate) fn worker_cache(&self) -> &WorkerCache {
+        &self.core.worker_cache
     }
 
-    /// Whether all tables were there when somebody looked.
-    pub(crate) fn tables_seen(&self) -> &AtomicBool {
-        &self.core.tables_seen
+    /// True once a check has found all tables.
+    pub(crate) fn tables_found(&self) -> &AtomicBool {
+        &self.core.tables_found
     }
 
-    /// What is not as it should be with the store.
-    pub(crate) fn worries(&self) -> Vec<Worry> {
-        self.core.worries.all()
+    /// Health warnings about the store.
+    pub(crate) fn health_warnings(&self) -> Vec<HealthWarning> {
+        self.core.health_warnings.current_warnings()
     }
 
-    /// The time.
     pub(crate) fn now(&self) -> Timestamp {
         self.core.clock.now()
     }
 
-    /// For how long it has driven what the store holds.
+    /// Time since the runtime was opened.
     pub(crate) fn uptime(&self) -> noetl_types::Millis {
-        self.now().since(self.core.opened_at)
+        self.now().duration_since(self.core.opened_at)
     }
 
-    /// What it counts.
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.core.metrics
     }
 
-    /// Makes an id.
-    pub(crate) fn mint<T: Id>(&self) -> Result<T, RuntimeError> {
-        Ok(self.core.ids.mint(self.now())?)
+    pub(crate) fn mint_id<T: TypedId>(&self) -> Result<T, RuntimeError> {
+        Ok(self.core.id_allocator.mint_id(self.now())?)
     }
 
-    /// Whether ids can be made.
+    /// True if this process holds a machine id, so that it can allocate ids.
     pub(crate) fn has_machine_id(&self) -> bool {
-        self.core.ids.is_usable(self.now())
+        self.core.id_allocator.is_usable(self.now())
     }
 
-    /// Whether the NATS server is reached, where there is one.
-    pub(crate) fn reaches_nats(&self) -> Option<bool> {
+    /// True if NATS is connected; `None` if it is not configured.
+    pub(crate) fn is_nats_connected(&self) -> Option<bool> {
         let messaging = self.core.messaging.as_ref()?;
-        Some(messaging.link().facts().is_connected)
+        Some(messaging.link().connection_info().is_connected)
     }
 
-    /// What is wrong with the way to other processes, where there is one.
-    pub(crate) fn messaging_trouble(&self) -> Option<Result<(), Text>> {
+    /// Health of the NATS connection; `None` if it is not configured.
+    pub(crate) fn messaging_health(&self) -> Option<Result<(), Text>> {
         let messaging = self.core.messaging.as_ref()?;
-        Some(messaging.trouble().map_or(Ok(()), Err))
+        Some(messaging.connection_problem().map_or(Ok(()), Err))
     }
 
-    /// What an execution has come to, with its definition; nothing where there is none.
-    pub(crate) async fn state_of(
+    /// Loads the definition and the current state of an execution, if it exists.
+    pub(crate) async fn execution_state(
         &self,
         execution_id: ExecutionId,
-    ) -> Result<Option<(Arc<Definition>, State)>, RuntimeError> {
-        self.core.look(execution_id).await
+    ) -> Result<Option<(Arc<Definition>, ExecutionState)>, RuntimeError> {
+        self.core.load_state(execution_id).await
     }
 
-    /// The same as it was at a moment, and where its log stood.
-    pub(crate) async fn state_at(
+    /// Loads the definition, the state and the log head of an execution as of a past moment.
+    pub(crate) async fn execution_state_at(
         &self,
         execution: &Execution,
-        at: At,
-    ) -> Result<(Arc<Definition>, State, Head), RuntimeError> {
-        self.core.look_at(execution, at).await
+        at: PointInTime,
+    ) -> Result<(Arc<Definition>, ExecutionState, LogHead), RuntimeError> {
+        self.core.load_state_at(execution, at).await
     }
 
-    /// Counts a snapshot that cannot be used, and drops it.
+    /// Counts an unusable snapshot and deletes it.
     pub(crate) async fn reject_snapshot(
         &self,
         execution_id: ExecutionId,
         key: &SnapshotKey,
-        version: Version,
+        version: ExecutionVersion,
     ) {
         self.core.reject_snapshot(execution_id, key, version).await;
     }
 
-    /// Waits until the log of an execution is past a version, or until time is up.
+    /// Waits until the log of an execution is past `after`, or until `timeout` has elapsed.
     pub async fn wait_for_events(
         &self,
         execution_id: ExecutionId,
-        after: Version,
-        patience: Duration,
+        after: ExecutionVersion,
+        timeout: Duration,
     ) {
-        let mut following = self.following(execution_id);
-        // Whether it was told or time is up: the caller looks at the log.
-        drop(tokio::time::timeout(patience, following.past(after)).await);
+        let mut following = self.follow_execution(execution_id);
+        // The caller reads the log in either case.
+        drop(tokio::time::timeout(timeout, following.wait_past(after)).await);
     }
 
-    /// Hears of what is appended to an execution from now on: here, or by another server that says so.
-    pub(crate) fn following(&self, execution_id: ExecutionId) -> Following<Outcome> {
-        self.core.followers.follow(execution_id)
+    /// Subscribes to appends to an execution, made here or reported by a peer.
+    pub(crate) fn follow_execution(
+        &self,
+        execution_id: ExecutionId,
+    ) -> ExecutionFollower<ExecutionOutcome> {
+        self.core.followers.follow_execution(execution_id)
     }
 }
 
 impl Core {
-    fn new(parts: Parts, settings: Settings) -> Arc<Self> {
+    fn new(parts: CoreParts, settings: Settings) -> Arc<Self> {
         Arc::new(Self {
             opened_at: parts.clock.now(),
             store: parts.store,
             clock: parts.clock,
-            chance: parts.chance,
-            ids: parts.ids,
-            definitions: Definitions::default(),
-            driver: Driver::new(settings.cached_executions),
-            traces: Traces::new(settings.traces.as_ref()),
+            rng: parts.rng,
+            id_allocator: parts.id_allocator,
+            definitions: CompiledDefinitions::default(),
+            driver: ExecutionDriver::new(settings.cached_executions),
+            trace_queue: TraceQueue::new(settings.trace_endpoint.as_ref()),
             settings,
-            desk: Desk::default(),
-            granting: tokio::sync::Mutex::default(),
-            followers: Followers::default(),
-            claims: Claims::default(),
-            lent: SecretsOfRuns::default(),
-            known_workers: KnownWorkers::default(),
-            tables_seen: AtomicBool::default(),
-            alarms: Alarms::default(),
-            worries: Worries::default(),
+            matcher: Matcher::default(),
+            grant_lock: tokio::sync::Mutex::default(),
+            followers: ExecutionFollowers::default(),
+            classic_claims: ClassicClaims::default(),
+            issued_secrets: ExecutionSecretRegistry::default(),
+            worker_cache: WorkerCache::default(),
+            tables_found: AtomicBool::default(),
+            timer_queue: TimerQueue::default(),
+            health_warnings: HealthWarnings::default(),
             metrics: Arc::default(),
             messaging: parts.messaging,
             signer: parts.signer,
-            neighbours: Neighbours::default(),
-            appended: watch::Sender::new(0),
+            peers: PeerNotifier::default(),
+            append_count: watch::Sender::new(0),
             instance: parts.instance,
-            tokens: Tokens::default(),
-            trail: Trail::default(),
-            quota: Quota::default(),
+            token_cache: TokenCache::default(),
+            audit_log: AuditLog::default(),
+            quota: ExecutionQuota::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         })
     }
 
-    async fn append(&self, append: Append) -> Result<Appended, AppendRefused> {
-        let mut answers = self.store.append(vec![append]).await;
+    async fn append(&self, append: AppendRequest) -> Result<AppendReceipt, AppendError> {
+        let mut answers = self.store.append_events(vec![append]).await;
         answers.pop().unwrap_or_else(|| {
-            Err(AppendRefused::Store(noetl_store::StoreError::fatal(
-                "the store did not answer",
+            Err(AppendError::Store(noetl_store::StoreError::fatal(
+                "the store returned no result for the append",
             )))
         })
     }
 
-    async fn definition(
+    async fn load_definition(
         &self,
         tenant_id: &TenantId,
         catalog_id: CatalogId,
     ) -> Result<Arc<Definition>, RuntimeError> {
-        let known = self.definitions.get(catalog_id);
-        let is_theirs = |known: &Arc<Definition>| known.entry.tenant_id == *tenant_id;
-        if let Some(definition) = known.filter(is_theirs) {
+        let cached = self.definitions.get(catalog_id);
+        let is_of_tenant = |definition: &Arc<Definition>| definition.entry.tenant_id == *tenant_id;
+        if let Some(definition) = cached.filter(is_of_tenant) {
             return Ok(definition);
         }
         let key = CatalogKey::Id(catalog_id);
-        let entry = self.store.catalog_entry(tenant_id, key).await?;
+        let entry = self.store.find_catalog_entry(tenant_id, key).await?;
         let entry = entry.ok_or_else(RuntimeError::no_definition)?;
-        self.planned(entry)
+        self.compile_definition(entry)
     }
 
-    /// A definition, ready to run.
-    fn planned(&self, entry: CatalogEntry) -> Result<Arc<Definition>, RuntimeError> {
+    /// Compiles a catalog entry into a runnable definition, or returns it from the cache.
+    fn compile_definition(&self, entry: CatalogEntry) -> Result<Arc<Definition>, RuntimeError> {
         if let Some(definition) = self.definitions.get(entry.catalog_id) {
             return Ok(definition);
         }
-        let definition = Definition::of(entry, self.settings.defaults);
+        let definition = Definition::from_catalog_entry(entry, self.settings.defaults);
         let definition = Arc::new(definition.map_err(NotRunnable::into_error)?);
-        self.definitions.keep(Arc::clone(&definition));
+        self.definitions.insert_definition(Arc::clone(&definition));
         Ok(definition)
     }
 
-    /// How an execution ended that has ended.
-    async fn last_outcome(&self, execution: &Execution) -> Result<Outcome, RuntimeError> {
-        let mut outcome = Outcome {
+    /// Loads the outcome of an ended execution.
+    async fn load_final_outcome(
+        &self,
+        execution: &Execution,
+    ) -> Result<ExecutionOutcome, RuntimeError> {
+        let mut outcome = ExecutionOutcome {
             status: execution.view.status,
             result: None,
             error: execution.view.error.clone(),
         };
         // Only audit events follow the end, so it is near the end of the log.
         let last = execution.head.version.get();
-        let after = Version::new((last - i64::from(LogPage::MAX.get())).max(0)).unwrap_or_default();
+        let after = ExecutionVersion::new((last - i64::from(LogPageLimit::MAX.get())).max(0))
+            .unwrap_or_default();
         let tail = self
             .store
-            .events(execution.execution_id, after, LogPage::MAX)
+            .read_events(execution.execution_id, after, LogPageLimit::MAX)
             .await?;
-        let mut ends = tail.iter().rev();
-        if let Some(end) = ends.find_map(|stored| Outcome::of(&decode(&stored.record).ok()?)) {
+        let mut events = tail.iter().rev();
+        if let Some(end) = events
+            .find_map(|stored| ExecutionOutcome::from_event(&decode_record(&stored.record).ok()?))
+        {
             outcome = end;
         }
         Ok(outcome)

@@ -1,13 +1,13 @@
-//! The outbox: rows go to publishers for a while, and come back marked.
+//! Outbox API: publishers claim rows under a lease and mark them as published or failed.
 
 use noetl_api::internal::{
-    MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest, OutboxChanged,
-    OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxLine, OutboxList, OutboxMessage,
-    PendingCount, QuarantineLine, QuarantineList, RawJson,
+    MarkFailedRequest, MarkFailedResponse, MarkPublishedRequest, MarkPublishedResponse,
+    OutboxChangeResponse, OutboxClaimRequest, OutboxClaimResponse, OutboxEntry, OutboxIds,
+    OutboxList, OutboxMessage, PendingCount, QuarantineEntry, QuarantineList, RawJson,
 };
 use noetl_store::{
-    ClaimedMessage, Failed, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow,
-    Payload, QuarantineFilter, Quarantined,
+    ClaimedMessage, FailureOutcome, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark,
+    OutboxPayload, OutboxRow, QuarantineFilter, QuarantinedItem,
 };
 use noetl_types::limits::OutboxClaimLimit;
 use noetl_types::{ErrorCode, Millis, OutboxId};
@@ -15,27 +15,27 @@ use noetl_types::{ErrorCode, Millis, OutboxId};
 use super::Runtime;
 use super::error::RuntimeError;
 
-/// Rows that one request may speak of.
-const MAX_ROWS: usize = 10_000;
+/// Maximum rows per request.
+const MAX_REQUEST_ROWS: usize = 10_000;
 
-/// The longest message of a broker that has not told its own.
-const MAX_MESSAGE: usize = 1 << 20;
+/// Maximum message size if the broker has not announced one.
+const DEFAULT_MAX_MESSAGE_BYTES: usize = 1 << 20;
 
-/// Room for what a message has besides its body.
-const HEADERS: usize = 512;
+/// Bytes reserved for message headers.
+const MESSAGE_HEADER_BYTES: usize = 512;
 
-/// Seconds of the longest delay where the publisher does not say.
-const MAX_DELAY: i64 = 300;
+/// Maximum retry delay, in seconds, if the publisher does not set one.
+const DEFAULT_MAX_DELAY_SECS: i64 = 300;
 
-/// Seconds that a publisher may say.
-const DELAYS: std::ops::RangeInclusive<i64> = 1..=3600;
+/// Range that a publisher may set for the maximum retry delay, in seconds.
+const MAX_DELAY_SECS_RANGE: std::ops::RangeInclusive<i64> = 1..=3600;
 
 impl Runtime {
-    /// Hands rows to a publisher.
+    /// Claims rows for a publisher.
     pub async fn claim_outbox(
         &self,
         request: OutboxClaimRequest,
-    ) -> Result<OutboxClaimAnswer, RuntimeError> {
+    ) -> Result<OutboxClaimResponse, RuntimeError> {
         let now = self.now();
         let settings = self.settings();
         let claim = OutboxClaim {
@@ -49,67 +49,71 @@ impl Runtime {
         };
         let claimed = self.store().claim_outbox(claim).await?;
         for outbox_id in claimed.dead {
-            self.died(outbox_id);
+            self.record_dead_row(outbox_id);
         }
-        let most = self.max_message();
+        let max_body_bytes = self.max_message_body_bytes();
         let rows: Vec<_> = claimed
             .rows
             .into_iter()
-            .map(|row| message(row, most))
+            .map(|row| to_outbox_message(row, max_body_bytes))
             .collect();
-        Ok(OutboxClaimAnswer {
+        Ok(OutboxClaimResponse {
             claimed: rows.len() as u64,
             rows,
         })
     }
 
-    /// Tells that a row was tried in vain for the last time.
-    fn died(&self, outbox_id: OutboxId) {
-        self.metrics().platform().died();
-        tracing::error!(%outbox_id, "a row of the outbox is dead: it failed too often, or cannot be read");
+    /// Counts and logs a row that failed its last attempt.
+    fn record_dead_row(&self, outbox_id: OutboxId) {
+        self.metrics().platform().count_dead_row();
+        tracing::error!(%outbox_id, "an outbox row is dead: it failed too often or cannot be read");
     }
 
-    /// The longest body of a message that a broker takes, as far as one has told.
-    fn max_message(&self) -> usize {
+    /// Maximum body size that the broker accepts.
+    fn max_message_body_bytes(&self) -> usize {
         let messaging = self.core.messaging.as_ref();
-        let told = messaging.map(|messaging| messaging.link().max_payload());
-        let most = told.filter(|most| *most > 0).unwrap_or(MAX_MESSAGE);
-        most.saturating_sub(HEADERS)
+        let announced = messaging.map(|messaging| messaging.link().max_payload());
+        let max_bytes = announced
+            .filter(|max| *max > 0)
+            .unwrap_or(DEFAULT_MAX_MESSAGE_BYTES);
+        max_bytes.saturating_sub(MESSAGE_HEADER_BYTES)
     }
 
-    /// Notes that rows are out.
+    /// Marks rows as published.
     pub async fn mark_outbox_published(
         &self,
         request: MarkPublishedRequest,
-    ) -> Result<MarkPublishedAnswer, RuntimeError> {
-        some(&request.outbox_ids)?;
+    ) -> Result<MarkPublishedResponse, RuntimeError> {
+        check_row_count(&request.outbox_ids)?;
         let ids = request.outbox_ids.into_iter();
         let marks: Vec<OutboxMark> = match request.attempts {
-            None => ids.map(|outbox_id| mark(outbox_id, None)).collect(),
+            None => ids.map(|outbox_id| outbox_mark(outbox_id, None)).collect(),
             Some(attempts) if attempts.len() == ids.len() => ids
                 .zip(attempts)
-                .map(|(outbox_id, attempts)| mark(outbox_id, Some(attempt(attempts))))
+                .map(|(outbox_id, attempts)| {
+                    outbox_mark(outbox_id, Some(to_attempt_number(attempts)))
+                })
                 .collect(),
-            Some(_) => return Err(out_of_range("attempts has to have one number for each row")),
+            Some(_) => return Err(out_of_range("attempts must have one number per row")),
         };
         let marked = self.store().mark_published(marks, self.now()).await?;
-        Ok(MarkPublishedAnswer { marked })
+        Ok(MarkPublishedResponse { marked })
     }
 
-    /// Notes that a row could not be published.
+    /// Marks a row as failed.
     pub async fn mark_outbox_failed(
         &self,
         request: MarkFailedRequest,
-    ) -> Result<MarkFailedAnswer, RuntimeError> {
-        let max_delay = request.max_delay_seconds.unwrap_or(MAX_DELAY);
+    ) -> Result<MarkFailedResponse, RuntimeError> {
+        let max_delay = request.max_delay_seconds.unwrap_or(DEFAULT_MAX_DELAY_SECS);
         let max_delay = u64::try_from(max_delay)
             .ok()
-            .filter(|_| DELAYS.contains(&max_delay))
-            .ok_or_else(|| out_of_range("max_delay_seconds has to be from 1 to 3600"))?;
+            .filter(|_| MAX_DELAY_SECS_RANGE.contains(&max_delay))
+            .ok_or_else(|| out_of_range("max_delay_seconds must be 1 to 3600"))?;
         let failure = OutboxFailure {
             outbox_id: request.outbox_id,
             error: request.error,
-            attempts: request.attempts.map(attempt),
+            attempts: request.attempts.map(to_attempt_number),
             max_delay: Millis::from_secs(max_delay),
             max_attempts: self.settings().outbox_max_attempts,
             now: self.now(),
@@ -117,78 +121,88 @@ impl Runtime {
         let outbox_id = failure.outbox_id;
         let failed = self.store().mark_failed(failure).await?;
         let available_at_in = match failed {
-            Some(Failed::Retry { delay }) => delay.as_ms() / 1000,
-            Some(Failed::Dead) => {
-                self.died(outbox_id);
+            Some(FailureOutcome::Retry { delay }) => delay.as_ms() / 1000,
+            Some(FailureOutcome::Dead) => {
+                self.record_dead_row(outbox_id);
                 0
             }
             None => 0,
         };
-        Ok(MarkFailedAnswer {
+        Ok(MarkFailedResponse {
             marked: failed.is_some(),
             available_at_in,
         })
     }
 
-    /// How many rows could be claimed.
+    /// Returns the number of rows that can be claimed.
     pub async fn outbox_pending(&self) -> Result<PendingCount, RuntimeError> {
-        let pending = self.store().outbox_pending(self.now()).await?;
+        let pending = self.store().count_claimable_outbox_rows(self.now()).await?;
         Ok(PendingCount { pending })
     }
 
-    /// A page of rows.
-    pub async fn outbox(&self, filter: OutboxFilter) -> Result<OutboxList, RuntimeError> {
-        let most = usize::try_from(filter.limit.get()).unwrap_or(usize::MAX);
-        let rows = self.store().outbox(filter).await?;
+    /// Returns a page of outbox rows.
+    pub async fn list_outbox(&self, filter: OutboxFilter) -> Result<OutboxList, RuntimeError> {
+        let limit = usize::try_from(filter.limit.get()).unwrap_or(usize::MAX);
+        let rows = self.store().list_outbox_rows(filter).await?;
         let next_after = rows
             .last()
-            .filter(|_| rows.len() >= most)
+            .filter(|_| rows.len() >= limit)
             .map(|row| row.outbox_id);
         Ok(OutboxList {
-            rows: rows.into_iter().map(line).collect(),
+            rows: rows.into_iter().map(to_outbox_entry).collect(),
             next_after,
         })
     }
 
-    /// A page of what was refused while its neighbours went on.
-    pub async fn quarantine(
+    /// Returns a page of rejected events. A rejected event does not stop the others.
+    pub async fn list_quarantine(
         &self,
         filter: QuarantineFilter,
     ) -> Result<QuarantineList, RuntimeError> {
-        let most = usize::try_from(filter.limit.get()).unwrap_or(usize::MAX);
-        let rows = self.store().quarantined(filter).await?;
+        let limit = usize::try_from(filter.limit.get()).unwrap_or(usize::MAX);
+        let rows = self.store().list_quarantined_items(filter).await?;
         let next_after = rows
             .last()
-            .filter(|_| rows.len() >= most)
+            .filter(|_| rows.len() >= limit)
             .map(|row| row.quarantine_id);
         Ok(QuarantineList {
-            rows: rows.into_iter().map(refused).collect(),
+            rows: rows.into_iter().map(to_quarantine_entry).collect(),
             next_after,
         })
     }
 
-    /// Sends dead rows out again.
-    pub async fn replay_outbox(&self, request: OutboxIds) -> Result<OutboxChanged, RuntimeError> {
-        some(&request.outbox_ids)?;
-        let changed = self.store().replay_outbox(request.outbox_ids, self.now());
-        Ok(OutboxChanged {
+    /// Sends dead rows again.
+    pub async fn replay_outbox(
+        &self,
+        request: OutboxIds,
+    ) -> Result<OutboxChangeResponse, RuntimeError> {
+        check_row_count(&request.outbox_ids)?;
+        let changed = self
+            .store()
+            .requeue_outbox_rows(request.outbox_ids, self.now());
+        Ok(OutboxChangeResponse {
             changed: changed.await?,
         })
     }
 
-    /// Gives dead rows up: they count as published.
-    pub async fn discard_outbox(&self, request: OutboxIds) -> Result<OutboxChanged, RuntimeError> {
-        some(&request.outbox_ids)?;
-        let changed = self.store().discard_outbox(request.outbox_ids, self.now());
-        Ok(OutboxChanged {
+    /// Marks dead rows as published without sending them.
+    pub async fn discard_outbox(
+        &self,
+        request: OutboxIds,
+    ) -> Result<OutboxChangeResponse, RuntimeError> {
+        check_row_count(&request.outbox_ids)?;
+        let changed = self
+            .store()
+            .discard_outbox_rows(request.outbox_ids, self.now());
+        Ok(OutboxChangeResponse {
             changed: changed.await?,
         })
     }
 }
 
-fn some(rows: &[OutboxId]) -> Result<(), RuntimeError> {
-    if rows.is_empty() || rows.len() > MAX_ROWS {
-        let text = format!("outbox_ids has to have 1 to {MAX_ROWS} rows");
+fn check_row_count(rows: &[OutboxId]) -> Result<(), RuntimeError> {
+    if rows.is_empty() || rows.len() > MAX_REQUEST_ROWS {
+        let text = format!("outbox_ids must have 1 to {MAX_REQUEST_ROWS} rows");
         return Err(RuntimeError::refused(ErrorCode::OutOfRange, text));
     }
     Ok(())
@@ -198,26 +212,28 @@ fn out_of_range(text: &str) -> RuntimeError {
     RuntimeError::refused(ErrorCode::OutOfRange, text)
 }
 
-/// An attempt as a publisher says it. What is no number of an attempt is that of none.
-fn attempt(said: i64) -> u32 {
-    u32::try_from(said.max(0)).unwrap_or(u32::MAX)
+/// Converts an attempt number from a publisher. Negative numbers become 0, which is no attempt.
+fn to_attempt_number(number: i64) -> u32 {
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
 }
 
-fn mark(outbox_id: OutboxId, attempts: Option<u32>) -> OutboxMark {
+fn outbox_mark(outbox_id: OutboxId, attempts: Option<u32>) -> OutboxMark {
     OutboxMark {
         outbox_id,
         attempts,
     }
 }
 
-/// A row as its publisher gets it. An event that no broker would take goes out by reference, as it does
-/// in the stream: else it would fail until it is dead.
-fn message(row: ClaimedMessage, most: usize) -> OutboxMessage {
+/// Converts a claimed row for its publisher. An event that exceeds the broker's limit is sent by
+/// reference, as in the stream, because it would otherwise fail until it is dead.
+fn to_outbox_message(row: ClaimedMessage, max_body_bytes: usize) -> OutboxMessage {
     let payload = match row.payload {
-        Payload::Event(body) if body.bytes.len() > most => RawJson::from(&body.reference()),
-        // Bodies are JSON; what were none would be handed on as nothing.
-        Payload::Event(body) => RawJson::read(body.bytes.into()).unwrap_or_default(),
-        Payload::Given(given) => RawJson::from(&given),
+        OutboxPayload::Event(body) if body.bytes.len() > max_body_bytes => {
+            RawJson::from(&body.to_reference_json())
+        }
+        // Bodies are always JSON. Anything else would be sent as an empty body.
+        OutboxPayload::Event(body) => RawJson::from_bytes(body.bytes.into()).unwrap_or_default(),
+        OutboxPayload::External(payload) => RawJson::from(&payload),
     };
     OutboxMessage {
         outbox_id: row.outbox_id,
@@ -231,8 +247,8 @@ fn message(row: ClaimedMessage, most: usize) -> OutboxMessage {
     }
 }
 
-fn line(row: OutboxRow) -> OutboxLine {
-    OutboxLine {
+fn to_outbox_entry(row: OutboxRow) -> OutboxEntry {
+    OutboxEntry {
         outbox_id: row.outbox_id,
         event_id: row.event_id,
         execution_id: row.execution_id,
@@ -249,8 +265,8 @@ fn line(row: OutboxRow) -> OutboxLine {
     }
 }
 
-fn refused(row: Quarantined) -> QuarantineLine {
-    QuarantineLine {
+fn to_quarantine_entry(row: QuarantinedItem) -> QuarantineEntry {
+    QuarantineEntry {
         quarantine_id: row.quarantine_id,
         source: row.source,
         code: row.code,
@@ -265,7 +281,7 @@ mod tests {
     use std::sync::Arc;
 
     use noetl_api::internal::ProjectRequest;
-    use noetl_store::{CopyScope, MemoryStore};
+    use noetl_store::{MemoryStore, ProjectionScope};
     use noetl_types::{ExecutionId, Json, Seq, json, sha256};
 
     use super::*;
@@ -273,7 +289,7 @@ mod tests {
     use crate::runtime::Settings;
 
     #[tokio::test]
-    async fn an_event_that_no_broker_takes_goes_out_by_reference() {
+    async fn oversized_event_is_sent_by_reference() {
         let settings = Settings {
             outbox: true,
             ..Settings::default()
@@ -290,36 +306,42 @@ mod tests {
                 ("context", Json::from("x".repeat(bytes))),
             ])
         };
-        let events = vec![event(8, MAX_MESSAGE - 8 * HEADERS), event(9, MAX_MESSAGE)];
-        let copied = runtime
-            .project(ProjectRequest { events }, CopyScope::OfExecution)
+        let events = vec![
+            event(8, DEFAULT_MAX_MESSAGE_BYTES - 8 * MESSAGE_HEADER_BYTES),
+            event(9, DEFAULT_MAX_MESSAGE_BYTES),
+        ];
+        let projected = runtime
+            .project_events(ProjectRequest { events }, ProjectionScope::ExecutionOwner)
             .await
             .unwrap();
-        assert_eq!(copied.projected, 2, "{copied:?}");
+        assert_eq!(projected.projected, 2, "{projected:?}");
         let claimed = runtime.claim_outbox(OutboxClaimRequest::default());
         let rows = claimed.await.unwrap().rows;
-        let read = |row: &OutboxMessage| json::parse_text(row.payload.as_str()).unwrap();
-        let whole = read(&rows[0]);
-        let whole = whole.get("context").and_then(Json::as_str);
-        assert!(whole.is_some_and(|text| text.len() > MAX_MESSAGE / 2));
+        let parse_payload = |row: &OutboxMessage| json::parse_str(row.payload.as_str()).unwrap();
+        let full = parse_payload(&rows[0]);
+        let full = full.get("context").and_then(Json::as_str);
+        assert!(full.is_some_and(|text| text.len() > DEFAULT_MAX_MESSAGE_BYTES / 2));
 
-        let told = read(&rows[1]);
+        let reference = parse_payload(&rows[1]);
         let (execution_id, seq) = (ExecutionId::new(7).unwrap(), Seq::new(2).unwrap());
         let address = format!("/api/stream/events/{execution_id}/{seq}");
-        assert_eq!(told.get("ref").and_then(Json::as_str), Some(&*address));
+        assert_eq!(reference.get("ref").and_then(Json::as_str), Some(&*address));
         let fetched = runtime.streamed_event(execution_id, seq).await.unwrap();
         let digest = sha256(&fetched).to_string();
-        assert_eq!(told.get("sha256").and_then(Json::as_str), Some(&*digest));
-        let bytes = told.get("bytes").and_then(Json::as_u64);
+        assert_eq!(
+            reference.get("sha256").and_then(Json::as_str),
+            Some(&*digest)
+        );
+        let bytes = reference.get("bytes").and_then(Json::as_u64);
         assert_eq!(bytes, Some(fetched.len() as u64));
-        assert!(rows[1].payload.as_str().len() < HEADERS);
-        let name = told.get("event_type").and_then(Json::as_str);
+        assert!(rows[1].payload.as_str().len() < MESSAGE_HEADER_BYTES);
+        let name = reference.get("event_type").and_then(Json::as_str);
         assert_eq!(name, Some("step.enter"));
     }
 
-    /// Nobody marked it, so only a claim finds out.
+    /// No publisher marked the row, so only the next claim detects that it is dead.
     #[tokio::test]
-    async fn a_row_that_dies_of_a_claim_is_counted() {
+    async fn row_that_dies_on_claim_is_counted() {
         let settings = Settings {
             outbox: true,
             outbox_max_attempts: 1,
@@ -332,14 +354,15 @@ mod tests {
             .unwrap();
         let event = Json::object([("execution_id", Json::from(7)), ("event_id", Json::from(8))]);
         let events = vec![event];
-        let copied = runtime.project(ProjectRequest { events }, CopyScope::OfExecution);
-        assert_eq!(copied.await.unwrap().projected, 1);
+        let projected =
+            runtime.project_events(ProjectRequest { events }, ProjectionScope::ExecutionOwner);
+        assert_eq!(projected.await.unwrap().projected, 1);
         for (claimed, dead) in [(1, 0), (0, 1)] {
             let answer = runtime.claim_outbox(OutboxClaimRequest::default()).await;
             assert_eq!(answer.unwrap().claimed, claimed);
-            let text = runtime.metrics_text().await.unwrap();
-            let counted = format!("noetl_outbox_dead_total {dead}\n");
-            assert!(text.contains(&counted), "{text}");
+            let text = runtime.render_metrics().await.unwrap();
+            let expected = format!("noetl_outbox_dead_total {dead}\n");
+            assert!(text.contains(&expected), "{text}");
         }
     }
 }

@@ -1,23 +1,23 @@
-//! How an execution ended.
+//! The outcome of an ended execution.
 
-use noetl_engine::Data;
+use noetl_engine::EventData;
 use noetl_engine::event::{Event, EventKind};
 use noetl_types::{ExecutionStatus, Text};
 
-/// How an execution ended.
+/// The final status of an execution, with its result or error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct ExecutionOutcome {
     pub(crate) status: ExecutionStatus,
-    /// What came out; it may be kept elsewhere.
-    pub(crate) result: Option<Data>,
-    /// Why it failed.
+    /// Result, which may be stored outside of the event.
+    pub(crate) result: Option<EventData>,
+    /// Reason of a failure or cancellation.
     pub(crate) error: Option<Text>,
 }
 
-impl Outcome {
-    /// What an event says about the end, if it is one.
-    pub(crate) fn of(event: &Event) -> Option<Self> {
-        let ended = |status| Self {
+impl ExecutionOutcome {
+    /// Returns the outcome that a terminal event records.
+    pub(crate) fn from_event(event: &Event) -> Option<Self> {
+        let with_status = |status| Self {
             status,
             result: None,
             error: None,
@@ -25,15 +25,15 @@ impl Outcome {
         match &event.kind {
             EventKind::PlaybookCompleted { result } => Some(Self {
                 result: result.clone(),
-                ..ended(ExecutionStatus::Completed)
+                ..with_status(ExecutionStatus::Completed)
             }),
             EventKind::PlaybookFailed(failed) => Some(Self {
                 error: Some(failed.error.message.clone()),
-                ..ended(ExecutionStatus::Failed)
+                ..with_status(ExecutionStatus::Failed)
             }),
-            EventKind::PlaybookCancelled(steering) => Some(Self {
-                error: steering.reason.clone(),
-                ..ended(ExecutionStatus::Cancelled)
+            EventKind::PlaybookCancelled(control) => Some(Self {
+                error: control.reason.clone(),
+                ..with_status(ExecutionStatus::Cancelled)
             }),
             _ => None,
         }

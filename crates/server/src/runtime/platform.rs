@@ -1,15 +1,15 @@
-//! What the platform runs for itself: playbooks that ship with it, on workers of pool `system`.
+//! Shipped system playbooks, which run on workers of pool `system`.
 //!
-//! Every server looks, and none relies on another: who starts a run looks for an open one first, and
-//! names the run that it comes after, or the firing of the day, as a key under which there is no second
-//! run.
+//! Every server checks them independently. Before a server starts a run it looks for an open one.
+//! The start has a dedup key that names the preceding run, or the daily firing, so that concurrent
+//! servers start only one run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use noetl_api::catalog::RegisterRequest;
-use noetl_api::execute::{Dedup, ExecuteAnswer, ExecuteRequest};
-use noetl_bus::nats::ConsumerPlan;
+use noetl_api::execute::{DedupKey, ExecuteRequest, ExecuteResponse};
+use noetl_messaging::nats::ConsumerSpec;
 use noetl_store::{Execution, ExecutionFilter};
 use noetl_types::limits::PageLimit;
 use noetl_types::{
@@ -18,155 +18,164 @@ use noetl_types::{
 
 use super::Runtime;
 use super::error::RuntimeError;
-use super::start::{DUPLICATE, Launch};
-use super::stream::STREAM;
+use super::event_stream::STREAM;
+use super::start::{STATUS_DUPLICATE, StartOptions};
 
 /// Publishes the outbox.
-pub(super) const PUBLISHER: &str = "system/outbox_publisher";
-/// Lets read models follow the stream.
-const PROJECTOR: &str = "system/projector";
-/// Drops what is old.
-const CLEANUP: &str = "system/scheduled_cleanup";
+pub(super) const PUBLISHER_PATH: &str = "system/outbox_publisher";
+/// Advances read models along the stream.
+const PROJECTOR_PATH: &str = "system/projector";
+/// Purges old data.
+const CLEANUP_PATH: &str = "system/scheduled_cleanup";
 
-/// The playbooks that ship with the platform.
-const SHIPPED: [&str; 3] = [
+/// Playbooks that ship with the platform.
+const SYSTEM_PLAYBOOKS: [&str; 3] = [
     include_str!("../../../../playbooks/system/outbox_publisher.yaml"),
     include_str!("../../../../playbooks/system/projector.yaml"),
     include_str!("../../../../playbooks/system/scheduled_cleanup.yaml"),
 ];
 
-/// How often it is looked whether there is something to do.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long to wait after something went wrong.
-const BREATH: Duration = Duration::from_secs(5);
+/// Interval between checks for due playbooks.
+const PLATFORM_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Delay after a failure.
+const PLATFORM_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Who reads the stream for the projector. What fails is given out again for some minutes, and is then
-/// left: the server has told of it each time, and a run that is gone for good would come back for ever.
-const FOLLOWER: ConsumerPlan = ConsumerPlan {
+/// Stream consumer of the projector. A failed message is redelivered for some minutes and then
+/// dropped: the server has logged each failure, and messages of an execution that is permanently
+/// gone would otherwise be redelivered forever.
+const PROJECTOR_CONSUMER: ConsumerSpec = ConsumerSpec {
     name: "noetl_projector",
     ack_wait: Duration::from_mins(1),
     max_deliver: 20,
 };
 
-/// For how long a run has one successor, however many servers look.
-const SUCCESSION_SECS: i64 = 3600;
+/// Dedup window in which a run has at most one successor across all servers.
+const SUCCESSOR_DEDUP_SECS: i64 = 3600;
 
-/// How many successors one look follows. The next look goes on from there.
-const MOST_SUCCESSORS: usize = 64;
+/// Maximum successors followed per check. The next check continues from there.
+const MAX_SUCCESSORS: usize = 64;
 
-/// When the daily cleanup is due: 03:17 UTC, in milliseconds of the day.
+/// Time of the daily cleanup: 03:17 UTC, in milliseconds of the day.
 const CLEANUP_AT_MS: i64 = (3 * 60 + 17) * 60_000;
-/// A firing that is missed by more than this is left out.
+/// A firing that is late by more than this is skipped.
 const CLEANUP_GRACE_MS: i64 = 15 * 60_000;
 const DAY_MS: i64 = 86_400_000;
 
-/// What one server remembers from look to look.
+/// State that a server keeps between checks.
 #[derive(Debug, Default)]
-struct Looks {
-    /// The firing of the cleanup that was seen to.
-    fired: Option<i64>,
-    /// Of each playbook, the last known successor of the run that seems to be the newest.
-    successors: BTreeMap<&'static str, Successor>,
+struct PlatformCheckState {
+    /// The last cleanup firing that was handled.
+    last_cleanup_ms: Option<i64>,
+    /// Last known successor of the apparently newest run, per playbook.
+    successors: BTreeMap<&'static str, KnownSuccessor>,
 }
 
 #[derive(Debug)]
-struct Successor {
-    of: Option<ExecutionId>,
-    run: ExecutionId,
+struct KnownSuccessor {
+    newest_id: Option<ExecutionId>,
+    execution_id: ExecutionId,
 }
 
 impl Runtime {
-    /// Registers what ships with the platform, and starts it whenever there is something to do.
-    pub(super) fn run_platform(&self) {
+    /// Registers the shipped playbooks and starts them when they are due.
+    pub(super) fn spawn_platform_loop(&self) {
         let runtime = self.clone();
         self.core.tasks.spawn(async move {
-            while let Err(error) = runtime.register_shipped().await {
-                tracing::warn!(%error, "the platform's own playbooks are not registered yet");
-                if !runtime.core.pause(BREATH).await {
+            while let Err(error) = runtime.register_system_playbooks().await {
+                tracing::warn!(%error, "the system playbooks could not be registered; trying again");
+                if !runtime.core.sleep_unless_shutdown(PLATFORM_RETRY_DELAY).await {
                     return;
                 }
             }
-            let mut looks = Looks::default();
+            let mut state = PlatformCheckState::default();
             loop {
-                let worked = runtime.look_after_platform(&mut looks).await;
-                let pause = if worked.is_ok() { LOOK } else { BREATH };
-                if let Err(error) = worked {
-                    tracing::warn!(%error, "the platform's own playbooks do not start");
+                let outcome = runtime.start_due_playbooks(&mut state).await;
+                let pause = if outcome.is_ok() { PLATFORM_CHECK_INTERVAL } else { PLATFORM_RETRY_DELAY };
+                if let Err(error) = outcome {
+                    tracing::warn!(%error, "a system playbook could not be started; trying again");
                 }
-                if !runtime.core.pause(pause).await {
+                if !runtime.core.sleep_unless_shutdown(pause).await {
                     return;
                 }
             }
         });
     }
 
-    /// Registers what ships with the platform; the same again is fine.
-    pub async fn register_shipped(&self) -> Result<(), RuntimeError> {
-        for content in SHIPPED {
+    /// Registers the shipped playbooks. Repeated registration is allowed.
+    pub async fn register_system_playbooks(&self) -> Result<(), RuntimeError> {
+        for content in SYSTEM_PLAYBOOKS {
             let request = RegisterRequest {
                 content: content.to_owned(),
                 resource_type: None,
                 dry_run: false,
             };
-            self.register_any_definition(request).await?;
+            self.register_definition_as_admin(request).await?;
         }
         Ok(())
     }
 
-    async fn look_after_platform(&self, looks: &mut Looks) -> Result<(), RuntimeError> {
+    async fn start_due_playbooks(
+        &self,
+        state: &mut PlatformCheckState,
+    ) -> Result<(), RuntimeError> {
         if self.settings().outbox
-            // A count takes longer the more there is to publish, so it goes last.
-            && !self.is_running(PUBLISHER).await?
-            && self.store().outbox_pending(self.now()).await? > 0
+            // Counting takes longer the more rows are pending, so it is the last condition.
+            && !self.has_open_execution(PUBLISHER_PATH).await?
+            && self.store().count_claimable_outbox_rows(self.now()).await? > 0
         {
-            self.launch_next(PUBLISHER, looks).await?;
+            self.launch_successor(PUBLISHER_PATH, state).await?;
         }
-        // A run of it waits for messages some minutes long, so that there is one all the time.
-        if self.core.has_stream() && !self.is_running(PROJECTOR).await? && self.can_follow().await?
+        // A run waits for messages for some minutes, so there is always one.
+        if self.core.is_stream_connected()
+            && !self.has_open_execution(PROJECTOR_PATH).await?
+            && self.ensure_projector_consumer().await?
         {
-            self.launch_next(PROJECTOR, looks).await?;
+            self.launch_successor(PROJECTOR_PATH, state).await?;
         }
-        self.fire_cleanup(&mut looks.fired).await
+        self.start_due_cleanup(&mut state.last_cleanup_ms).await
     }
 
-    async fn fire_cleanup(&self, fired: &mut Option<i64>) -> Result<(), RuntimeError> {
-        let Some(due) = cleanup_due(self.now()).filter(|due| *fired != Some(*due)) else {
+    async fn start_due_cleanup(&self, last_cleanup: &mut Option<i64>) -> Result<(), RuntimeError> {
+        let Some(due) = due_cleanup_ms(self.now()).filter(|due| *last_cleanup != Some(*due)) else {
             return Ok(());
         };
-        if !self.is_running(CLEANUP).await? {
+        if !self.has_open_execution(CLEANUP_PATH).await? {
             let days = Json::from(self.settings().auto_purge_days);
             let payload = Json::object([("event_retention_days", days)]);
-            let key = Dedup {
-                key: format!("{CLEANUP}:{due}").into(),
+            let key = DedupKey {
+                key: format!("{CLEANUP_PATH}:{due}").into(),
                 window_secs: Some(DAY_MS / 1000),
             };
-            self.launch_shipped(CLEANUP, Some(payload), Some(key))
+            self.launch_system_playbook(CLEANUP_PATH, Some(payload), Some(key))
                 .await?;
         }
-        *fired = Some(due);
+        *last_cleanup = Some(due);
         Ok(())
     }
 
-    /// Whether the stream is there for read models to follow. Who reads it is made where missing.
-    async fn can_follow(&self) -> Result<bool, RuntimeError> {
+    /// Creates the projector's consumer if it is missing. Returns true if the stream exists.
+    async fn ensure_projector_consumer(&self) -> Result<bool, RuntimeError> {
         let Some(messaging) = &self.core.messaging else {
             return Ok(false);
         };
-        let made = messaging.link().ensure_consumer(STREAM, &FOLLOWER).await;
-        made.map_err(|error| RuntimeError::refused(ErrorCode::Upstream, error.to_string()))
+        let ensured = messaging
+            .link()
+            .ensure_consumer(STREAM, &PROJECTOR_CONSUMER)
+            .await;
+        ensured.map_err(|error| RuntimeError::refused(ErrorCode::UpstreamFailed, error.to_string()))
     }
 
-    async fn is_running(&self, path: &str) -> Result<bool, RuntimeError> {
+    async fn has_open_execution(&self, path: &str) -> Result<bool, RuntimeError> {
         for status in [ExecutionStatus::Running, ExecutionStatus::Pending] {
-            if self.newest(path, Some(status)).await?.is_some() {
+            if self.newest_execution(path, Some(status)).await?.is_some() {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// The newest run of a playbook that ships with the platform.
-    async fn newest(
+    /// Returns the newest execution of a shipped playbook.
+    async fn newest_execution(
         &self,
         path: &str,
         status: Option<ExecutionStatus>,
@@ -174,87 +183,105 @@ impl Runtime {
         let filter = ExecutionFilter {
             tenant_id: TenantId::default(),
             status,
-            path: Some(shipped(path)?),
+            path: Some(parse_system_path(path)?),
             parent_execution_id: None,
             after: None,
             limit: PageLimit::MIN,
         };
-        let page = self.store().executions(filter).await?;
+        let page = self.store().list_executions(filter).await?;
         Ok(page.executions.into_iter().next())
     }
 
-    /// Starts the run that comes after the last one. Of all servers that look at the same time one
-    /// does: they name the same run before it.
+    /// Starts the successor of the last run. Concurrent servers use the same predecessor in the
+    /// dedup key, so only one of them starts it.
     ///
-    /// The clock of each server dates the runs that it starts, so one that seems to be the newest may
-    /// have successors already: it is they that the next one comes after.
-    async fn launch_next(&self, path: &'static str, looks: &mut Looks) -> Result<(), RuntimeError> {
-        let newest = self.newest(path, None).await?;
-        let of = newest.as_ref().map(|newest| newest.execution_id);
-        let mut before = match looks.successors.get(path) {
-            Some(known) if known.of == of => self.store().execution(known.run).await?,
+    /// Each server dates its runs by its own clock, so the apparently newest run may already have
+    /// successors. The new run then follows the last of them.
+    async fn launch_successor(
+        &self,
+        path: &'static str,
+        state: &mut PlatformCheckState,
+    ) -> Result<(), RuntimeError> {
+        let newest = self.newest_execution(path, None).await?;
+        let newest_id = newest.as_ref().map(|newest| newest.execution_id);
+        let mut previous = match state.successors.get(path) {
+            Some(successor) if successor.newest_id == newest_id => {
+                self.store().find_execution(successor.execution_id).await?
+            }
             Some(_) | None => newest,
         };
-        for _ in 0..MOST_SUCCESSORS {
-            if before.as_ref().is_some_and(|before| !self.is_past(before)) {
+        for _ in 0..MAX_SUCCESSORS {
+            if previous
+                .as_ref()
+                .is_some_and(|previous| !self.allows_successor(previous))
+            {
                 return Ok(());
             }
-            let name = before.map_or(0, |before| before.execution_id.get());
-            let key = Dedup {
-                key: format!("{path}:{name}").into(),
-                window_secs: Some(SUCCESSION_SECS),
+            let previous_id = previous.map_or(0, |previous| previous.execution_id.get());
+            let key = DedupKey {
+                key: format!("{path}:{previous_id}").into(),
+                window_secs: Some(SUCCESSOR_DEDUP_SECS),
             };
-            let begun = self.launch_shipped(path, None, Some(key)).await?;
-            if begun.status != DUPLICATE {
+            let started = self.launch_system_playbook(path, None, Some(key)).await?;
+            if started.status != STATUS_DUPLICATE {
                 return Ok(());
             }
-            let run = begun.execution_id;
-            looks.successors.insert(path, Successor { of, run });
-            before = self.store().execution(run).await?;
+            let successor_id = started.execution_id;
+            state.successors.insert(
+                path,
+                KnownSuccessor {
+                    newest_id,
+                    execution_id: successor_id,
+                },
+            );
+            previous = self.store().find_execution(successor_id).await?;
         }
         Ok(())
     }
 
-    /// Whether the next run may come: this one has ended, and if it failed, there was a breath.
-    fn is_past(&self, run: &Execution) -> bool {
-        let failed_at = match run.view.status {
-            ExecutionStatus::Failed => run.view.ended_at,
+    /// True if the run has ended and, if it failed, the retry delay has passed.
+    fn allows_successor(&self, execution: &Execution) -> bool {
+        let failed_at = match execution.view.status {
+            ExecutionStatus::Failed => execution.view.ended_at,
             status => return status.is_terminal(),
         };
-        failed_at.is_none_or(|at| Duration::from(self.now().since(at)) >= BREATH)
+        failed_at
+            .is_none_or(|at| Duration::from(self.now().duration_since(at)) >= PLATFORM_RETRY_DELAY)
     }
 
-    async fn launch_shipped(
+    async fn launch_system_playbook(
         &self,
         path: &str,
         payload: Option<Json>,
-        dedup: Option<Dedup>,
-    ) -> Result<ExecuteAnswer, RuntimeError> {
+        dedup: Option<DedupKey>,
+    ) -> Result<ExecuteResponse, RuntimeError> {
         let request = ExecuteRequest {
-            path: Some(shipped(path)?),
+            path: Some(parse_system_path(path)?),
             payload,
             dedup,
             ..ExecuteRequest::default()
         };
-        let launch = Launch {
-            // That another server was faster is no message that came twice.
-            is_quiet: true,
-            ..Launch::default()
+        let options = StartOptions {
+            // Losing the race against another server is not a duplicate message, so it is not
+            // logged as one.
+            suppress_duplicate_event: true,
+            ..StartOptions::default()
         };
-        let begun = self.launch(request, launch).await?;
-        let (execution_id, status) = (begun.execution_id, &begun.status);
-        tracing::debug!(%execution_id, path, %status, "asked for");
-        Ok(begun)
+        let started = self.execute_with_options(request, options).await?;
+        let (execution_id, status) = (started.execution_id, &started.status);
+        tracing::debug!(%execution_id, path, %status, "requested a run of a system playbook");
+        Ok(started)
     }
 }
 
-fn shipped(path: &str) -> Result<PlaybookPath, RuntimeError> {
+fn parse_system_path(path: &str) -> Result<PlaybookPath, RuntimeError> {
     PlaybookPath::new(path)
         .map_err(|error| RuntimeError::refused(ErrorCode::Internal, error.to_string()))
 }
 
-/// The firing of the cleanup that is due now, as its time; none where the last one is long over.
-fn cleanup_due(now: Timestamp) -> Option<i64> {
+/// Returns the time of the cleanup firing that is due now, or `None` if the last one is too long
+/// ago.
+fn due_cleanup_ms(now: Timestamp) -> Option<i64> {
     let now = now.as_unix_ms();
     let due = (now - CLEANUP_AT_MS).div_euclid(DAY_MS) * DAY_MS + CLEANUP_AT_MS;
     (now - due <= CLEANUP_GRACE_MS).then_some(due)
@@ -265,150 +292,169 @@ mod tests {
     use std::sync::Arc;
 
     use noetl_api::execution::CancelRequest;
-    use noetl_store::{LogPage, MemoryStore, Store};
-    use noetl_types::{StoredEvent, Version};
+    use noetl_store::{LogPageLimit, MemoryStore, Store};
+    use noetl_types::{ExecutionVersion, StoredEvent};
 
     use super::*;
     use crate::clock::Clock;
     use crate::runtime::Settings;
 
-    /// A clock that stands where it is put.
-    struct Stopped(Timestamp);
+    /// Clock that always returns the same time.
+    struct FixedClock(Timestamp);
 
-    impl Clock for Stopped {
+    impl Clock for FixedClock {
         fn now(&self) -> Timestamp {
             self.0
         }
     }
 
-    async fn server_on(store: &Arc<dyn Store>, now: &str) -> Runtime {
-        let clock = Arc::new(Stopped(Timestamp::parse(now).unwrap()));
+    async fn open_server_at(store: &Arc<dyn Store>, now: &str) -> Runtime {
+        let clock = Arc::new(FixedClock(Timestamp::parse(now).unwrap()));
         let opened = Runtime::open(Arc::clone(store), clock, Settings::default());
         opened.await.unwrap()
     }
 
-    /// Servers on one store, each with the playbooks of the platform.
-    async fn servers(count: usize, now: &str) -> (Arc<dyn Store>, Vec<Runtime>) {
+    /// Servers on one store, with the system playbooks registered.
+    async fn open_servers(count: usize, now: &str) -> (Arc<dyn Store>, Vec<Runtime>) {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let mut servers = Vec::new();
         for _ in 0..count {
-            servers.push(server_on(&store, now).await);
+            servers.push(open_server_at(&store, now).await);
         }
-        servers[0].register_shipped().await.unwrap();
+        servers[0].register_system_playbooks().await.unwrap();
         (store, servers)
     }
 
-    async fn runs(runtime: &Runtime, path: &str) -> Vec<Execution> {
+    async fn list_runs(runtime: &Runtime, path: &str) -> Vec<Execution> {
         let filter = ExecutionFilter {
             tenant_id: TenantId::default(),
             status: None,
-            path: Some(shipped(path).unwrap()),
+            path: Some(parse_system_path(path).unwrap()),
             parent_execution_id: None,
             after: None,
             limit: PageLimit::MAX,
         };
-        runtime.store().executions(filter).await.unwrap().executions
+        runtime
+            .store()
+            .list_executions(filter)
+            .await
+            .unwrap()
+            .executions
     }
 
-    async fn cancel(runtime: &Runtime, run: &Execution) {
+    async fn cancel_run(runtime: &Runtime, execution: &Execution) {
         let request = CancelRequest::default();
-        let cancelled = runtime.cancel(run.execution_id, None, request);
+        let cancelled = runtime.cancel_execution(execution.execution_id, None, request);
         cancelled.await.unwrap();
     }
 
-    /// A look of a server that remembers none.
-    async fn launch(runtime: &Runtime, path: &'static str) -> Result<(), RuntimeError> {
-        runtime.launch_next(path, &mut Looks::default()).await
+    /// Checks a playbook as a server without state from earlier checks.
+    async fn launch_without_state(
+        runtime: &Runtime,
+        path: &'static str,
+    ) -> Result<(), RuntimeError> {
+        runtime
+            .launch_successor(path, &mut PlatformCheckState::default())
+            .await
     }
 
     #[tokio::test]
-    async fn a_clock_that_is_ahead_holds_nothing_up() {
+    async fn successors_start_despite_clock_skew() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let ahead = server_on(&store, "2026-11-05T12:10:00Z").await;
-        let behind = server_on(&store, "2026-11-05T12:00:00Z").await;
-        ahead.register_shipped().await.unwrap();
-        launch(&ahead, PUBLISHER).await.unwrap();
-        let mut remembering = Looks::default();
-        // Each of them seems to be older than the first, and is followed by one all the same.
-        for round in 1..=MOST_SUCCESSORS + 3 {
-            let found = runs(&behind, PUBLISHER).await;
+        let ahead = open_server_at(&store, "2026-11-05T12:10:00Z").await;
+        let behind = open_server_at(&store, "2026-11-05T12:00:00Z").await;
+        ahead.register_system_playbooks().await.unwrap();
+        launch_without_state(&ahead, PUBLISHER_PATH).await.unwrap();
+        let mut state = PlatformCheckState::default();
+        // Each run appears older than the first one, but still gets a successor.
+        for round in 1..=MAX_SUCCESSORS + 3 {
+            let found = list_runs(&behind, PUBLISHER_PATH).await;
             assert_eq!(found.len(), round);
             let mut open = found.iter().filter(|run| !run.view.status.is_terminal());
             let open = open.next().unwrap();
-            cancel(&behind, open).await;
-            // A look is no message that came twice, so no log tells of one.
-            let log = store.events(open.execution_id, Version::EMPTY, LogPage::MAX);
+            cancel_run(&behind, open).await;
+            // A check is not a duplicate message, so no log records one.
+            let log = store.read_events(
+                open.execution_id,
+                ExecutionVersion::EMPTY,
+                LogPageLimit::MAX,
+            );
             let log = log.await.unwrap();
-            let is_note = |event: &StoredEvent| {
+            let is_duplicate_event = |event: &StoredEvent| {
                 let name = &event.record.event.event_type;
                 name.as_str().contains("deduplicated")
             };
-            assert!(!log.iter().any(is_note));
+            assert!(!log.iter().any(is_duplicate_event));
             behind
-                .launch_next(PUBLISHER, &mut remembering)
+                .launch_successor(PUBLISHER_PATH, &mut state)
                 .await
                 .unwrap();
-            // A look while it runs changes nothing.
-            launch(&ahead, PUBLISHER).await.unwrap();
+            // A check while a run is open changes nothing.
+            launch_without_state(&ahead, PUBLISHER_PATH).await.unwrap();
         }
-        // Who remembers nothing of so many gets there by and by.
+        // A server without state reaches the end of the chain after several checks.
         let open = |runs: Vec<Execution>| {
             let open = runs.into_iter().find(|run| !run.view.status.is_terminal());
             open.unwrap()
         };
-        cancel(&behind, &open(runs(&behind, PUBLISHER).await)).await;
-        let mut fresh = Looks::default();
+        cancel_run(&behind, &open(list_runs(&behind, PUBLISHER_PATH).await)).await;
+        let mut new_state = PlatformCheckState::default();
         for _ in 0..2 {
-            ahead.launch_next(PUBLISHER, &mut fresh).await.unwrap();
+            ahead
+                .launch_successor(PUBLISHER_PATH, &mut new_state)
+                .await
+                .unwrap();
         }
-        assert!(ahead.is_running(PUBLISHER).await.unwrap());
+        assert!(ahead.has_open_execution(PUBLISHER_PATH).await.unwrap());
     }
 
     #[tokio::test]
-    async fn servers_that_look_at_once_start_a_run_once() {
-        let (_store, servers) = servers(3, "2026-11-05T12:00:00Z").await;
+    async fn concurrent_servers_start_one_run() {
+        let (_store, servers) = open_servers(3, "2026-11-05T12:00:00Z").await;
         for round in 1..=3 {
             let (first, second, third) = tokio::join!(
-                launch(&servers[0], PROJECTOR),
-                launch(&servers[1], PROJECTOR),
-                launch(&servers[2], PROJECTOR),
+                launch_without_state(&servers[0], PROJECTOR_PATH),
+                launch_without_state(&servers[1], PROJECTOR_PATH),
+                launch_without_state(&servers[2], PROJECTOR_PATH),
             );
             first.and(second).and(third).unwrap();
-            // Nor does who comes late.
-            launch(&servers[2], PROJECTOR).await.unwrap();
-            let runs = runs(&servers[0], PROJECTOR).await;
+            // A late server starts nothing either.
+            launch_without_state(&servers[2], PROJECTOR_PATH)
+                .await
+                .unwrap();
+            let runs = list_runs(&servers[0], PROJECTOR_PATH).await;
             assert_eq!(runs.len(), round);
-            assert!(servers[0].is_running(PROJECTOR).await.unwrap());
-            // The next one comes after it.
-            cancel(&servers[0], &runs[0]).await;
-            assert!(!servers[1].is_running(PROJECTOR).await.unwrap());
+            assert!(servers[0].has_open_execution(PROJECTOR_PATH).await.unwrap());
+            // The next run follows it.
+            cancel_run(&servers[0], &runs[0]).await;
+            assert!(!servers[1].has_open_execution(PROJECTOR_PATH).await.unwrap());
         }
     }
 
     #[tokio::test]
-    async fn a_day_has_one_cleanup_however_many_servers_look_and_whenever() {
-        let (_store, servers) = servers(3, "2026-11-05T03:17:30Z").await;
-        let (mut one, mut two) = (Looks::default(), Looks::default());
+    async fn cleanup_runs_once_per_day_across_servers() {
+        let (_store, servers) = open_servers(3, "2026-11-05T03:17:30Z").await;
+        let (mut one, mut two) = (PlatformCheckState::default(), PlatformCheckState::default());
         let (first, second) = tokio::join!(
-            servers[0].look_after_platform(&mut one),
-            servers[1].look_after_platform(&mut two),
+            servers[0].start_due_playbooks(&mut one),
+            servers[1].start_due_playbooks(&mut two),
         );
         first.and(second).unwrap();
-        let found = runs(&servers[0], CLEANUP).await;
+        let found = list_runs(&servers[0], CLEANUP_PATH).await;
         assert_eq!(found.len(), 1);
-        // It is over when the last server looks, and when the first one begins anew.
-        cancel(&servers[0], &found[0]).await;
+        // The run has ended when the last server checks, and when the first one restarts.
+        cancel_run(&servers[0], &found[0]).await;
         for server in [&servers[2], &servers[0]] {
-            let mut looks = Looks::default();
-            server.look_after_platform(&mut looks).await.unwrap();
+            let mut state = PlatformCheckState::default();
+            server.start_due_playbooks(&mut state).await.unwrap();
         }
-        assert_eq!(runs(&servers[0], CLEANUP).await.len(), 1);
+        assert_eq!(list_runs(&servers[0], CLEANUP_PATH).await.len(), 1);
     }
 
     #[test]
-    fn the_cleanup_is_due_once_a_day_at_the_same_time() {
+    fn cleanup_is_due_daily_at_fixed_time() {
         let due = |text: &str| {
-            let due = cleanup_due(Timestamp::parse(text).unwrap())?;
+            let due = due_cleanup_ms(Timestamp::parse(text).unwrap())?;
             Some(Timestamp::from_unix_ms(due).unwrap().to_string())
         };
         assert_eq!(due("2026-11-05T03:16:59Z"), None);

@@ -1,39 +1,41 @@
-//! Events of others come into the log, and read models follow it.
+//! Projection: copies events of other systems into the log and advances read models.
 
 use noetl_api::internal::{
-    AdvanceAnswer, AdvanceRequest, Advanced, MaterializeAnswer, NotAdvanced, ProjectAnswer,
-    ProjectRequest, RejectedEvent,
+    AdvanceFailure, AdvanceRequest, AdvanceResponse, AdvancedExecution, MaterializeResponse,
+    ProjectRequest, ProjectResponse, RejectedEvent,
 };
 use noetl_api::replay::ReplayQuery;
-use noetl_engine::decode;
+use noetl_engine::decode_record;
 use noetl_store::{
-    Copied, CopyBatch, CopyScope, Execution, LogPage, Origin, Quarantined, project, verify_log,
-    view_of_log,
+    Execution, ExecutionOrigin, LogPageLimit, ProjectOutcome, ProjectionBatch, ProjectionScope,
+    QuarantinedItem, project_events, rebuild_execution_view, verify_log,
 };
 use noetl_types::error::RejectCode;
 use noetl_types::json::to_canonical;
-use noetl_types::record::{Arrival, Projected, Rejection, read_projected};
+use noetl_types::record::{
+    EventRejection, ProjectedEvent, ProjectionContext, parse_projected_event,
+};
 use noetl_types::replay::ExecutionEntry;
 use noetl_types::{
-    ErrorCode, EventId, EventType, ExecutionId, ExecutionStatus, Json, JsonMap, StoredEvent, Text,
-    Version,
+    ErrorCode, EventId, EventType, ExecutionId, ExecutionStatus, ExecutionVersion, Json, JsonMap,
+    StoredEvent, Text,
 };
 
 use super::Runtime;
-use super::error::{RuntimeError, causes};
-use super::outcome::Outcome;
+use super::error::{RuntimeError, error_chain};
+use super::outcome::ExecutionOutcome;
 
-/// Executions that one request may let follow their logs.
-const MAX_EXECUTIONS: usize = 1000;
+/// Maximum executions per advance request.
+const MAX_ADVANCE_EXECUTIONS: usize = 1000;
 
-/// Characters of an event that cannot be taken which are kept.
-const KEPT_CHARS: usize = 64 << 10;
+/// Characters of a rejected event that the quarantine stores.
+const MAX_QUARANTINED_CHARS: usize = 64 << 10;
 
-/// Events at the end of a log among which its end is looked for first. Little follows it.
-const NEAR_THE_END: u32 = 50;
+/// Events at the end of a log that are searched for the terminal event. Few events follow it.
+const TERMINAL_SCAN_EVENTS: u32 = 50;
 
-/// Fields of an event that a worker tells, by what they are called in an envelope.
-const RENAMED: [(&str, &str); 5] = [
+/// Field names of worker reports and the corresponding envelope fields.
+const ENVELOPE_FIELD_NAMES: [(&str, &str); 5] = [
     ("name", "event_type"),
     ("step", "node_name"),
     ("payload", "context"),
@@ -41,58 +43,63 @@ const RENAMED: [(&str, &str); 5] = [
     ("id", "event_id"),
 ];
 
-/// What became of events that were to be copied.
+/// Outcome of a copy request.
 #[derive(Default)]
-struct Sum {
+struct CopyTotals {
     projected: u64,
     duplicates: u64,
     rejected: Vec<RejectedEvent>,
 }
 
 impl Runtime {
-    /// Copies events into the log. One that cannot be taken is put aside, and fails no other.
-    pub async fn project(
+    /// Copies events into the log. Rejected events go to the quarantine and do not fail the others.
+    pub async fn project_events(
         &self,
         request: ProjectRequest,
-        scope: CopyScope,
-    ) -> Result<ProjectAnswer, RuntimeError> {
-        let sum = self.copy("projector", request.events, scope).await?;
-        Ok(ProjectAnswer {
-            projected: sum.projected,
-            duplicates: sum.duplicates,
-            rejected: sum.rejected,
+        scope: ProjectionScope,
+    ) -> Result<ProjectResponse, RuntimeError> {
+        let totals = self.copy_events("projector", request.events, scope).await?;
+        Ok(ProjectResponse {
+            projected: totals.projected,
+            duplicates: totals.duplicates,
+            rejected: totals.rejected,
         })
     }
 
-    /// Copies events into the log that are written as workers tell them; nothing follows from them.
-    pub async fn materialize(
+    /// Copies events in the format of worker reports into the log, without any effects.
+    pub async fn materialize_events(
         &self,
         events: Vec<Json>,
-        scope: CopyScope,
-    ) -> Result<MaterializeAnswer, RuntimeError> {
+        scope: ProjectionScope,
+    ) -> Result<MaterializeResponse, RuntimeError> {
         let mut envelopes = Vec::with_capacity(events.len());
         for event in events {
-            envelopes.push(self.envelope(event)?);
+            envelopes.push(self.to_event_envelope(event)?);
         }
-        let sum = self.copy("materializer", envelopes, scope).await?;
-        self.metrics().platform().materialized(sum.projected);
-        Ok(MaterializeAnswer {
-            materialized: sum.projected,
-            duplicates: sum.duplicates,
-            rejected: sum.rejected,
+        let totals = self.copy_events("materializer", envelopes, scope).await?;
+        self.metrics()
+            .platform()
+            .count_materialized(totals.projected);
+        Ok(MaterializeResponse {
+            materialized: totals.projected,
+            duplicates: totals.duplicates,
+            rejected: totals.rejected,
         })
     }
 
-    /// What a worker tells, as an envelope. One without an id gets one; then it is never a duplicate.
-    fn envelope(&self, event: Json) -> Result<Json, RuntimeError> {
+    /// Converts a reported event to an envelope. An event without an id gets a new one and is then
+    /// never a duplicate.
+    fn to_event_envelope(&self, event: Json) -> Result<Json, RuntimeError> {
         let Json::Map(event) = event else {
             return Ok(event);
         };
         let mut envelope = JsonMap::new();
         for (key, value) in event.iter() {
-            let renamed = RENAMED.iter().find(|(told, _)| *told == &**key);
+            let renamed = ENVELOPE_FIELD_NAMES
+                .iter()
+                .find(|(reported, _)| *reported == &**key);
             let name = renamed.map_or(&**key, |(_, name)| *name);
-            // Where both are there, the name of the envelope wins.
+            // If both names are present, the envelope's name takes precedence.
             if name == &**key || !event.contains_key(name) {
                 envelope.insert(name.into(), value.clone());
             }
@@ -103,73 +110,74 @@ impl Runtime {
             envelope.insert("node_id".into(), step);
         }
         if envelope.get("event_id").is_none_or(Json::is_null) {
-            let event_id: EventId = self.mint()?;
+            let event_id: EventId = self.mint_id()?;
             envelope.insert("event_id".into(), Json::from(event_id.to_string()));
         }
         Ok(Json::from(envelope))
     }
 
-    async fn copy(
+    async fn copy_events(
         &self,
         source: &str,
         events: Vec<Json>,
-        scope: CopyScope,
-    ) -> Result<Sum, RuntimeError> {
+        scope: ProjectionScope,
+    ) -> Result<CopyTotals, RuntimeError> {
         if events.is_empty() {
             return Err(RuntimeError::refused(
                 ErrorCode::OutOfRange,
-                "there has to be at least one event",
+                "at least one event is required",
             ));
         }
-        let arrival = Arrival {
+        let context = ProjectionContext {
             now: self.now(),
             tenant_id: self.tenant().clone(),
-            organization_id: self.behalf().organization_id.clone(),
+            organization_id: self.auth_context().organization_id.clone(),
         };
-        let mut sum = Sum::default();
-        let mut places = Vec::with_capacity(events.len());
-        let mut readable: Vec<Projected> = Vec::with_capacity(events.len());
+        let mut totals = CopyTotals::default();
+        let mut indexes = Vec::with_capacity(events.len());
+        let mut parsed: Vec<ProjectedEvent> = Vec::with_capacity(events.len());
         for (index, event) in events.iter().enumerate() {
-            match read_projected(event, &arrival) {
+            match parse_projected_event(event, &context) {
                 Ok(projected) => {
-                    places.push(index);
-                    readable.push(projected);
+                    indexes.push(index);
+                    parsed.push(projected);
                 }
-                Err(rejection) => sum.reject(index, event, rejection),
+                Err(rejection) => totals.record_rejection(index, event, rejection),
             }
         }
-        let verdicts = project(
+        let outcomes = project_events(
             self.store(),
-            CopyBatch {
-                events: readable,
+            ProjectionBatch {
+                events: parsed,
                 scope,
-                now: arrival.now,
-                outbox: self.settings().outbox,
+                now: context.now,
+                use_outbox: self.settings().outbox,
             },
         );
-        for (index, verdict) in places.into_iter().zip(verdicts.await?) {
-            match verdict {
-                Copied::Projected => sum.projected += 1,
-                Copied::Duplicate => sum.duplicates += 1,
-                Copied::Rejected(rejection) => {
+        for (index, outcome) in indexes.into_iter().zip(outcomes.await?) {
+            match outcome {
+                ProjectOutcome::Projected => totals.projected += 1,
+                ProjectOutcome::Duplicate => totals.duplicates += 1,
+                ProjectOutcome::Rejected(rejection) => {
                     let event = events.get(index).unwrap_or(&Json::Null);
-                    sum.reject(index, event, rejection);
+                    totals.record_rejection(index, event, rejection);
                 }
             }
         }
-        if sum.projected > 0 {
-            // Whoever streams the log need not look for them.
+        if totals.projected > 0 {
+            // Wakes the readers of the log.
             self.core
-                .appended
+                .append_count
                 .send_modify(|count| *count = count.wrapping_add(1));
         }
-        sum.rejected.sort_by_key(|rejected| rejected.index);
-        self.put_aside(source, &events, &sum.rejected).await?;
-        Ok(sum)
+        totals.rejected.sort_by_key(|rejected| rejected.index);
+        self.quarantine_rejected(source, &events, &totals.rejected)
+            .await?;
+        Ok(totals)
     }
 
-    /// Keeps what was refused for an operator to look at.
-    async fn put_aside(
+    /// Stores rejected events for inspection by an operator.
+    async fn quarantine_rejected(
         &self,
         source: &str,
         events: &[Json],
@@ -179,65 +187,75 @@ impl Runtime {
             return Ok(());
         }
         let now = self.now();
-        let mut aside = Vec::with_capacity(rejected.len());
-        for one in rejected {
-            self.metrics().platform().rejected(one.code);
-            let raw = events.get(one.index).map(to_canonical).unwrap_or_default();
+        let mut quarantined = Vec::with_capacity(rejected.len());
+        for event in rejected {
+            self.metrics().platform().count_rejected(event.code);
+            let raw = events
+                .get(event.index)
+                .map(to_canonical)
+                .unwrap_or_default();
             let raw = String::from_utf8_lossy(&raw);
-            let raw: String = raw.chars().take(KEPT_CHARS).collect();
-            aside.push(Quarantined {
-                quarantine_id: self.mint()?,
+            let raw: String = raw.chars().take(MAX_QUARANTINED_CHARS).collect();
+            quarantined.push(QuarantinedItem {
+                quarantine_id: self.mint_id()?,
                 source: source.into(),
                 raw: Text::from(raw),
-                code: one.code.as_str().into(),
-                message: one.message.clone(),
+                code: event.code.as_str().into(),
+                message: event.message.clone(),
                 created_at: now,
             });
         }
-        tracing::warn!(count = aside.len(), source, "events could not be copied");
-        Ok(self.store().quarantine(aside).await?)
+        tracing::warn!(
+            count = quarantined.len(),
+            source,
+            "events could not be copied"
+        );
+        Ok(self.store().quarantine_items(quarantined).await?)
     }
 
-    /// Lets the read models of executions follow their logs. What fails with one stops no other.
-    pub async fn advance(
+    /// Advances the read models of executions to the end of their logs. A failure of one does not
+    /// stop the others.
+    pub async fn advance_read_models(
         &self,
         request: AdvanceRequest,
-        scope: CopyScope,
-    ) -> Result<AdvanceAnswer, RuntimeError> {
-        let wanted = request.execution_ids;
-        if wanted.is_empty() || wanted.len() > MAX_EXECUTIONS {
-            let text = format!("execution_ids has to have 1 to {MAX_EXECUTIONS} executions");
+        scope: ProjectionScope,
+    ) -> Result<AdvanceResponse, RuntimeError> {
+        let execution_ids = request.execution_ids;
+        if execution_ids.is_empty() || execution_ids.len() > MAX_ADVANCE_EXECUTIONS {
+            let text = format!("execution_ids must have 1 to {MAX_ADVANCE_EXECUTIONS} executions");
             return Err(RuntimeError::refused(ErrorCode::OutOfRange, text));
         }
-        let mut answer = AdvanceAnswer::default();
-        for execution_id in wanted {
-            match self.advance_one(execution_id, &scope).await {
-                Ok(advanced) => answer.advanced.push(advanced),
+        let mut response = AdvanceResponse::default();
+        for execution_id in execution_ids {
+            match self.advance_execution(execution_id, &scope).await {
+                Ok(advanced) => response.advanced.push(advanced),
                 Err(error) => {
-                    tracing::warn!(error = %causes(&error), %execution_id, "not advanced");
-                    answer.failed.push(NotAdvanced {
+                    tracing::warn!(error = %error_chain(&error), %execution_id, "the read model of an execution was not advanced");
+                    response.failed.push(AdvanceFailure {
                         execution_id,
                         error: error.into_problem().detail,
                     });
                 }
             }
         }
-        self.metrics().platform().advanced(answer.advanced.len());
-        Ok(answer)
+        self.metrics()
+            .platform()
+            .count_advanced(response.advanced.len());
+        Ok(response)
     }
 
-    /// Folds the log of an execution again, keeps the state beside it where that is
-    /// worth it, and sees that the row of the execution says the same. The row is written in the append
-    /// of its events, so where it does not, it was damaged, and is made anew.
-    async fn advance_one(
+    /// Folds the log of an execution, stores a snapshot if it is worth its cost, and checks the
+    /// execution's row against the result. The row is written in the same append as the events, so
+    /// a difference means that the row was damaged. It is then rebuilt.
+    async fn advance_execution(
         &self,
         execution_id: ExecutionId,
-        scope: &CopyScope,
-    ) -> Result<Advanced, RuntimeError> {
-        let row = match (scope, self.store().execution(execution_id).await?) {
-            (CopyScope::OfExecution, Some(row)) => row,
-            (CopyScope::OfExecution | CopyScope::Tenant(_), _) => {
-                self.execution_row(execution_id).await?
+        scope: &ProjectionScope,
+    ) -> Result<AdvancedExecution, RuntimeError> {
+        let row = match (scope, self.store().find_execution(execution_id).await?) {
+            (ProjectionScope::ExecutionOwner, Some(row)) => row,
+            (ProjectionScope::ExecutionOwner | ProjectionScope::Tenant(_), _) => {
+                self.visible_execution(execution_id).await?
             }
         };
         let query = ReplayQuery {
@@ -245,100 +263,113 @@ impl Runtime {
             organization_id: row.facts.organization_id.clone(),
             ..ReplayQuery::new(execution_id)
         };
-        let folded = self.refold(&query).await?;
+        let folded = self.refold_log(&query).await?;
         let (version, replayed) = (folded.version(), folded.replayed());
-        // An append that came between the two looks has written the row.
-        let said = &replayed.execution;
-        if version == row.head.version && !self.surely_says(&row, said).await? {
-            self.compare(&row).await?;
+        // An append between the two reads has written the row.
+        let folded_row = &replayed.execution;
+        if version == row.head.version && !self.row_matches_replay(&row, folded_row).await? {
+            self.repair_execution_row(&row).await?;
         }
-        Ok(Advanced {
+        Ok(AdvancedExecution {
             execution_id,
             version: version.get(),
             events: u64::try_from(replayed.event_count).unwrap_or(0),
         })
     }
 
-    /// Whether the row of an execution says what its log says, as far as a fold and the last events tell.
-    /// Where they leave a doubt the whole log is asked. Of one that is driven and lives they tell less than
-    /// the row does, so that only an end is of interest.
-    async fn surely_says(
+    /// True if the execution's row agrees with a fold and the last events of its log. If not
+    /// certain, the caller compares the whole log. For a live driven execution the fold contains
+    /// less than the row, so only terminal states are compared.
+    async fn row_matches_replay(
         &self,
         row: &Execution,
-        said: &ExecutionEntry,
+        folded_row: &ExecutionEntry,
     ) -> Result<bool, RuntimeError> {
         let view = &row.view;
-        let status = ExecutionStatus::parse(said.status.as_str()).ok();
-        if ended(status) != ended(Some(view.status)) {
+        let status = ExecutionStatus::parse(folded_row.status.as_str()).ok();
+        if terminal_status(status) != terminal_status(Some(view.status)) {
             return Ok(false);
         }
-        let is_same_step = view.last_node_name == said.last_node_name;
+        let is_same_step = view.last_node_name == folded_row.last_node_name;
         if view.status.is_terminal() {
-            return Ok(is_same_step && self.ends_so(row).await?);
+            return Ok(is_same_step && self.row_matches_terminal_event(row).await?);
         }
         let is_open = view.ended_at.is_none() && view.error.is_none();
-        let is_begun_alike = status.unwrap_or(ExecutionStatus::Pending) == view.status;
-        let is_driven = row.facts.origin == Origin::Driven;
-        Ok(is_driven || is_same_step && is_open && is_begun_alike)
+        let has_same_status = status.unwrap_or(ExecutionStatus::Pending) == view.status;
+        let is_driven = row.facts.origin == ExecutionOrigin::Driven;
+        Ok(is_driven || is_same_step && is_open && has_same_status)
     }
 
-    /// Whether one of the last events is the end that the row of an execution tells of.
-    async fn ends_so(&self, row: &Execution) -> Result<bool, RuntimeError> {
+    /// True if one of the last events is the terminal event that the row describes.
+    async fn row_matches_terminal_event(&self, row: &Execution) -> Result<bool, RuntimeError> {
         let last = row.head.version.get();
-        let after = Version::new((last - i64::from(NEAR_THE_END)).max(0)).unwrap_or_default();
-        let page = LogPage::clamped(NEAR_THE_END);
-        let tail = self.store().events(row.execution_id, after, page).await?;
+        let after = ExecutionVersion::new((last - i64::from(TERMINAL_SCAN_EVENTS)).max(0))
+            .unwrap_or_default();
+        let page = LogPageLimit::clamped(TERMINAL_SCAN_EVENTS);
+        let tail = self
+            .store()
+            .read_events(row.execution_id, after, page)
+            .await?;
         let view = &row.view;
-        let is_it = |event: &StoredEvent| {
+        let is_terminal_event = |event: &StoredEvent| {
             let event = &event.record.event;
-            let ends_as = event.event_type.meaning().and_then(EventType::ends_as);
-            ends_as == Some(view.status) && Some(event.created_at) == view.ended_at
+            let terminal_status = event
+                .event_type
+                .resolved_type()
+                .and_then(EventType::terminal_status);
+            terminal_status == Some(view.status) && Some(event.created_at) == view.ended_at
         };
-        let why = |event: &StoredEvent| match row.facts.origin {
-            Origin::Driven => {
-                let event = decode(&event.record).ok()?;
-                Outcome::of(&event)?.error
+        let error_of = |event: &StoredEvent| match row.facts.origin {
+            ExecutionOrigin::Driven => {
+                let event = decode_record(&event.record).ok()?;
+                ExecutionOutcome::from_event(&event)?.error
             }
-            Origin::Projected | Origin::Imported => event.record.event.error.clone(),
+            ExecutionOrigin::Projected | ExecutionOrigin::Imported => {
+                event.record.event.error.clone()
+            }
         };
-        let mut ends = tail.iter().filter(|event| is_it(event));
-        Ok(ends.any(|event| why(event) == view.error))
+        let mut terminal_events = tail.iter().filter(|event| is_terminal_event(event));
+        Ok(terminal_events.any(|event| error_of(event) == view.error))
     }
 
-    /// Makes the row of an execution anew from its log, where it says something else and that is whole.
-    async fn compare(&self, row: &Execution) -> Result<(), RuntimeError> {
+    /// Rebuilds the row of an execution from its log, if the row differs and the log is intact.
+    async fn repair_execution_row(&self, row: &Execution) -> Result<(), RuntimeError> {
         let execution_id = row.execution_id;
         let view = match row.facts.origin {
-            Origin::Driven => self.core.view_by_log(row).await?,
-            Origin::Projected | Origin::Imported => view_of_log(self.store(), row).await?,
+            ExecutionOrigin::Driven => self.core.view_from_log(row).await?,
+            ExecutionOrigin::Projected | ExecutionOrigin::Imported => {
+                rebuild_execution_view(self.store(), row).await?
+            }
         };
         if view == row.view {
             return Ok(());
         }
-        let said = view.status;
+        let log_status = view.status;
         if let Some(damage) = verify_log(self.store(), execution_id).await? {
             let text = format!(
-                "the row does not say what the log does ({said}), and the log is damaged: {damage}"
+                "the row contradicts the log ({log_status}), and the log is damaged: {damage}"
             );
             return Err(RuntimeError::refused(ErrorCode::Internal, text));
         }
-        tracing::warn!(%execution_id, %said, "the row of an execution is made anew from its log");
-        // Should the log have grown meanwhile, that append has written the row.
+        tracing::warn!(%execution_id, %log_status, "the row of an execution is rebuilt from its log");
+        // If the log has grown meanwhile, that append has written the row.
         let version = row.head.version;
-        let written = self.store().rewrite_view(execution_id, version, view);
+        let written = self
+            .store()
+            .rewrite_execution_view(execution_id, version, view);
         written.await.map(drop)?;
         Ok(())
     }
 }
 
-/// A status, if it is one that an execution ends with.
-fn ended(status: Option<ExecutionStatus>) -> Option<ExecutionStatus> {
+/// Returns the status if it is terminal.
+fn terminal_status(status: Option<ExecutionStatus>) -> Option<ExecutionStatus> {
     status.filter(|status| status.is_terminal())
 }
 
-impl Sum {
-    fn reject(&mut self, index: usize, event: &Json, rejection: Rejection) {
-        let Rejection { code, message } = rejection;
+impl CopyTotals {
+    fn record_rejection(&mut self, index: usize, event: &Json, rejection: EventRejection) {
+        let EventRejection { code, message } = rejection;
         if code == RejectCode::IdConflict {
             tracing::error!(%message, "an id is used for two events");
         }

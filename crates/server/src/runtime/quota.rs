@@ -1,9 +1,9 @@
-//! How many executions of a tenant may go on at once.
+//! Limit on the concurrent executions of a tenant.
 //!
-//! A start costs no count: what is known is a count of a moment ago, and what this server has started
-//! since. Others start and end executions too, so while there are starts it is counted anew in the
-//! background, once a second; and before a start is refused, so that nobody is refused for what has
-//! ended meanwhile.
+//! A start does not count executions. It uses a recent count plus the starts of this server since
+//! then. Other servers start and end executions too, so the count is refreshed in the background at
+//! most once a second while there are starts. It is also refreshed before a start is refused, so
+//! that ended executions do not cause a refusal.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,189 +13,201 @@ use noetl_types::{ErrorCode, TenantId};
 use tokio::time::Instant;
 
 use super::Core;
-use super::error::{RuntimeError, causes};
+use super::error::{RuntimeError, error_chain};
 
-/// How long a count is good enough.
-const FRESH: Duration = Duration::from_secs(1);
+/// Age up to which a count is used without a refresh.
+const MAX_COUNT_AGE: Duration = Duration::from_secs(1);
 
-/// How much longer than a count takes nobody counts behind it: a tenant at its limit that goes on asking
-/// costs the store a tenth of its time at most.
-const REST: u32 = 9;
+/// Pause after a count, as a multiple of its duration. A tenant at its limit that keeps sending
+/// starts uses at most a tenth of the store's time.
+const RECOUNT_PAUSE_FACTOR: u32 = 9;
 
-/// Tenants that are remembered; those that start nothing are forgotten first, which costs a count.
-const MOST: usize = 10_000;
+/// Maximum cached tenants. Inactive tenants are evicted first and need a new count later.
+const MAX_CACHED_TENANTS: usize = 10_000;
 
-/// What is known of the tenants that start executions.
+/// Usage of the tenants that start executions.
 #[derive(Debug, Default)]
-pub(super) struct Quota(Mutex<HashMap<TenantId, Arc<Tenant>>>);
+pub(super) struct ExecutionQuota(Mutex<HashMap<TenantId, Arc<TenantQuota>>>);
 
-/// What is known of one of them.
+/// Usage of one tenant.
 #[derive(Debug, Default)]
-struct Tenant {
-    known: Mutex<Known>,
-    /// Held by whoever counts.
-    counting: tokio::sync::Mutex<()>,
+struct TenantQuota {
+    usage: Mutex<TenantUsage>,
+    /// Held while counting.
+    count_lock: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    count: Option<Count>,
-    /// Starts that were let in and are not written yet, so that no count has them.
-    under_way: u64,
-    /// Executions that were started here, ever.
+struct TenantUsage {
+    live_count: Option<LiveCount>,
+    /// Admitted starts that are not committed yet and so are in no count.
+    pending_starts: u64,
+    /// Executions started by this server since it booted.
     started: u64,
 }
 
-/// How many executions went on at a moment.
+/// Number of live executions at some time.
 #[derive(Debug, Clone, Copy)]
-struct Count {
+struct LiveCount {
     live: u64,
-    /// What had been started here when it began; what came behind may be in it, or not.
+    /// Value of the start counter when the count began. Later starts may or may not be included in
+    /// the count.
     started: u64,
-    /// When it was last counted, or begun to be.
-    at: Instant,
-    /// From when on it may be counted again at once.
-    rested: Instant,
+    /// Time of the last count, or of the last one that was begun.
+    counted_at: Instant,
+    /// Earliest time of the next forced count.
+    recount_after: Instant,
 }
 
-/// What becomes of a start, as far as is known.
-enum Verdict {
-    /// It is let in.
-    Room(Admission),
-    /// It is let in, by a count that is not fresh any more.
-    Stale(Admission),
-    /// Nobody knows, or there seems to be no room: it is to be counted.
-    Unsure,
+/// Decision about a start, based on the cached usage.
+enum QuotaDecision {
+    /// Admitted.
+    Admit(StartAdmission),
+    /// Admitted by a stale count.
+    AdmitStale(StartAdmission),
+    /// There is no count, or the limit seems to be reached: a new count is required.
+    NeedsCount,
 }
 
-/// A start that was let in. Where it comes to nothing, its place is free again.
+/// An admitted start. If it is dropped without a commit, it no longer counts.
 #[derive(Debug)]
-pub(super) struct Admission {
-    tenant: Arc<Tenant>,
-    has_begun: bool,
+pub(super) struct StartAdmission {
+    tenant: Arc<TenantQuota>,
+    is_committed: bool,
 }
 
-impl Admission {
-    /// It is written, so a count has it from now on.
-    pub(super) fn begun(mut self) {
-        self.has_begun = true;
+impl StartAdmission {
+    /// Marks the start as committed, so that counts include it from now on.
+    pub(super) fn commit_start(mut self) {
+        self.is_committed = true;
     }
 }
 
-impl Drop for Admission {
+impl Drop for StartAdmission {
     fn drop(&mut self) {
-        let mut known = self.tenant.known();
-        known.under_way = known.under_way.saturating_sub(1);
-        known.started += u64::from(self.has_begun);
+        let mut usage = self.tenant.usage();
+        usage.pending_starts = usage.pending_starts.saturating_sub(1);
+        usage.started += u64::from(self.is_committed);
     }
 }
 
-impl Quota {
-    fn of(&self, tenant_id: &TenantId) -> Arc<Tenant> {
+impl ExecutionQuota {
+    fn tenant_quota(&self, tenant_id: &TenantId) -> Arc<TenantQuota> {
         let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tenants.len() >= MOST && !tenants.contains_key(tenant_id) {
+        if tenants.len() >= MAX_CACHED_TENANTS && !tenants.contains_key(tenant_id) {
             tenants.retain(|_, tenant| Arc::strong_count(tenant) > 1);
         }
         Arc::clone(tenants.entry(tenant_id.clone()).or_default())
     }
 }
 
-impl Tenant {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+impl TenantQuota {
+    fn usage(&self) -> MutexGuard<'_, TenantUsage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a start in where there is room, as far as is known.
-    fn judge(self: &Arc<Self>, most: u32, now: Instant) -> Verdict {
-        let mut known = self.known();
-        let Some(count) = known.count else {
-            return Verdict::Unsure;
+    /// Admits a start if the cached usage is below the limit.
+    fn try_admit(self: &Arc<Self>, limit: u32, now: Instant) -> QuotaDecision {
+        let mut usage = self.usage();
+        let Some(count) = usage.live_count else {
+            return QuotaDecision::NeedsCount;
         };
-        let since = known.started.saturating_sub(count.started);
-        if count.live + since + known.under_way >= u64::from(most) {
-            return Verdict::Unsure;
+        let started_since = usage.started.saturating_sub(count.started);
+        if count.live + started_since + usage.pending_starts >= u64::from(limit) {
+            return QuotaDecision::NeedsCount;
         }
-        known.under_way += 1;
-        let admission = Admission {
+        usage.pending_starts += 1;
+        let admission = StartAdmission {
             tenant: Arc::clone(self),
-            has_begun: false,
+            is_committed: false,
         };
-        if now.saturating_duration_since(count.at) < FRESH {
-            return Verdict::Room(admission);
+        if now.saturating_duration_since(count.counted_at) < MAX_COUNT_AGE {
+            return QuotaDecision::Admit(admission);
         }
-        // The next ones do not count too.
-        known.count = Some(Count { at: now, ..count });
-        Verdict::Stale(admission)
+        // Prevents the next starts from refreshing the count too.
+        usage.live_count = Some(LiveCount {
+            counted_at: now,
+            ..count
+        });
+        QuotaDecision::AdmitStale(admission)
     }
 
-    /// Whether a count that was made behind a moment, or has just been made, is as good as a new one.
-    fn is_counted_since(&self, moment: Instant, now: Instant) -> bool {
-        let is_good = |count: Count| count.at > moment || now < count.rested;
-        self.known().count.is_some_and(is_good)
+    /// True if a count was made after `since`, or so recently that a new one is not due.
+    fn has_recent_count(&self, since: Instant, now: Instant) -> bool {
+        let is_recent = |count: LiveCount| count.counted_at > since || now < count.recount_after;
+        self.usage().live_count.is_some_and(is_recent)
     }
 }
 
 impl Core {
-    /// Lets an execution of a tenant begin, unless as many go on as may.
-    pub(super) async fn admitted(
+    /// Admits an execution of a tenant unless the limit is reached.
+    pub(super) async fn admit_within_quota(
         self: &Arc<Self>,
         tenant_id: &TenantId,
-    ) -> Result<Admission, RuntimeError> {
-        let (tenant, most) = (self.quota.of(tenant_id), self.settings.max_live_executions);
+    ) -> Result<StartAdmission, RuntimeError> {
+        let (tenant, limit) = (
+            self.quota.tenant_quota(tenant_id),
+            self.settings.max_live_executions,
+        );
         let now = Instant::now();
-        match tenant.judge(most, now) {
-            Verdict::Room(admission) => return Ok(admission),
-            Verdict::Stale(admission) => {
-                self.count_in_background(tenant_id, tenant);
+        match tenant.try_admit(limit, now) {
+            QuotaDecision::Admit(admission) => return Ok(admission),
+            QuotaDecision::AdmitStale(admission) => {
+                self.recount_in_background(tenant_id, tenant);
                 return Ok(admission);
             }
-            Verdict::Unsure => {}
+            QuotaDecision::NeedsCount => {}
         }
         {
-            let _turn = tenant.counting.lock().await;
-            if !tenant.is_counted_since(now, Instant::now()) {
-                self.count_live(tenant_id, &tenant).await?;
+            let _guard = tenant.count_lock.lock().await;
+            if !tenant.has_recent_count(now, Instant::now()) {
+                self.count_live_executions(tenant_id, &tenant).await?;
             }
         }
-        match tenant.judge(most, Instant::now()) {
-            Verdict::Room(admission) | Verdict::Stale(admission) => Ok(admission),
-            Verdict::Unsure => Err(full(tenant_id, most)),
+        match tenant.try_admit(limit, Instant::now()) {
+            QuotaDecision::Admit(admission) | QuotaDecision::AdmitStale(admission) => Ok(admission),
+            QuotaDecision::NeedsCount => Err(quota_exceeded(tenant_id, limit)),
         }
     }
 
-    fn count_in_background(self: &Arc<Self>, tenant_id: &TenantId, tenant: Arc<Tenant>) {
+    fn recount_in_background(self: &Arc<Self>, tenant_id: &TenantId, tenant: Arc<TenantQuota>) {
         let (core, tenant_id) = (Arc::clone(self), tenant_id.clone());
         self.tasks.spawn(async move {
-            let Ok(_turn) = tenant.counting.try_lock() else {
+            let Ok(_guard) = tenant.count_lock.try_lock() else {
                 return;
             };
-            if let Err(error) = core.count_live(&tenant_id, &tenant).await {
-                tracing::warn!(error = %causes(&error), "live executions are not counted");
+            if let Err(error) = core.count_live_executions(&tenant_id, &tenant).await {
+                tracing::warn!(error = %error_chain(&error), "live executions could not be counted");
             }
         });
     }
 
-    async fn count_live(&self, tenant_id: &TenantId, tenant: &Tenant) -> Result<(), RuntimeError> {
-        let (started, began) = (tenant.known().started, Instant::now());
-        let most = self.settings.max_live_executions;
-        let live = self.store.live_executions(tenant_id, most).await?;
+    async fn count_live_executions(
+        &self,
+        tenant_id: &TenantId,
+        tenant: &TenantQuota,
+    ) -> Result<(), RuntimeError> {
+        let (started, count_started) = (tenant.usage().started, Instant::now());
+        let limit = self.settings.max_live_executions;
+        let live = self.store.count_live_executions(tenant_id, limit).await?;
         let now = Instant::now();
-        tenant.known().count = Some(Count {
+        tenant.usage().live_count = Some(LiveCount {
             live: live.into(),
             started,
-            at: now,
-            rested: now + now.saturating_duration_since(began) * REST,
+            counted_at: now,
+            recount_after: now
+                + now.saturating_duration_since(count_started) * RECOUNT_PAUSE_FACTOR,
         });
         Ok(())
     }
 }
 
-fn full(tenant_id: &TenantId, most: u32) -> RuntimeError {
+fn quota_exceeded(tenant_id: &TenantId, limit: u32) -> RuntimeError {
     let text = format!(
-        "tenant `{tenant_id}` has {most} executions that go on, the most allowed: wait until some have \
-         ended, or cancel what is no longer wanted"
+        "tenant `{tenant_id}` has reached its limit of {limit} live executions; wait until some \
+            have ended, or cancel some"
     );
-    RuntimeError::refused(ErrorCode::Quota, text)
+    RuntimeError::refused(ErrorCode::QuotaExceeded, text)
 }
 
 #[cfg(test)]
@@ -204,14 +216,14 @@ mod tests {
 
     use noetl_api::catalog::RegisterRequest;
     use noetl_api::execute::ExecuteRequest;
-    use noetl_store::faulty::{Fault, FaultyStore, Method};
+    use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
     use noetl_store::{MemoryStore, Store};
 
     use super::*;
     use crate::clock::SystemClock;
     use crate::runtime::{Runtime, Settings};
 
-    const WAITS: &str = "apiVersion: noetl.io/v2
+    const WAITING_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: waits, path: waits }
 workflow:
@@ -219,15 +231,15 @@ workflow:
     tool: { kind: noop }
 ";
 
-    async fn server(store: Arc<dyn Store>, most: u32) -> Runtime {
+    async fn open_server_with_limit(store: Arc<dyn Store>, limit: u32) -> Runtime {
         let settings = Settings {
-            max_live_executions: most,
+            max_live_executions: limit,
             ..Settings::default()
         };
         let opened = Runtime::open(store, Arc::new(SystemClock), settings).await;
         let runtime = opened.unwrap();
         let request = RegisterRequest {
-            content: WAITS.to_owned(),
+            content: WAITING_PLAYBOOK.to_owned(),
             resource_type: None,
             dry_run: false,
         };
@@ -235,72 +247,72 @@ workflow:
         runtime
     }
 
-    async fn start(runtime: &Runtime) -> Result<(), Option<ErrorCode>> {
-        let wish = ExecuteRequest {
+    async fn start_execution(runtime: &Runtime) -> Result<(), Option<ErrorCode>> {
+        let request = ExecuteRequest {
             path: Some("waits".parse().unwrap()),
             ..ExecuteRequest::default()
         };
-        let begun = runtime.execute(wish).await;
-        begun.map(drop).map_err(|error| error.code())
+        let started = runtime.execute(request).await;
+        started.map(drop).map_err(|error| error.code())
     }
 
-    const FULL: Result<(), Option<ErrorCode>> = Err(Some(ErrorCode::Quota));
+    const QUOTA_REFUSED: Result<(), Option<ErrorCode>> = Err(Some(ErrorCode::QuotaExceeded));
 
-    /// A memory store, and how often it was asked to count.
-    fn counting() -> (Arc<MemoryStore>, Arc<dyn Store>, Arc<AtomicUsize>) {
+    /// Memory store with a counter of its count queries.
+    fn counting_store() -> (Arc<MemoryStore>, Arc<dyn Store>, Arc<AtomicUsize>) {
         let (memory, counts) = (Arc::new(MemoryStore::new()), Arc::new(AtomicUsize::new(0)));
-        let seen = Arc::clone(&counts);
-        let plan = move |method| {
-            seen.fetch_add(
-                usize::from(method == Method::LiveExecutions),
+        let counter = Arc::clone(&counts);
+        let fault_plan = move |method| {
+            counter.fetch_add(
+                usize::from(method == StoreMethod::CountLiveExecutions),
                 Ordering::SeqCst,
             );
             Fault::None
         };
-        let store = FaultyStore::sharing(Arc::clone(&memory), Box::new(plan));
+        let store = FaultyStore::with_shared_store(Arc::clone(&memory), Box::new(fault_plan));
         (memory, Arc::new(store), counts)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn starts_below_the_limit_are_not_counted_for_each() {
-        let (_, store, counts) = counting();
-        let runtime = server(store, 1000).await;
+    async fn starts_below_limit_share_one_count() {
+        let (_, store, counts) = counting_store();
+        let runtime = open_server_with_limit(store, 1000).await;
         for _ in 0..100 {
-            assert_eq!(start(&runtime).await, Ok(()));
+            assert_eq!(start_execution(&runtime).await, Ok(()));
         }
         assert_eq!(counts.load(Ordering::SeqCst), 1);
     }
 
-    /// What another server starts is known a second later, and what it ends at once.
+    /// Starts of another server become visible after one second, ends immediately.
     #[tokio::test(start_paused = true)]
-    async fn others_are_heeded() {
-        let (memory, store, counts) = counting();
-        let here = server(store, 3).await;
-        let there = server(memory, 1000).await;
-        assert_eq!(start(&here).await, Ok(()));
+    async fn starts_of_other_servers_count_after_one_second() {
+        let (memory, store, counts) = counting_store();
+        let server = open_server_with_limit(store, 3).await;
+        let other_server = open_server_with_limit(memory, 1000).await;
+        assert_eq!(start_execution(&server).await, Ok(()));
         for _ in 0..2 {
-            assert_eq!(start(&there).await, Ok(()));
+            assert_eq!(start_execution(&other_server).await, Ok(()));
         }
-        tokio::time::advance(FRESH).await;
-        // This one is let in, and has it counted.
-        assert_eq!(start(&here).await, Ok(()));
+        tokio::time::advance(MAX_COUNT_AGE).await;
+        // This start is admitted and triggers a count.
+        assert_eq!(start_execution(&server).await, Ok(()));
         while counts.load(Ordering::SeqCst) < 2 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(start(&here).await, FULL);
+        assert_eq!(start_execution(&server).await, QUOTA_REFUSED);
     }
 
-    /// However many ask at once, no more are let in than may be.
+    /// Concurrent starts never exceed the limit.
     #[tokio::test]
     async fn racing_starts_stay_below_the_limit() {
-        let runtime = server(Arc::new(MemoryStore::new()), 10).await;
-        let mut racers = tokio::task::JoinSet::new();
+        let runtime = open_server_with_limit(Arc::new(MemoryStore::new()), 10).await;
+        let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..100 {
             let runtime = runtime.clone();
-            racers.spawn(async move { start(&runtime).await });
+            tasks.spawn(async move { start_execution(&runtime).await });
         }
-        let verdicts = racers.join_all().await;
-        let count = |wanted| verdicts.iter().filter(|it| **it == wanted).count();
-        assert_eq!((count(Ok(())), count(FULL)), (10, 90));
+        let results = tasks.join_all().await;
+        let count = |expected| results.iter().filter(|result| **result == expected).count();
+        assert_eq!((count(Ok(())), count(QUOTA_REFUSED)), (10, 90));
     }
 }

@@ -1,123 +1,142 @@
-//! Workers tell what became of commands.
+//! Processing of the reports that workers send about commands.
 
 use std::sync::Arc;
 
 use noetl_api::command::{
-    CommandReport, FrameReport, HeldLease, LeasedCommand, NextLease, ReportAnswer, ReportRequest,
-    ReportResult, ReportStatus, ReportVerdict, TaskStatus,
+    CommandReport, FrameReport, HeldLease, LeasedCommand, NextLease, ReportDisposition,
+    ReportRequest, ReportResponse, ReportResult, ReportStatus, TaskStatus,
 };
-use noetl_bus::Taker;
-use noetl_engine::{Data, Input, Report, ReportOutcome, TaskResult, Verdict};
-use noetl_playbook::shift;
+use noetl_engine::{EngineInput, EventData, InputVerdict, ReportOutcome, TaskResult, WorkerReport};
+use noetl_messaging::Poller;
+use noetl_playbook::command_machine;
 use noetl_types::limits::MAX_REPORT_BATCH;
 use noetl_types::{
     CommandId, CommandStatus, ErrorCode, ExecutionId, Json, Millis, Seq, TaskError, TaskErrorKind,
     WorkerId,
 };
 
-use super::behalf::Behalf;
-use super::driver::{Letter, Offer, Reply, heard};
+use super::auth_context::AuthContext;
+use super::driver::{Message, MessageReply, PollRequest, wait_for_reply};
 use super::error::RuntimeError;
-use super::leases::fence_of;
+use super::leases::lease_fence;
 use super::{Core, Runtime};
 
 impl Runtime {
-    /// Takes reports; each stands for itself. The answer brings what to do next.
-    pub async fn report(&self, request: ReportRequest) -> Result<ReportAnswer, RuntimeError> {
+    /// Processes reports independently of each other. The answer contains the next commands for the
+    /// worker.
+    pub async fn process_reports(
+        &self,
+        request: ReportRequest,
+    ) -> Result<ReportResponse, RuntimeError> {
         if request.reports.len() > MAX_REPORT_BATCH {
-            let text = format!("a call brings at most {MAX_REPORT_BATCH} reports");
+            let text = format!("a call may contain at most {MAX_REPORT_BATCH} reports");
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
-        let offer = self
-            .core
-            .offer(self.behalf(), &request.worker_id, request.lease.as_ref())?;
-        let began = tokio::time::Instant::now();
+        let poll_request = self.core.to_poll_request(
+            self.auth_context(),
+            &request.worker_id,
+            request.lease.as_ref(),
+        )?;
+        let started_at = tokio::time::Instant::now();
         let reports = request.reports.into_iter();
         let reports = reports
             .map(|report| (report.execution_id, report))
             .collect();
-        let reports = self.without_lent(reports, CommandReport::hiding).await?;
-        let asked: Vec<_> = reports
+        let reports = self
+            .redact_issued_secrets(reports, CommandReport::redact_secrets)
+            .await?;
+        let pending: Vec<_> = reports
             .into_iter()
             .map(|report| {
-                let about = About::of(&report);
-                let (letter, answer) = letter(report, &request.worker_id);
-                let letter = letter
-                    .offering(offer.clone())
-                    .on_behalf_of(self.behalf().clone());
-                self.core.send(about.execution_id, letter);
-                (about, answer)
+                let subject = ReportSubject::from_report(&report);
+                let (message, answer) = to_report_message(report, &request.worker_id);
+                let message = message
+                    .with_poll_request(poll_request.clone())
+                    .with_auth_context(self.auth_context().clone());
+                self.core.send_message(subject.execution_id, message);
+                (subject, answer)
             })
             .collect();
-        let mut results = Vec::with_capacity(asked.len());
+        let mut results = Vec::with_capacity(pending.len());
         let mut commands = Vec::new();
-        for (about, answer) in asked {
-            let answer = heard(answer).await;
-            self.core.metrics.reported(began.elapsed());
-            let result = told(about.command_id, answer, &mut commands);
-            results.push(self.remembered(&about, result).await);
+        for (subject, answer) in pending {
+            let answer = wait_for_reply(answer).await;
+            self.core
+                .metrics
+                .record_report_latency(started_at.elapsed());
+            let result = to_report_result(subject.command_id, answer, &mut commands);
+            results.push(self.resolve_forgotten_command(&subject, result).await);
         }
-        if let Some(offer) = &offer {
-            self.core.fill(offer, &mut commands).await;
+        if let Some(poll_request) = &poll_request {
+            self.core
+                .fill_from_backlog(poll_request, &mut commands)
+                .await;
         }
-        Ok(ReportAnswer { results, commands })
+        Ok(ReportResponse { results, commands })
     }
 }
 
-/// What a report is about.
-struct About {
+/// Identity and outcome of a report.
+struct ReportSubject {
     execution_id: ExecutionId,
     command_id: CommandId,
     attempt: u32,
-    end: Option<CommandStatus>,
+    terminal_status: Option<CommandStatus>,
 }
 
-impl About {
-    fn of(report: &CommandReport) -> Self {
+impl ReportSubject {
+    fn from_report(report: &CommandReport) -> Self {
         Self {
             execution_id: report.execution_id,
             command_id: report.command_id,
             attempt: report.attempt,
-            end: match report.status {
+            terminal_status: match report.status {
                 ReportStatus::Completed => Some(CommandStatus::Completed),
                 ReportStatus::Failed => Some(CommandStatus::Failed),
-                ReportStatus::Parked | ReportStatus::Progress => None,
+                ReportStatus::Suspended | ReportStatus::Progress => None,
             },
         }
     }
 }
 
 impl Runtime {
-    /// What became of a report whose command its run has forgotten. The state of a run keeps only the
-    /// last commands of a step in mind; the queue tells the others, so that a worker that repeats
-    /// itself hears what it heard before.
-    async fn remembered(&self, about: &About, result: ReportResult) -> ReportResult {
+    /// Resolves a report whose command is no longer in the execution's state. The state keeps only
+    /// the last commands of a step. The queue has the others, so that a worker that repeats a
+    /// report gets the same answer again.
+    async fn resolve_forgotten_command(
+        &self,
+        subject: &ReportSubject,
+        result: ReportResult,
+    ) -> ReportResult {
         if result.code != Some(ErrorCode::NotFound) {
             return result;
         }
-        let settled = |status, code| ReportResult {
+        let with_status = |status, code| ReportResult {
             status,
             code,
             detail: None,
             ..result.clone()
         };
-        let row = match self.command_row(about.command_id).await {
-            Ok(row) => Some(row).filter(|row| row.execution_id == about.execution_id),
+        let row = match self.command_row(subject.command_id).await {
+            Ok(row) => Some(row).filter(|row| row.execution_id == subject.execution_id),
             Err(RuntimeError::Refused(_)) => None,
             Err(error) => {
                 let problem = error.into_problem();
                 return ReportResult {
                     detail: Some(problem.detail.clone()),
-                    ..settled(ReportVerdict::Rejected, problem.known_code())
+                    ..with_status(ReportDisposition::Rejected, problem.known_code())
                 };
             }
         };
         match row {
-            Some(row) if row.attempt == about.attempt && Some(row.status) == about.end => {
-                settled(ReportVerdict::Duplicate, None)
+            Some(row)
+                if row.attempt == subject.attempt
+                    && Some(row.status) == subject.terminal_status =>
+            {
+                with_status(ReportDisposition::Duplicate, None)
             }
             Some(row) if row.status.is_terminal() => {
-                settled(ReportVerdict::Ignored, Some(ErrorCode::StaleAttempt))
+                with_status(ReportDisposition::Ignored, Some(ErrorCode::StaleAttempt))
             }
             Some(_) | None => result,
         }
@@ -125,86 +144,103 @@ impl Runtime {
 }
 
 impl Core {
-    fn offer(
+    fn to_poll_request(
         &self,
-        behalf: &Behalf,
+        auth: &AuthContext,
         worker: &WorkerId,
         lease: Option<&NextLease>,
-    ) -> Result<Option<Arc<Offer>>, RuntimeError> {
+    ) -> Result<Option<Arc<PollRequest>>, RuntimeError> {
         let Some(lease) = lease else {
             return Ok(None);
         };
-        let taker = Taker {
+        let poller = Poller {
             worker: worker.clone(),
             kinds: lease.kinds.clone(),
             max: usize::try_from(lease.max.get()).unwrap_or(1),
-            lease: self.lease_length(lease.lease_ms)?,
+            lease: self.check_lease_duration(lease.lease_ms)?,
         };
-        let queue = behalf.queue_to_lease_from(&lease.pool)?;
-        Ok(Some(Arc::new(Offer::new(queue, taker))))
+        let queue = auth.leasable_queue(&lease.pool)?;
+        Ok(Some(Arc::new(PollRequest::new(queue, poller))))
     }
 
-    /// Adds what lies in the store to what the reports themselves led to.
-    async fn fill(self: &Arc<Self>, offer: &Offer, commands: &mut Vec<LeasedCommand>) {
-        let left = offer.left();
-        if left == 0 || !self.desk.mark(&offer.pool).has_backlog {
+    /// Adds pending commands of the store to those that the reports led to.
+    async fn fill_from_backlog(
+        self: &Arc<Self>,
+        poll_request: &PollRequest,
+        commands: &mut Vec<LeasedCommand>,
+    ) {
+        let remaining = poll_request.permits();
+        if remaining == 0 || !self.matcher.backlog_mark(&poll_request.pool).has_backlog {
             return;
         }
-        match self.grant(&offer.pool, &offer.taker, left).await {
-            Ok(found) => commands.extend(found),
-            // The reports count all the same; the worker asks again.
-            Err(error) => tracing::warn!(%error, "no work was found for a worker that reported"),
+        match self
+            .grant_leases(&poll_request.pool, &poll_request.poller, remaining)
+            .await
+        {
+            Ok(leased) => commands.extend(leased),
+            // The reports are processed anyway, and the worker polls again.
+            Err(error) => {
+                tracing::warn!(%error, "no commands could be leased to a worker that reported");
+            }
         }
     }
 }
 
-/// A report as the engine takes it, with the lease that it depends on.
-fn letter(
+/// Converts a report to the message for the engine, fenced by its lease.
+fn to_report_message(
     report: CommandReport,
     worker: &WorkerId,
 ) -> (
-    Letter,
-    tokio::sync::oneshot::Receiver<Result<Reply, RuntimeError>>,
+    Message,
+    tokio::sync::oneshot::Receiver<Result<MessageReply, RuntimeError>>,
 ) {
-    let fence = fence_of(&HeldLease {
+    let fence = lease_fence(&HeldLease {
         execution_id: report.execution_id,
         command_id: report.command_id,
         lease_token: report.lease_token,
         attempt: report.attempt,
     });
-    let (letter, answer) = Letter::new(Input::Report(Box::new(engine_report(report, worker))));
-    (letter.fenced(fence), answer)
+    let (message, answer) = Message::new(EngineInput::Report(Box::new(to_engine_report(
+        report, worker,
+    ))));
+    (message.with_fence(fence), answer)
 }
 
-fn engine_report(report: CommandReport, worker: &WorkerId) -> Report {
-    let retries = report.retries.into_iter().map(|retry| shift::RetriedCall {
-        error: retry.error,
-        attempt: retry.attempt,
-        retry_in: retry.retry_in_ms,
-        at: retry.at,
-    });
-    let tasks = report.tasks.into_iter().map(|task| shift::TaskReport {
-        label: task.label,
-        status: match task.status {
-            TaskStatus::Ok => shift::TaskStatus::Ok,
-            TaskStatus::Error => shift::TaskStatus::Error,
-        },
-        attempts: task.attempts,
-        duration: task.duration_ms.map(Millis::from_ms),
-        stdout: task.stdout,
-        stderr: task.stderr,
-    });
+fn to_engine_report(report: CommandReport, worker: &WorkerId) -> WorkerReport {
+    let retries = report
+        .retries
+        .into_iter()
+        .map(|retry| command_machine::RetriedCall {
+            error: retry.error,
+            attempt: retry.attempt,
+            retry_in: retry.retry_in_ms,
+            at: retry.at,
+        });
+    let tasks = report
+        .tasks
+        .into_iter()
+        .map(|task| command_machine::TaskReport {
+            label: task.label,
+            status: match task.status {
+                TaskStatus::Ok => command_machine::TaskStatus::Ok,
+                TaskStatus::Error => command_machine::TaskStatus::Error,
+            },
+            attempts: task.attempts,
+            duration: task.duration_ms.map(Millis::from_ms),
+            stdout: task.stdout,
+            stderr: task.stderr,
+        });
     let result = TaskResult {
-        data: Data::Inline(report.result.clone().unwrap_or(Json::Null)),
+        data: EventData::Inline(report.result.clone().unwrap_or(Json::Null)),
         labels: report.labels,
         set: report.set,
         attempt: report.task_attempt,
         tasks: tasks.collect(),
-        onward: report
+        continuation: report
             .onward
             .as_ref()
-            .and_then(|onward| shift::Onward::from_json(onward.as_map()?)),
-        frame: report.frame.map(frame_of),
+            .and_then(|json| command_machine::Continuation::from_json(json.as_map()?)),
+        frame: report.frame.map(to_frame_report),
     };
     let outcome = match report.status {
         ReportStatus::Completed => ReportOutcome::Completed(result),
@@ -212,19 +248,19 @@ fn engine_report(report: CommandReport, worker: &WorkerId) -> Report {
             error: report.error.unwrap_or_else(|| {
                 TaskError::new(
                     TaskErrorKind::Unknown,
-                    "the worker does not say why it failed",
+                    "the worker reported no error message",
                 )
             }),
             result,
         },
-        ReportStatus::Parked => ReportOutcome::Parked {
+        ReportStatus::Suspended => ReportOutcome::Suspended {
             started: report.result.unwrap_or(Json::Null),
         },
         ReportStatus::Progress => ReportOutcome::Running {
             progress: report.result,
         },
     };
-    Report {
+    WorkerReport {
         command: report.command_id,
         attempt: report.attempt,
         worker: worker.clone(),
@@ -237,12 +273,15 @@ fn engine_report(report: CommandReport, worker: &WorkerId) -> Report {
     }
 }
 
-fn frame_of(frame: FrameReport) -> shift::FrameReport {
-    let errors = frame.errors.into_iter().map(|failed| shift::RowError {
-        row: failed.row,
-        error: failed.error,
-    });
-    shift::FrameReport {
+fn to_frame_report(frame: FrameReport) -> command_machine::FrameReport {
+    let errors = frame
+        .errors
+        .into_iter()
+        .map(|row_error| command_machine::RowError {
+            row: row_error.row,
+            error: row_error.error,
+        });
+    command_machine::FrameReport {
         rows: frame.rows,
         done: frame.done,
         failed: frame.failed,
@@ -251,10 +290,10 @@ fn frame_of(frame: FrameReport) -> shift::FrameReport {
     }
 }
 
-/// What became of a report, as its worker is told.
-fn told(
+/// Converts the outcome of a report to the answer for its worker.
+fn to_report_result(
     command_id: CommandId,
-    answer: Result<Reply, RuntimeError>,
+    answer: Result<MessageReply, RuntimeError>,
     commands: &mut Vec<LeasedCommand>,
 ) -> ReportResult {
     let result = |status, code| ReportResult {
@@ -268,9 +307,11 @@ fn told(
         Ok(reply) => {
             commands.extend(reply.leased);
             let (status, code) = match reply.verdict {
-                None | Some(Verdict::Accepted | Verdict::Kept) => (ReportVerdict::Accepted, None),
-                Some(Verdict::Duplicate) => (ReportVerdict::Duplicate, None),
-                Some(Verdict::Ignored(code)) => (ReportVerdict::Ignored, Some(code)),
+                None | Some(InputVerdict::Accepted | InputVerdict::Buffered) => {
+                    (ReportDisposition::Accepted, None)
+                }
+                Some(InputVerdict::Duplicate) => (ReportDisposition::Duplicate, None),
+                Some(InputVerdict::Ignored(code)) => (ReportDisposition::Ignored, Some(code)),
             };
             ReportResult {
                 seq: Seq::new(reply.version.get()).ok(),
@@ -281,7 +322,7 @@ fn told(
             let problem = error.into_problem();
             ReportResult {
                 detail: Some(problem.detail.clone()),
-                ..result(ReportVerdict::Rejected, problem.known_code())
+                ..result(ReportDisposition::Rejected, problem.known_code())
             }
         }
     }

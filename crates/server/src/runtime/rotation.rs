@@ -1,42 +1,44 @@
-//! Rotation: secrets that are still under an old key come under the current one.
+//! Key rotation: rewraps secrets from old keys to the current key.
 //!
-//! Only the key of each record is wrapped anew; no secret is opened. What is under the current key is
-//! not looked at, so a rotation that ended early goes on where it was.
+//! Only the data key of each record is wrapped again, and no secret is decrypted. Records under the
+//! current key are skipped, so an interrupted rotation continues where it stopped.
 
-use noetl_api::credential::{KeyStatus, Rotation, RotationRequest, TableRotation, WalletRotation};
+use noetl_api::credential::{
+    KeyStatus, RotationRequest, RotationSummary, TableRotation, WalletRotation,
+};
 use noetl_store::{
     Credential, CredentialFilter, CredentialPut, KeychainEntry, KeychainFilter, KeychainPut,
 };
 use noetl_types::limits::PageLimit;
 use noetl_types::{Json, TenantId, Text};
 
-use super::credentials::{self, broken, sealed_json, sealed_of};
+use super::credentials::{self, crypto_failure, wrapped_secret_from_json, wrapped_secret_to_json};
 use super::{Runtime, RuntimeError, keychain};
-use crate::vault::{About, KeyRing};
+use crate::crypto::{KeyRing, RecordBinding};
 
 impl Runtime {
-    /// Wraps the secrets of a tenant anew that are still under an old key.
+    /// Rewraps the secrets of the caller's tenant that are still under an old key.
     pub async fn rotate_credentials(
         &self,
         request: RotationRequest,
-    ) -> Result<Rotation, RuntimeError> {
-        let whose = Some(self.tenant().clone());
-        let rotated = self.rotate(whose, request).await?;
-        Ok(rotated.credential.done.and(rotated.keychain.done))
+    ) -> Result<RotationSummary, RuntimeError> {
+        let tenant_id = Some(self.tenant().clone());
+        let rotated = self.rotate_keys(tenant_id, request).await?;
+        Ok(rotated.credential.summary.merge(rotated.keychain.summary))
     }
 
-    /// The same for all tenants.
-    pub(crate) async fn rotate_wallet(
+    /// Rewraps the secrets of all tenants that are still under an old key.
+    pub(crate) async fn rotate_all_tenants(
         &self,
         request: RotationRequest,
     ) -> Result<WalletRotation, RuntimeError> {
-        self.rotate(None, request).await
+        self.rotate_keys(None, request).await
     }
 
-    /// Which keys the secrets of all tenants are under.
+    /// Returns the number of secrets per key, for all tenants.
     pub(crate) async fn key_status(&self) -> Result<KeyStatus, RuntimeError> {
-        let current = self.keys()?.current().kid().clone();
-        let counts = self.store().key_counts().await?;
+        let current = self.encryption_keys()?.current().kid().clone();
+        let counts = self.store().count_secrets_by_key().await?;
         Ok(KeyStatus {
             current,
             credential: counts.credentials,
@@ -44,26 +46,28 @@ impl Runtime {
         })
     }
 
-    async fn rotate(
+    async fn rotate_keys(
         &self,
-        whose: Option<TenantId>,
+        tenant_id: Option<TenantId>,
         request: RotationRequest,
     ) -> Result<WalletRotation, RuntimeError> {
-        let keys = self.keys()?;
-        self.jot(|act| act.key_id = Some(keys.current().kid().clone()));
-        // Each is counted as it is done: what follows may fail.
-        let counts = self.metrics().secrets();
-        let credential = self.rotate_kept(keys, whose.clone(), request).await?;
-        counts.rotated(credential.done);
-        let keychain = self.rotate_cached(keys, whose, request).await?;
-        counts.rotated(keychain.done);
+        let keys = self.encryption_keys()?;
+        self.add_secret_facts(|facts| facts.key_id = Some(keys.current().kid().clone()));
+        // Each table is counted when it is done, because the next one may fail.
+        let metrics = self.metrics().secrets();
+        let credential = self
+            .rotate_credential_table(keys, tenant_id.clone(), request)
+            .await?;
+        metrics.count_rotated(credential.summary);
+        let keychain = self.rotate_keychain_table(keys, tenant_id, request).await?;
+        metrics.count_rotated(keychain.summary);
         Ok(WalletRotation {
             credential,
             keychain,
         })
     }
 
-    async fn rotate_kept(
+    async fn rotate_credential_table(
         &self,
         keys: &KeyRing,
         tenant_id: Option<TenantId>,
@@ -73,24 +77,30 @@ impl Runtime {
             tenant_id,
             kind: None,
             text: None,
-            not_under: Some(keys.current().kid().clone()),
+            excluded_kid: Some(keys.current().kid().clone()),
             after: None,
         };
         let mut rotation = TableRotation::default();
         for _ in 0..request.max_batches {
-            let page = self.store().credentials(filter.clone(), page_of(request));
+            let page = self
+                .store()
+                .list_credentials(filter.clone(), rotation_page_limit(request));
             let page = page.await?;
             let Some(last) = page.last() else { break };
             filter.after = Some(last.credential_id);
-            for kept in page {
-                let id = kept.credential_id.get();
-                count(&mut rotation, id, self.rewrap_kept(keys, kept).await);
+            for credential in page {
+                let id = credential.credential_id.get();
+                count_rotated(
+                    &mut rotation,
+                    id,
+                    self.rewrap_credential(keys, credential).await,
+                );
             }
         }
         Ok(rotation)
     }
 
-    async fn rotate_cached(
+    async fn rotate_keychain_table(
         &self,
         keys: &KeyRing,
         tenant_id: Option<TenantId>,
@@ -99,87 +109,97 @@ impl Runtime {
         let mut filter = KeychainFilter {
             tenant_id,
             catalog_id: None,
-            not_under: Some(keys.current().kid().clone()),
+            excluded_kid: Some(keys.current().kid().clone()),
             after: None,
         };
         let mut rotation = TableRotation::default();
         for _ in 0..request.max_batches {
             let page = self
                 .store()
-                .keychain_entries(filter.clone(), page_of(request));
+                .list_keychain_entries(filter.clone(), rotation_page_limit(request));
             let page = page.await?;
             let Some(last) = page.last() else { break };
             filter.after = Some(last.keychain_id);
-            for kept in page {
-                let id = kept.keychain_id.get();
-                count(&mut rotation, id, self.rewrap_cached(keys, kept).await);
+            for entry in page {
+                let id = entry.keychain_id.get();
+                count_rotated(
+                    &mut rotation,
+                    id,
+                    self.rewrap_keychain_entry(keys, entry).await,
+                );
             }
         }
         Ok(rotation)
     }
 
-    async fn rewrap_kept(&self, keys: &KeyRing, kept: Credential) -> Result<bool, RuntimeError> {
-        let about = credentials::about(&kept);
-        let Some((sealed, kid)) = rewrapped(keys, &about, &kept.sealed)? else {
+    async fn rewrap_credential(
+        &self,
+        keys: &KeyRing,
+        stored: Credential,
+    ) -> Result<bool, RuntimeError> {
+        let binding = credentials::credential_binding(&stored);
+        let Some((sealed, kid)) = rewrap_stored_secret(keys, &binding, &stored.sealed)? else {
             return Ok(false);
         };
         let put = CredentialPut {
-            replaces: Some(kept.version),
+            replaces: Some(stored.version),
             credential: Credential {
                 sealed,
                 kid,
-                ..kept
+                ..stored
             },
         };
         Ok(self.store().put_credential(put).await?)
     }
 
-    async fn rewrap_cached(
+    async fn rewrap_keychain_entry(
         &self,
         keys: &KeyRing,
-        kept: KeychainEntry,
+        stored: KeychainEntry,
     ) -> Result<bool, RuntimeError> {
-        let about = keychain::about(&kept);
-        let Some((sealed, kid)) = rewrapped(keys, &about, &kept.sealed)? else {
+        let binding = keychain::keychain_binding(&stored);
+        let Some((sealed, kid)) = rewrap_stored_secret(keys, &binding, &stored.sealed)? else {
             return Ok(false);
         };
         let put = KeychainPut {
-            replaces: Some(kept.version),
+            replaces: Some(stored.version),
             entry: KeychainEntry {
                 sealed,
                 kid,
-                ..kept
+                ..stored
             },
         };
-        Ok(self.store().put_keychain(put).await?)
+        Ok(self.store().put_keychain_entry(put).await?)
     }
 }
 
-fn page_of(request: RotationRequest) -> PageLimit {
+fn rotation_page_limit(request: RotationRequest) -> PageLimit {
     PageLimit::clamped(request.batch_size.into())
 }
 
-/// A sealed secret with its key under the current one, and that one's name.
-fn rewrapped(
+/// Rewraps the data key of a secret under the current key. Returns the new value and the id of the
+/// current key.
+fn rewrap_stored_secret(
     keys: &KeyRing,
-    about: &About<'_>,
+    binding: &RecordBinding<'_>,
     sealed: &Json,
 ) -> Result<Option<(Json, Text)>, RuntimeError> {
-    let anew = keys.rewrap(about, &sealed_of(sealed)?);
-    let anew = anew.map_err(|error| broken(&error))?;
-    anew.map(|anew| Ok((sealed_json(&anew)?, anew.kid().clone())))
+    let rewrapped = keys.rewrap_secret(binding, &wrapped_secret_from_json(sealed)?);
+    let rewrapped = rewrapped.map_err(|error| crypto_failure(&error))?;
+    rewrapped
+        .map(|rewrapped| Ok((wrapped_secret_to_json(&rewrapped)?, rewrapped.kid().clone())))
         .transpose()
 }
 
-fn count(rotation: &mut TableRotation, id: i64, rewrapped: Result<bool, RuntimeError>) {
-    let done = &mut rotation.done;
-    done.processed += 1;
+fn count_rotated(rotation: &mut TableRotation, id: i64, rewrapped: Result<bool, RuntimeError>) {
+    let summary = &mut rotation.summary;
+    summary.processed += 1;
     match rewrapped {
-        Ok(true) => done.rewrapped += 1,
-        Ok(false) => done.skipped += 1,
+        Ok(true) => summary.rewrapped += 1,
+        Ok(false) => summary.skipped += 1,
         Err(error) => {
-            tracing::error!(%error, "a secret keeps its old key");
-            done.failed += 1;
+            tracing::error!(%error, "a secret could not be rewrapped and keeps its old key");
+            summary.failed += 1;
         }
     }
     rotation.last_id = Some(id);

@@ -1,78 +1,78 @@
-//! What an operator may choose about driving executions.
+//! Settings of the runtime.
 
 use std::sync::Arc;
 
-use noetl_engine::Defaults;
+use noetl_engine::PlanDefaults;
 use noetl_types::{ByteSize, JsonMap, MachineId, Millis, Text};
 
 use super::messaging::NatsSettings;
-use crate::vault::KeyRing;
+use crate::crypto::KeyRing;
 
-/// How executions are driven.
+/// Settings that an operator can change.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a switch of its own that an operator sets"
+    reason = "each is an independent switch that an operator sets"
 )]
 pub struct Settings {
-    /// The name of this process among servers.
+    /// Name of this process among the servers.
     pub server_name: Text,
-    /// Where workers and people reach it.
+    /// URL at which workers and clients reach this server.
     pub public_url: Option<Text>,
-    /// Whether the address in a notice of a command lets its bearer work on that command, for workers
-    /// that show no token.
-    pub notify_capability: bool,
-    /// The machine id that it must have; any free one where absent.
+    /// Adds a token to the URL in command notifications that authorizes work on that one command,
+    /// for workers that send no token.
+    pub notify_with_command_token: bool,
+    /// Required machine id. If absent, any free one is used.
     pub machine_id: Option<MachineId>,
-    /// How long a command is a worker's before it must say that it lives.
-    pub lease: Millis,
-    /// After how long a silence a worker counts as gone.
-    pub worker_offline: Millis,
-    /// How long a command may be a worker's that claimed it by name, however often it is heard of.
-    pub classic_claim_max: Millis,
-    /// How many shards this server is told that there are. Only answers about placement follow it.
+    /// Lease duration of a command without a heartbeat.
+    pub lease_duration: Millis,
+    /// Time without a heartbeat after which a worker counts as offline.
+    pub worker_offline_after: Millis,
+    /// Maximum time that a classic worker can hold a claim, regardless of heartbeats.
+    pub max_classic_claim: Millis,
+    /// Configured number of shards. Only answers about sharding use it.
     pub shard_count: u32,
-    /// Which of them it is told to be.
+    /// Configured index of this server's shard.
     pub shard_index: u32,
-    /// How many executions are kept in memory.
+    /// Maximum executions cached in memory.
     pub cached_executions: usize,
-    /// How many executions of a tenant may go on at once.
+    /// Maximum active executions per tenant.
     pub max_live_executions: u32,
-    /// What holds where a playbook does not say.
-    pub defaults: Defaults,
-    /// The largest result that is kept.
-    pub result_max: ByteSize,
-    /// Whether what is counted is told.
+    /// Defaults for settings that a playbook omits.
+    pub defaults: PlanDefaults,
+    /// Maximum size of a stored result.
+    pub max_result_size: ByteSize,
+    /// Enables the metrics endpoint.
     pub metrics: bool,
-    /// How many events a log grows by, at least, before its state is stored beside it.
-    pub snapshot_every: u32,
-    /// Months of the log that are prepared ahead of time, where it has months.
+    /// Minimum number of new events between two snapshots of an execution.
+    pub snapshot_min_events: u32,
+    /// Monthly log partitions to create in advance, if the store is partitioned.
     pub partitions_ahead: u32,
-    /// Whether each event gets a row of the outbox, for publishers to take.
+    /// Writes an outbox row for each event.
     pub outbox: bool,
-    /// How long a row of the outbox is a publisher's.
+    /// Lease duration of an outbox row that a publisher claimed.
     pub outbox_lease: Millis,
-    /// How often a row is tried before it is dead.
+    /// Attempts to publish an outbox row before it is dead-lettered.
     pub outbox_max_attempts: u32,
-    /// How long rows are kept that are published.
-    pub outbox_keep: Millis,
-    /// Whether the playbooks that ship with the platform are registered and started here.
+    /// Retention of published outbox rows.
+    pub outbox_retention: Millis,
+    /// Registers and starts the playbooks that ship with the platform.
     pub platform: bool,
-    /// Days after which the daily cleanup drops the logs of ended runs; 0 keeps them.
+    /// Days after which the daily cleanup deletes the logs of ended executions. 0 disables it.
     pub auto_purge_days: u32,
-    /// How often the store is asked for what has run out, has come due or was written by others, of
-    /// which nobody may have told.
-    pub sweep: Millis,
-    /// The keys that secrets are sealed under; without them none are kept.
+    /// Interval of the sweep for expired leases, due timers and work left by other servers, for
+    /// which no notification may have arrived.
+    pub sweep_interval: Millis,
+    /// Keys that encrypt secrets. Without them no secrets can be stored.
     pub keys: Option<Arc<KeyRing>>,
-    /// Whether a secret is handed out only once the trail tells of it.
+    /// Requires the audit entry to be written before a secret is handed out.
     pub secret_audit_required: bool,
-    /// The environment that playbooks may read.
+    /// Environment that playbooks can read.
     pub env: JsonMap,
-    /// How other processes are reached by NATS; not at all where absent.
+    /// NATS settings. If absent, NATS is not used.
     pub nats: Option<NatsSettings>,
-    /// The address of a collector of OpenTelemetry that takes the traces of runs.
-    pub traces: Option<Text>,
+    /// URL of the OpenTelemetry collector that receives traces of executions.
+    pub trace_endpoint: Option<Text>,
 }
 
 impl Default for Settings {
@@ -80,32 +80,32 @@ impl Default for Settings {
         Self {
             server_name: "noetl-control-plane".into(),
             public_url: None,
-            notify_capability: false,
+            notify_with_command_token: false,
             machine_id: None,
-            lease: Millis::from_secs(30),
-            worker_offline: Millis::from_secs(60),
-            classic_claim_max: Millis::from_secs(1800),
+            lease_duration: Millis::from_secs(30),
+            worker_offline_after: Millis::from_secs(60),
+            max_classic_claim: Millis::from_secs(1800),
             shard_count: 1,
             shard_index: 0,
             cached_executions: 20_000,
             max_live_executions: 100_000,
-            defaults: Defaults::default(),
-            result_max: ByteSize::from_mib(64),
+            defaults: PlanDefaults::default(),
+            max_result_size: ByteSize::from_mib(64),
             metrics: true,
-            snapshot_every: 500,
+            snapshot_min_events: 500,
             partitions_ahead: 3,
             outbox: false,
             outbox_lease: Millis::from_secs(60),
             outbox_max_attempts: 20,
-            outbox_keep: Millis::from_secs(24 * 3600),
+            outbox_retention: Millis::from_secs(24 * 3600),
             platform: false,
             auto_purge_days: 0,
-            sweep: Millis::from_secs(1),
+            sweep_interval: Millis::from_secs(1),
             keys: None,
             secret_audit_required: true,
             env: JsonMap::new(),
             nats: None,
-            traces: None,
+            trace_endpoint: None,
         }
     }
 }

@@ -1,100 +1,107 @@
-//! Signals and decisions of people, for runs that wait.
+//! Signals and approvals for executions that wait.
 
 use std::sync::Arc;
 
 use noetl_api::signal::{
-    ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
+    ApproveRequest, ApproveResponse, BroadcastResponse, SignalRequest, SignalResponse,
 };
 use noetl_engine::{
-    Approve, CacheAnswer, CacheHit, CacheKey, CachedResult, Decided, Input, Origin, Signal, Verdict,
+    ApprovalChoice, ApprovalDecision, CacheHit, CacheKey, CacheLookupResult, CachedResult,
+    EngineInput, IncomingSignal, InputVerdict, ResultOrigin,
 };
-use noetl_store::{Broadcast, MatchKey, OpenWait, WaitChoice, WaitFilter, WaitPlace};
+use noetl_store::{BroadcastSignal, MatchKey, OpenWait, WaitFilter, WaitPosition, WaitSelector};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, Json, Millis, SignalId, TenantId, Text, Timestamp};
 use tokio::task::JoinSet;
 
-use super::claim::Once;
-use super::driver::{Claims, Letter};
+use super::dedup_keys::IdempotencyKey;
+use super::driver::{Message, ReservedKeys};
 use super::error::RuntimeError;
 use super::{Core, Runtime};
 
-/// How long a broadcast is kept: no wait looks back further.
-const BROADCAST_LIVES: Millis = Millis::from_secs(30 * 24 * 3600);
+/// Retention of a broadcast. No wait looks back further.
+const BROADCAST_RETENTION: Millis = Millis::from_secs(30 * 24 * 3600);
 
-/// Runs that a broadcast tells at once.
-const TOLD_AT_ONCE: usize = 64;
+/// Executions that a broadcast signals concurrently.
+const BROADCAST_CONCURRENCY: usize = 64;
 
 impl Runtime {
-    /// Sends a signal to an execution. One that nobody waits for is kept for a while.
-    pub async fn signal(
+    /// Sends a signal to an execution. A signal without a matching wait is stored for a while.
+    pub async fn send_signal(
         &self,
         execution_id: ExecutionId,
         actor: Option<Text>,
         request: SignalRequest,
-    ) -> Result<SignalAnswer, RuntimeError> {
-        self.execution_row(execution_id).await?;
-        let signal = Signal {
+    ) -> Result<SignalResponse, RuntimeError> {
+        self.visible_execution(execution_id).await?;
+        let signal = IncomingSignal {
             key: request.key,
             payload: request.payload.unwrap_or_default(),
             actor,
-            ..Signal::new(request.name)
+            ..IncomingSignal::new(request.name)
         };
-        let (letter, answer) = Letter::new(Input::Signal(Box::new(signal)));
-        let once = self.work.map(|work| Once::of_work(work, 0));
-        let letter = letter.claiming(Claims {
+        let (message, answer) = Message::new(EngineInput::Signal(Box::new(signal)));
+        let key = self
+            .work_id
+            .map(|work| IdempotencyKey::for_work_part(work, 0));
+        let message = message.with_reserved_keys(ReservedKeys {
             dedup: None,
-            idempotency: once.map(|once| once.claim(&Json::Null, self.now())),
+            idempotency: key.map(|key| key.into_record(&Json::Null, self.now())),
         });
-        let reply = self.core.ask(execution_id, letter, answer).await?;
-        if reply.before.is_some() {
-            // A server took it and went away before it could say what came of it.
-            let row = self.execution_row(execution_id).await?;
-            return Ok(SignalAnswer {
+        let reply = self
+            .core
+            .send_and_wait(execution_id, message, answer)
+            .await?;
+        if reply.earlier.is_some() {
+            // Another server processed the signal and failed before it could return the outcome.
+            let row = self.visible_execution(execution_id).await?;
+            return Ok(SignalResponse {
                 seq: row.head.version.get(),
                 delivered: false,
             });
         }
-        Ok(SignalAnswer {
+        Ok(SignalResponse {
             seq: reply.version.get(),
-            delivered: reply.verdict == Some(Verdict::Accepted),
+            delivered: reply.verdict == Some(InputVerdict::Accepted),
         })
     }
 
-    /// Sends a signal to every execution that waits for it, or will soon and looks back.
-    pub async fn broadcast(
+    /// Sends a signal to every execution that waits for it, and stores it for waits that open soon
+    /// and look back.
+    pub async fn broadcast_signal(
         &self,
         actor: Option<Text>,
         request: SignalRequest,
-    ) -> Result<BroadcastAnswer, RuntimeError> {
+    ) -> Result<BroadcastResponse, RuntimeError> {
         let reserved = [
-            noetl_engine::event::APPROVAL,
-            noetl_engine::event::CHILD_ENDED,
+            noetl_engine::event::APPROVAL_SIGNAL,
+            noetl_engine::event::CHILD_ENDED_SIGNAL,
         ];
         if reserved.iter().any(|name| request.name == **name) {
             let text = format!("the name `{}` is reserved", request.name);
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
-        if self.behalf().is_bound() {
-            // It is kept for waits that open later, of whatever path.
-            let text =
-                "the token is bound to paths, and a signal to everybody is not: send it to a run";
+        if self.auth_context().is_path_restricted() {
+            // The broadcast is stored for waits that open later, at any path.
+            let text = "a token that is restricted to paths cannot broadcast; send the signal to one execution";
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         }
         let now = self.now();
-        let signal_id = match self.work.map(|work| SignalId::new(work.get())) {
-            // A run takes each signal once, so what was reached already is not reached again.
+        let signal_id = match self.work_id.map(|work| SignalId::new(work.get())) {
+            // An execution accepts each signal id once, so a retry does not deliver it again.
             Some(Ok(signal_id)) => signal_id,
-            Some(Err(_)) | None => self.mint()?,
+            Some(Err(_)) | None => self.mint_id()?,
         };
-        let signal = Signal {
+        let signal = IncomingSignal {
             key: request.key.clone(),
             payload: request.payload.unwrap_or_default(),
             actor,
             broadcast: Some(signal_id),
-            ..Signal::new(request.name)
+            ..IncomingSignal::new(request.name)
         };
-        // It is kept before anybody is looked for: a wait that opens meanwhile finds it behind itself.
-        let kept = Broadcast {
+        // The broadcast is stored before the waits are searched, so that a wait that opens
+        // meanwhile finds it when it looks back.
+        let stored = BroadcastSignal {
             signal_id,
             tenant_id: self.tenant().clone(),
             name: signal.name.clone(),
@@ -102,69 +109,74 @@ impl Runtime {
             payload: signal.payload.clone(),
             actor: signal.actor.clone(),
             received_at: now,
-            expires_at: now.saturating_add(BROADCAST_LIVES),
+            expires_at: now.saturating_add(BROADCAST_RETENTION),
         };
-        self.store().broadcast(kept).await?;
-        let delivered = self.reach(&signal).await?;
-        Ok(BroadcastAnswer {
+        self.store().put_broadcast(stored).await?;
+        let delivered = self.deliver_broadcast(&signal).await?;
+        Ok(BroadcastResponse {
             signal_id,
             delivered,
         })
     }
 
-    /// Tells everybody who waits for a signal.
-    async fn reach(&self, signal: &Signal) -> Result<Vec<ExecutionId>, RuntimeError> {
+    /// Delivers a broadcast to all executions that wait for it.
+    async fn deliver_broadcast(
+        &self,
+        signal: &IncomingSignal,
+    ) -> Result<Vec<ExecutionId>, RuntimeError> {
         let (name, key) = (
-            MatchKey::of(&signal.name),
-            signal.key.as_ref().map(MatchKey::of),
+            MatchKey::from_text(&signal.name),
+            signal.key.as_ref().map(MatchKey::from_text),
         );
         let mut delivered = Vec::new();
-        let (mut after, mut told) = (None, None);
+        let (mut after, mut last_signalled) = (None, None);
         loop {
-            let choice = WaitChoice::For {
+            let selector = WaitSelector::Matching {
                 name: name.clone(),
                 key: key.clone(),
             };
-            let page = self.waits(choice, after).await?;
+            let page = self.list_open_waits(selector, after).await?;
             let Some(last) = page.last() else {
                 return Ok(delivered);
             };
-            after = Some(last.place);
-            // A run with several waits is told once: the waits of a run follow each other.
-            let mut runs: Vec<ExecutionId> =
-                page.iter().map(|wait| wait.place.execution_id).collect();
-            runs.dedup();
-            let begin = usize::from(runs.first().copied() == told);
-            told = runs.last().copied();
-            for some in runs[begin..].chunks(TOLD_AT_ONCE) {
-                delivered.extend(self.tell(some, signal).await?);
+            after = Some(last.position);
+            // An execution with several waits gets the signal once. The waits of an execution are
+            // adjacent.
+            let mut execution_ids: Vec<ExecutionId> =
+                page.iter().map(|wait| wait.position.execution_id).collect();
+            execution_ids.dedup();
+            let first = usize::from(execution_ids.first().copied() == last_signalled);
+            last_signalled = execution_ids.last().copied();
+            for chunk in execution_ids[first..].chunks(BROADCAST_CONCURRENCY) {
+                delivered.extend(self.signal_executions(chunk, signal).await?);
             }
         }
     }
 
-    /// Tells some runs side by side, so that their logs are written together; gives those that
-    /// were waiting.
-    async fn tell(
+    /// Sends a signal to some executions concurrently, so that their logs are written together.
+    /// Returns those that were waiting for it.
+    async fn signal_executions(
         &self,
-        runs: &[ExecutionId],
-        signal: &Signal,
+        execution_ids: &[ExecutionId],
+        signal: &IncomingSignal,
     ) -> Result<Vec<ExecutionId>, RuntimeError> {
-        let mut telling = JoinSet::new();
-        for execution_id in runs.iter().copied() {
+        let mut tasks = JoinSet::new();
+        for execution_id in execution_ids.iter().copied() {
             let (core, signal) = (Arc::clone(&self.core), signal.clone());
-            telling.spawn(async move {
-                let told = core.signal_to(execution_id, signal).await;
-                (execution_id, told)
+            tasks.spawn(async move {
+                let outcome = core.deliver_signal(execution_id, signal).await;
+                (execution_id, outcome)
             });
         }
         let mut delivered = Vec::new();
-        for (execution_id, told) in telling.join_all().await {
-            match told {
+        for (execution_id, outcome) in tasks.join_all().await {
+            match outcome {
                 Ok((true, _)) => delivered.push(execution_id),
                 Ok((false, _)) => {}
-                // Whoever is paused finds it by looking back; whoever has ended wants nothing.
+                // A paused execution finds the signal by looking back. An ended one does not need
+                // it.
                 Err(RuntimeError::Refused(problem)) => {
-                    tracing::debug!(%execution_id, detail = %problem.detail, "not delivered");
+                    tracing::debug!(%execution_id, detail = %problem.detail, "a broadcast was not delivered to an execution");
                 }
                 Err(error) => return Err(error),
             }
@@ -173,38 +185,38 @@ impl Runtime {
         Ok(delivered)
     }
 
-    /// A page of what runs of the tenant wait for.
-    pub(crate) async fn waits(
+    /// Returns a page of open waits of the tenant.
+    pub(crate) async fn list_open_waits(
         &self,
-        choice: WaitChoice,
-        after: Option<WaitPlace>,
+        selector: WaitSelector,
+        after: Option<WaitPosition>,
     ) -> Result<Vec<OpenWait>, RuntimeError> {
         let filter = WaitFilter {
             tenant_id: self.tenant().clone(),
-            choice,
+            selector,
             after,
             limit: PageLimit::MAX,
         };
-        Ok(self.store().waits(filter).await?)
+        Ok(self.store().list_waits(filter).await?)
     }
 
-    /// Takes the decision of a person.
-    pub async fn approve(
+    /// Submits a person's decision about an approval.
+    pub async fn submit_approval(
         &self,
         execution_id: ExecutionId,
         actor: Text,
         request: ApproveRequest,
-    ) -> Result<ApproveAnswer, RuntimeError> {
-        self.execution_row(execution_id).await?;
+    ) -> Result<ApproveResponse, RuntimeError> {
+        self.visible_execution(execution_id).await?;
         let decision = match request.decision.as_str() {
-            "approve" => Decided::Approve,
-            "reject" => Decided::Reject,
+            "approve" => ApprovalChoice::Approve,
+            "reject" => ApprovalChoice::Reject,
             other => {
-                let text = format!("`{other}` is not a decision: approve, reject");
+                let text = format!("`{other}` is not a decision; use approve or reject");
                 return Err(RuntimeError::refused(ErrorCode::Validation, text));
             }
         };
-        let approve = Approve {
+        let approval = ApprovalDecision {
             step: request.step,
             index: request.index,
             decision,
@@ -213,9 +225,12 @@ impl Runtime {
             comment: request.comment,
             values: request.values,
         };
-        let (letter, answer) = Letter::new(Input::Approve(Box::new(approve)));
-        let reply = self.core.ask(execution_id, letter, answer).await?;
-        Ok(ApproveAnswer {
+        let (message, answer) = Message::new(EngineInput::Approve(Box::new(approval)));
+        let reply = self
+            .core
+            .send_and_wait(execution_id, message, answer)
+            .await?;
+        Ok(ApproveResponse {
             seq: reply.version.get(),
             decision: decision.as_str().into(),
         })
@@ -223,33 +238,33 @@ impl Runtime {
 }
 
 impl Core {
-    /// What is kept under a key for a step to take over.
-    pub(super) async fn cached(
+    /// Finds the cached result that a step can reuse.
+    pub(super) async fn find_cached_result(
         &self,
         tenant_id: &TenantId,
         key: &CacheKey,
         now: Timestamp,
-    ) -> Result<CacheAnswer, RuntimeError> {
-        let scope = MatchKey::of(&Text::from(key.scope.as_str()));
-        let found = self
+    ) -> Result<CacheLookupResult, RuntimeError> {
+        let scope = MatchKey::from_text(&Text::from(key.scope.as_str()));
+        let cached = self
             .store
-            .cached(tenant_id, &scope, key.key_sha256, now)
+            .find_cached_result(tenant_id, &scope, key.key_sha256, now)
             .await?;
-        let Some(found) = found else {
-            return Ok(CacheAnswer::Miss);
+        let Some(cached) = cached else {
+            return Ok(CacheLookupResult::Miss);
         };
-        let kept = match &found.result {
-            noetl_store::CachedResult::Inline(kept)
-            | noetl_store::CachedResult::Reference(kept) => kept,
+        let stored = match &cached.result {
+            noetl_store::CachedResult::Inline(stored)
+            | noetl_store::CachedResult::Reference(stored) => stored,
         };
-        let Ok(result) = CachedResult::from_json(kept) else {
+        let Ok(result) = CachedResult::from_json(stored) else {
             tracing::error!("a cached result cannot be read");
-            return Ok(CacheAnswer::Miss);
+            return Ok(CacheLookupResult::Miss);
         };
-        Ok(CacheAnswer::Hit(Box::new(CacheHit {
-            origin: Origin {
-                execution_id: found.origin_execution_id,
-                seq: found.origin_seq,
+        Ok(CacheLookupResult::Hit(Box::new(CacheHit {
+            origin: ResultOrigin {
+                execution_id: cached.origin_execution_id,
+                seq: cached.origin_seq,
             },
             result,
         })))

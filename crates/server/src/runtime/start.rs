@@ -1,192 +1,222 @@
-//! Executions begin.
+//! Starts executions.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_api::execute::{self, ExecuteAnswer, ExecuteRequest};
-use noetl_bus::Following;
-use noetl_engine::{Input, Start};
-use noetl_store::{Answered, CatalogKey, ExecutionFacts, Origin};
-use noetl_types::limits::{MAX_LONG_POLL, Priority};
-use noetl_types::redact::Secrets;
+use noetl_api::execute::{self, ExecuteRequest, ExecuteResponse};
+use noetl_engine::{EngineInput, StartInput};
+use noetl_messaging::ExecutionFollower;
+use noetl_store::{AnsweredRequest, CatalogKey, ExecutionFacts, ExecutionOrigin};
+use noetl_types::limits::{MAX_LONG_POLL_WAIT, Priority};
+use noetl_types::redact::SecretSet;
 use noetl_types::trace::TraceContext;
 use noetl_types::{
     CatalogId, ErrorCode, ExecutionId, Json, Millis, PlaybookPath, PoolName, Scope, TenantId,
     Timestamp,
 };
 
-use super::admission::{Candidate, check_platform_child};
-use super::behalf::Behalf;
-use super::claim::{self, Once};
-use super::driver::{Before, Claims, Letter, heard};
-use super::entropy;
+use super::admission::{StartCandidate, check_platform_child};
+use super::auth_context::AuthContext;
+use super::dedup_keys::{self, IdempotencyKey};
+use super::driver::{EarlierEffect, Message, ReservedKeys, wait_for_reply};
 use super::error::RuntimeError;
-use super::outcome::Outcome;
+use super::outcome::ExecutionOutcome;
+use super::rng;
 use super::{Core, Definition, Runtime};
-use crate::metrics::{self, Entry};
+use crate::metrics::{self, StartEntry};
 
-/// The pool of executions that name none.
+/// Pool of executions that name none.
 const SHARED_POOL: &str = "shared";
-/// Status of an answer that names an earlier execution.
-pub(super) const DUPLICATE: &str = "duplicate";
+/// Status of an answer that refers to an earlier execution with the same dedup key.
+pub(super) const STATUS_DUPLICATE: &str = "duplicate";
 
-/// How long a run may lie before it begins.
-const LONGEST_DELAY: Millis = Millis::from_secs(366 * 24 * 3600);
+/// Maximum delay of a start with `start_at`.
+const MAX_START_DELAY: Millis = Millis::from_secs(366 * 24 * 3600);
 
 impl Runtime {
-    /// Starts an execution, and waits for its end where the caller wants that.
-    pub async fn execute(&self, request: ExecuteRequest) -> Result<ExecuteAnswer, RuntimeError> {
-        self.launch(request, Launch::default()).await
+    /// Starts an execution. If the request sets `wait_ms`, waits for its end.
+    pub async fn execute(&self, request: ExecuteRequest) -> Result<ExecuteResponse, RuntimeError> {
+        self.execute_with_options(request, StartOptions::default())
+            .await
     }
 
-    /// The same, at most once under a key.
+    /// Starts an execution at most once per idempotency key.
     pub async fn execute_once(
         &self,
         request: ExecuteRequest,
         key: &str,
-    ) -> Result<ExecuteAnswer, RuntimeError> {
-        let begun = self.begin_once(request, key).await?;
-        Ok(begun.answer)
+    ) -> Result<ExecuteResponse, RuntimeError> {
+        let started = self.start_once(request, key).await?;
+        Ok(started.answer)
     }
 
-    /// The same, with word of whether it had begun before.
-    pub(crate) async fn begin_once(
+    /// Starts an execution at most once per idempotency key, and reports whether it was started
+    /// before.
+    pub(crate) async fn start_once(
         &self,
         request: ExecuteRequest,
         key: &str,
-    ) -> Result<Begun, RuntimeError> {
-        let launch = Launch {
-            once: Some(Once::of_request(key, &request)?),
-            ..Launch::default()
+    ) -> Result<StartedExecution, RuntimeError> {
+        let options = StartOptions {
+            idempotency_key: Some(IdempotencyKey::for_start_request(key, &request)?),
+            ..StartOptions::default()
         };
-        self.begin(request, launch).await
+        self.start_and_count(request, options).await
     }
 
-    /// Starts an execution, perhaps as the repetition of another one, perhaps under a key.
-    pub(super) async fn launch(
+    /// Starts an execution with options: as a rerun, or under an idempotency key.
+    pub(super) async fn execute_with_options(
         &self,
         request: ExecuteRequest,
-        launch: Launch,
-    ) -> Result<ExecuteAnswer, RuntimeError> {
-        let begun = self.begin(request, launch).await?;
-        Ok(begun.answer)
+        options: StartOptions,
+    ) -> Result<ExecuteResponse, RuntimeError> {
+        let started = self.start_and_count(request, options).await?;
+        Ok(started.answer)
     }
 
-    async fn begin(&self, request: ExecuteRequest, launch: Launch) -> Result<Begun, RuntimeError> {
-        let (entry, has_key) = (launch.entry, request.dedup.is_some());
-        let answer = self.launched(request, launch).await;
+    async fn start_and_count(
+        &self,
+        request: ExecuteRequest,
+        options: StartOptions,
+    ) -> Result<StartedExecution, RuntimeError> {
+        let (entry, has_key) = (options.entry, request.dedup.is_some());
+        let answer = self.start_execution(request, options).await;
         let outcome = match &answer {
-            Ok(begun) if begun.is_replay || begun.answer.status == DUPLICATE => {
-                metrics::Outcome::Duplicate
+            Ok(started) if started.is_replay || started.answer.status == STATUS_DUPLICATE => {
+                metrics::StartOutcome::Duplicate
             }
-            Ok(_) => metrics::Outcome::Started,
-            Err(_) => metrics::Outcome::Refused,
+            Ok(_) => metrics::StartOutcome::Started,
+            Err(_) => metrics::StartOutcome::Refused,
         };
-        self.core.metrics.executed(entry, outcome, has_key);
+        self.core
+            .metrics
+            .count_start_request(entry, outcome, has_key);
         answer
     }
 
-    async fn launched(
+    async fn start_execution(
         &self,
         request: ExecuteRequest,
-        launch: Launch,
-    ) -> Result<Begun, RuntimeError> {
-        let wait = wait_of(&request)?;
-        let is_child = self.check(&request).await?;
-        let request = self.without_secrets(request).await?;
-        let definition = self.definition_of(&request).await?;
+        options: StartOptions,
+    ) -> Result<StartedExecution, RuntimeError> {
+        let wait = requested_wait(&request)?;
+        let is_child = self.check_start(&request).await?;
+        let request = self.redact_request(request).await?;
+        let definition = self.visible_definition(&request).await?;
         let (tenant_id, path) = (self.tenant(), &definition.entry.path);
         let now = self.core.clock.now();
-        let dedup = claim::dedup(&request, (tenant_id, path), now)?;
-        let facts = facts(&definition, &request, (self.behalf(), now))?;
-        let candidate = Candidate {
+        let dedup = dedup_keys::dedup_reservation_from_request(&request, tenant_id, path, now)?;
+        let facts = execution_facts(&definition, &request, self.auth_context(), now)?;
+        let candidate = StartCandidate {
             definition: &definition,
             facts: &facts,
             payload: request.payload.as_ref(),
             is_child,
-            once: launch.once.as_ref(),
+            idempotency_key: options.idempotency_key.as_ref(),
             dedup: dedup.as_ref(),
         };
-        let admission = self.admission(&candidate).await?;
-        let execution_id = self.core.ids.mint(now)?;
-        let following = wait.map(|wait| (self.core.followers.follow(execution_id), wait));
-        let start = Start {
-            rerun_of: launch.rerun_of.map(|id| Json::from(id.to_string())),
-            dedup: dedup.as_ref().map(claim::told),
+        let admission = self.admit_execution(&candidate).await?;
+        let execution_id = self.core.id_allocator.mint_id(now)?;
+        let follower = wait.map(|_| self.core.followers.follow_execution(execution_id));
+        let start = StartInput {
+            rerun_of: options.rerun_of.map(|id| Json::from(id.to_string())),
+            dedup: dedup.as_ref().map(dedup_keys::dedup_reservation_to_json),
             actor: self.actor.clone(),
-            ..(self.core).start_of(execution_id, &definition, &request, &facts)
+            ..(self.core).build_start(execution_id, &definition, &request, &facts)
         };
-        let begun = started(execution_id, &definition);
-        let idempotency = launch.once.map(|once| once.claim(&begun, now));
-        let (letter, answer) = Letter::new(Input::Start(Box::new(start)));
-        let letter = letter.claiming(Claims {
+        let initial = initial_answer(execution_id, &definition);
+        let idempotency = options
+            .idempotency_key
+            .map(|key| key.into_record(&initial, now));
+        let (message, answer) = Message::new(EngineInput::Start(Box::new(start)));
+        let message = message.with_reserved_keys(ReservedKeys {
             dedup: dedup.clone(),
             idempotency,
         });
-        let plan = Arc::clone(&definition);
-        self.core.begin(execution_id, plan, facts, letter);
-        let reply = heard(answer).await?;
-        match reply.before {
+        self.core
+            .begin_execution(execution_id, Arc::clone(&definition), facts, message);
+        let reply = wait_for_reply(answer).await?;
+        match reply.earlier {
             None => {}
-            Some(Before::Replay(answered)) => return self.begun_before(&answered, wait).await,
-            Some(Before::Duplicate(first)) => {
-                if !launch.is_quiet {
+            Some(EarlierEffect::Replay(answered)) => {
+                return self.replay_start(&answered, wait).await;
+            }
+            Some(EarlierEffect::Duplicate(first)) => {
+                if !options.suppress_duplicate_event {
                     self.core
-                        .note_duplicate(first, execution_id, dedup.as_ref());
+                        .record_duplicate_message(first, execution_id, dedup.as_ref());
                 }
-                return Ok(Begun::now(ExecuteAnswer {
+                return Ok(StartedExecution::newly_started(ExecuteResponse {
                     execution_id: first,
-                    status: DUPLICATE.into(),
-                    ..begun
+                    status: STATUS_DUPLICATE.into(),
+                    ..initial
                 }));
             }
         }
         if let Some(admission) = admission {
-            admission.begun();
+            admission.commit_start();
         }
-        let end = match (reply.outcome, following) {
-            (Some(end), _) => Some(end),
-            (None, Some((mut following, wait))) => {
-                let end = self.core.end_within(execution_id, &mut following, wait);
-                let end = self.core.shutdown.run_until_cancelled(end).await;
-                end.and_then(Result::ok).flatten()
-            }
-            (None, None) => None,
+        let outcome = match reply.outcome {
+            Some(outcome) => Some(outcome),
+            None => self.wait_if_requested(execution_id, follower, wait).await,
         };
-        Ok(Begun::now(ExecuteAnswer {
+        Ok(StartedExecution::newly_started(ExecuteResponse {
             commands_generated: reply.issued,
-            outcome: self.core.told_if(end).await?,
-            ..begun
+            outcome: self.core.to_api_outcome_if_ended(outcome).await?,
+            ..initial
         }))
     }
 
-    /// A request without the secrets that were lent for the run that makes it, where its worker asks.
-    /// Anybody else may name a run, and would learn from what is hidden what was lent for it. For the
-    /// same reason what only begins like a secret is left alone.
-    async fn without_secrets(
+    /// Waits for a new execution to end, if the caller requested that. Returns `None` if it has not
+    /// ended in time or the server shuts down.
+    async fn wait_if_requested(
+        &self,
+        execution_id: ExecutionId,
+        follower: Option<ExecutionFollower<ExecutionOutcome>>,
+        wait: Option<Duration>,
+    ) -> Option<ExecutionOutcome> {
+        let (mut follower, wait) = (follower?, wait?);
+        let outcome = self
+            .core
+            .wait_for_outcome(execution_id, &mut follower, wait);
+        let outcome = self.core.shutdown.run_until_cancelled(outcome).await;
+        outcome.and_then(Result::ok).flatten()
+    }
+
+    /// Redacts from a request the secrets that were issued to the parent execution, if the caller
+    /// is a worker. Other callers can name any parent, and could learn its secrets by observing
+    /// what is redacted. For the same reason prefixes of secrets are not redacted.
+    async fn redact_request(
         &self,
         mut request: ExecuteRequest,
     ) -> Result<ExecuteRequest, RuntimeError> {
-        let behalf = self.behalf();
-        let is_worker = behalf.capability.is_some() || behalf.may(Scope::Worker);
+        let auth = self.auth_context();
+        let is_worker = auth.command_token.is_some() || auth.allows_scope(Scope::Worker);
         let Some(parent) = request.parent_execution_id.filter(|_| is_worker) else {
             return Ok(request);
         };
         if let Some(payload) = request.payload.take() {
-            let whole = |payload, lent: &Secrets| lent.clone().only_whole().hide(payload);
-            let hidden = self.without_lent(vec![(parent, payload)], whole).await?;
-            request.payload = hidden.into_iter().next();
+            let redact =
+                |payload, issued: &SecretSet| issued.clone().only_whole().redact_json(payload);
+            let redacted = self
+                .redact_issued_secrets(vec![(parent, payload)], redact)
+                .await?;
+            request.payload = redacted.into_iter().next();
         }
         Ok(request)
     }
 
-    /// The definition that a request names. One that is not there for the caller is as good as none.
-    async fn definition_of(
+    /// Returns the definition that a request names. One that the caller cannot see is reported as
+    /// not found.
+    async fn visible_definition(
         &self,
         request: &ExecuteRequest,
     ) -> Result<Arc<Definition>, RuntimeError> {
-        let definition = self.core.wanted(self.tenant(), request).await?;
-        if self.behalf().sees(Some(&definition.entry.path)) {
+        let definition = self.core.resolve_definition(self.tenant(), request).await?;
+        if self
+            .auth_context()
+            .can_see_path(Some(&definition.entry.path))
+        {
             return Ok(definition);
         }
         Err(match &request.path {
@@ -195,64 +225,65 @@ impl Runtime {
         })
     }
 
-    /// An execution that the same request has started, and its end where the caller waits for it.
-    async fn begun_before(
+    /// Answers a replayed request with the execution that it started before, and with its end if
+    /// the caller waits.
+    async fn replay_start(
         &self,
-        answered: &Answered,
+        answered: &AnsweredRequest,
         wait: Option<Duration>,
-    ) -> Result<Begun, RuntimeError> {
-        let answer = claim::replayed(answered)?;
+    ) -> Result<StartedExecution, RuntimeError> {
+        let answer = dedup_keys::parse_earlier_answer(answered)?;
         let outcome = match wait {
             Some(wait) => self.wait_for_end(answer.execution_id, wait).await?,
             None => None,
         };
-        Ok(Begun {
-            answer: ExecuteAnswer { outcome, ..answer },
+        Ok(StartedExecution {
+            answer: ExecuteResponse { outcome, ..answer },
             is_replay: true,
         })
     }
 
-    /// Refuses what would not happen, or would happen to somebody else; says whether it happens under a
-    /// run that goes on.
-    async fn check(&self, request: &ExecuteRequest) -> Result<bool, RuntimeError> {
-        startable(request, self.now())?;
+    /// Rejects a start that cannot happen, or under a parent that the caller cannot access. Returns
+    /// true if the parent is active.
+    async fn check_start(&self, request: &ExecuteRequest) -> Result<bool, RuntimeError> {
+        check_start_time(request, self.now())?;
         let Some(parent) = request.parent_execution_id else {
             return Ok(false);
         };
-        // What a child comes to is told to its parent, so that must be the caller's.
-        let parent = self.execution_row(parent).await?;
+        // The outcome of a child is reported to its parent, so the caller must have access to the
+        // parent.
+        let parent = self.visible_execution(parent).await?;
         Ok(!parent.view.status.is_terminal())
     }
 
-    /// Waits for the end of an execution, as long as the caller has patience.
+    /// Waits up to `timeout` for an execution to end.
     pub async fn wait_for_end(
         &self,
         execution_id: ExecutionId,
-        patience: Duration,
-    ) -> Result<Option<execute::Outcome>, RuntimeError> {
-        let mut following = self.core.followers.follow(execution_id);
-        if let Some(outcome) = self.core.ended(execution_id).await? {
-            return self.core.told(outcome).await.map(Some);
+        timeout: Duration,
+    ) -> Result<Option<execute::ExecutionResult>, RuntimeError> {
+        let mut follower = self.core.followers.follow_execution(execution_id);
+        if let Some(outcome) = self.core.load_outcome(execution_id).await? {
+            return self.core.to_api_outcome(outcome).await.map(Some);
         }
-        let end = self
+        let outcome = self
             .core
-            .end_within(execution_id, &mut following, patience)
+            .wait_for_outcome(execution_id, &mut follower, timeout)
             .await?;
-        self.core.told_if(end).await
+        self.core.to_api_outcome_if_ended(outcome).await
     }
 }
 
-/// An execution that has begun.
+/// A started execution.
 #[derive(Debug)]
-pub(crate) struct Begun {
-    /// What its sender is told.
-    pub(crate) answer: ExecuteAnswer,
-    /// Whether the same request started it before.
+pub(crate) struct StartedExecution {
+    pub(crate) answer: ExecuteResponse,
+    /// True if the same request started it before.
     pub(crate) is_replay: bool,
 }
 
-impl Begun {
-    fn now(answer: ExecuteAnswer) -> Self {
+impl StartedExecution {
+    fn newly_started(answer: ExecuteResponse) -> Self {
         Self {
             answer,
             is_replay: false,
@@ -260,39 +291,37 @@ impl Begun {
     }
 }
 
-/// What is particular about a start.
+/// Options of a start.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Launch {
-    /// Where it was asked for.
-    pub(super) entry: Entry,
-    /// The execution that it repeats.
+pub(super) struct StartOptions {
+    /// Entry point of the request, for metrics.
+    pub(super) entry: StartEntry,
+    /// Execution that this one reruns.
     pub(super) rerun_of: Option<ExecutionId>,
-    /// What it is known by, where it happens at most once.
-    pub(super) once: Option<Once>,
-    /// Whether the log of the first run under a key is to be left alone when it comes again.
-    pub(super) is_quiet: bool,
+    /// Idempotency key, if the start happens at most once.
+    pub(super) idempotency_key: Option<IdempotencyKey>,
+    /// Suppresses the duplicate event in the log of the first execution with the same dedup key.
+    pub(super) suppress_duplicate_event: bool,
 }
 
-/// A run that another one starts.
+/// A child execution to start.
 pub(super) struct ChildStart {
-    /// The id that it has already.
+    /// Id that the parent allocated for it.
     pub(super) child: ExecutionId,
-    /// The run that starts it.
     pub(super) parent: ExecutionId,
-    /// How many runs stand above it.
+    /// Number of ancestors.
     pub(super) depth: u32,
-    /// What is run: by path, or by id.
+    /// Playbook to run, by path or by catalog id.
     pub(super) path: Option<PlaybookPath>,
     pub(super) catalog_id: Option<CatalogId>,
     pub(super) version: Option<u32>,
-    /// Its payload.
     pub(super) payload: Json,
 }
 
-/// What whoever starts an execution is told, as far as that is known before it begins.
-fn started(execution_id: ExecutionId, definition: &Definition) -> ExecuteAnswer {
+/// Builds the answer to a start, as far as it is known before the execution begins.
+fn initial_answer(execution_id: ExecutionId, definition: &Definition) -> ExecuteResponse {
     let entry = &definition.entry;
-    ExecuteAnswer {
+    ExecuteResponse {
         execution_id,
         status: "started".into(),
         commands_generated: 0,
@@ -303,116 +332,117 @@ fn started(execution_id: ExecutionId, definition: &Definition) -> ExecuteAnswer 
     }
 }
 
-/// Refuses a time that nobody will see.
-fn startable(request: &ExecuteRequest, now: Timestamp) -> Result<(), RuntimeError> {
-    let last = now.saturating_add(LONGEST_DELAY);
-    if request.start_at.is_some_and(|start_at| start_at > last) {
-        let text = format!("start_at lies after {last}; schedule what is to run then");
+/// Rejects a `start_at` that is too far in the future.
+fn check_start_time(request: &ExecuteRequest, now: Timestamp) -> Result<(), RuntimeError> {
+    let latest = now.saturating_add(MAX_START_DELAY);
+    if request.start_at.is_some_and(|start_at| start_at > latest) {
+        let text = format!("start_at is after {latest}; choose an earlier time or use a schedule");
         return Err(RuntimeError::refused(ErrorCode::OutOfRange, text));
     }
     Ok(())
 }
 
-fn wait_of(request: &ExecuteRequest) -> Result<Option<Duration>, RuntimeError> {
+fn requested_wait(request: &ExecuteRequest) -> Result<Option<Duration>, RuntimeError> {
     let Some(wait_ms) = request.wait_ms.filter(|wait| *wait > 0) else {
         return Ok(None);
     };
-    within_long_poll(wait_ms).map(Some)
+    check_long_poll_wait(wait_ms).map(Some)
 }
 
-/// A time to wait that one call may ask for.
-pub(crate) fn within_long_poll(wait_ms: u64) -> Result<Duration, RuntimeError> {
-    let most = MAX_LONG_POLL.as_ms();
-    if wait_ms > most {
-        let text = format!("wait_ms = {wait_ms} is out of range 0..{most}");
+/// Checks `wait_ms` against the maximum of a long poll.
+pub(crate) fn check_long_poll_wait(wait_ms: u64) -> Result<Duration, RuntimeError> {
+    let max = MAX_LONG_POLL_WAIT.as_ms();
+    if wait_ms > max {
+        let text = format!("wait_ms = {wait_ms} is out of range 0..{max}");
         return Err(RuntimeError::refused(ErrorCode::OutOfRange, text));
     }
     Ok(Duration::from_millis(wait_ms))
 }
 
 impl Core {
-    /// Starts a run that another one asked for. Where it has begun, nothing happens.
-    pub(super) async fn start_under(
+    /// Starts a child execution. Does nothing if it has already begun.
+    pub(super) async fn start_child_execution(
         self: &Arc<Self>,
-        order: ChildStart,
+        start: ChildStart,
     ) -> Result<(), RuntimeError> {
-        let parent = self.store.execution(order.parent).await?;
+        let parent = self.store.find_execution(start.parent).await?;
         let Some(parent) = parent else {
             return Ok(());
         };
-        let behalf = Behalf {
+        let auth = AuthContext {
             tenant_id: parent.facts.tenant_id.clone(),
             organization_id: parent.facts.organization_id.clone(),
-            ..Behalf::default()
+            ..AuthContext::default()
         };
         let request = ExecuteRequest {
-            path: order.path,
-            catalog_id: order.catalog_id,
-            version: order.version.map(execute::Version::Number),
-            payload: Some(order.payload),
-            parent_execution_id: Some(order.parent),
-            // It belongs where its parent is: a pool may be one process and its folder.
+            path: start.path,
+            catalog_id: start.catalog_id,
+            version: start.version.map(execute::VersionSelector::Number),
+            payload: Some(start.payload),
+            parent_execution_id: Some(start.parent),
+            // A child runs in the pool of its parent, because a pool may be a single process with
+            // its own directory.
             execution_pool: Some(parent.facts.pool.clone()),
             ..ExecuteRequest::default()
         };
-        let definition = self.wanted(&behalf.tenant_id, &request).await?;
+        let definition = self.resolve_definition(&auth.tenant_id, &request).await?;
         check_platform_child(
             parent.facts.path.as_ref(),
             &definition.entry.path,
             request.payload.as_ref(),
         )?;
         let now = self.clock.now();
-        let root = parent.facts.root_execution_id.unwrap_or(order.parent);
+        let root = parent.facts.root_execution_id.unwrap_or(start.parent);
         let facts = ExecutionFacts {
             root_execution_id: Some(root),
-            ..facts(&definition, &request, (&behalf, now))?
+            ..execution_facts(&definition, &request, &auth, now)?
         };
-        let start = Start {
-            depth: order.depth,
-            ..self.start_of(order.child, &definition, &request, &facts)
+        let input = StartInput {
+            depth: start.depth,
+            ..self.build_start(start.child, &definition, &request, &facts)
         };
-        let (letter, answer) = Letter::new(Input::Start(Box::new(start)));
-        self.begin(order.child, definition, facts, letter);
-        heard(answer).await.map(drop)
+        let (message, answer) = Message::new(EngineInput::Start(Box::new(input)));
+        self.begin_execution(start.child, definition, facts, message);
+        wait_for_reply(answer).await.map(drop)
     }
 
-    /// The definition that a request names.
-    async fn wanted(
+    /// Returns the definition that a request names.
+    async fn resolve_definition(
         &self,
         tenant_id: &TenantId,
         request: &ExecuteRequest,
     ) -> Result<Arc<Definition>, RuntimeError> {
         if let Some(catalog_id) = request.catalog_id {
-            return self.definition(tenant_id, catalog_id).await;
+            return self.load_definition(tenant_id, catalog_id).await;
         }
         let Some(path) = &request.path else {
             return Err(RuntimeError::refused(
                 ErrorCode::Validation,
-                "say what to run: path or catalog_id",
+                "path or catalog_id is required",
             ));
         };
         let key = catalog_key(path, request.version.as_ref())?;
-        let entry = self.store.catalog_entry(tenant_id, key).await?;
+        let entry = self.store.find_catalog_entry(tenant_id, key).await?;
         let entry = entry
             .filter(|entry| entry.archived_at.is_none())
             .ok_or_else(|| no_definition(path))?;
-        self.planned(entry)
+        self.compile_definition(entry)
     }
 
-    fn start_of(
+    fn build_start(
         &self,
         execution_id: ExecutionId,
         definition: &Definition,
         request: &ExecuteRequest,
         facts: &ExecutionFacts,
-    ) -> Start {
+    ) -> StartInput {
         let entry = &definition.entry;
-        Start {
+        StartInput {
             version: entry.version,
             definition_sha256: entry.sha256,
             payload: request.payload.clone().unwrap_or_else(Json::empty_map),
             env: self.settings.env.clone(),
-            seed: entropy::bytes(&*self.chance),
+            seed: rng::random_bytes(&*self.rng),
             parent_execution_id: request.parent_execution_id,
             execution_pool: Some(facts.pool.clone()),
             priority: request.priority,
@@ -421,117 +451,125 @@ impl Core {
                 .filter(|start_at| *start_at > facts.started_at),
             server_url: self.settings.public_url.clone(),
             emitter: Some(self.settings.server_name.clone()),
-            trace: self.trace_of(execution_id, request),
-            ..Start::new(execution_id, entry.catalog_id, entry.path.clone())
+            trace: self.trace_context_for(execution_id, request),
+            ..StartInput::new(execution_id, entry.catalog_id, entry.path.clone())
         }
     }
 
-    /// The trace that an execution belongs to: the one that is given, or where traces are sent one of
-    /// its own, so that whoever is called by it can join.
-    fn trace_of(&self, execution_id: ExecutionId, request: &ExecuteRequest) -> Option<Json> {
-        let own = || {
-            let own = TraceContext::of_run(execution_id, None);
-            Json::object([("traceparent", Json::from(own.to_string()))])
-        };
-        let given = request.trace.clone();
-        given.or_else(|| self.traces.is_on().then(own))
-    }
-
-    /// How an execution ended, as its log tells; nothing while it goes on.
-    pub(super) async fn ended(
+    /// Trace context of an execution: the one in the request, or a new one if traces are sent, so
+    /// that the services it calls can join the trace.
+    fn trace_context_for(
         &self,
         execution_id: ExecutionId,
-    ) -> Result<Option<Outcome>, RuntimeError> {
-        let execution = self.store.execution(execution_id).await?;
+        request: &ExecuteRequest,
+    ) -> Option<Json> {
+        let new_context = || {
+            let context = TraceContext::for_execution(execution_id, None);
+            Json::object([("traceparent", Json::from(context.to_string()))])
+        };
+        let requested = request.trace.clone();
+        requested.or_else(|| self.trace_queue.is_enabled().then(new_context))
+    }
+
+    /// Outcome of an execution from its log. `None` while it is running.
+    pub(super) async fn load_outcome(
+        &self,
+        execution_id: ExecutionId,
+    ) -> Result<Option<ExecutionOutcome>, RuntimeError> {
+        let execution = self.store.find_execution(execution_id).await?;
         let execution = execution.ok_or_else(RuntimeError::no_execution)?;
         if !execution.view.status.is_terminal() {
             return Ok(None);
         }
-        self.last_outcome(&execution).await.map(Some)
+        self.load_final_outcome(&execution).await.map(Some)
     }
 
-    /// The end of an execution that was followed since before it could end; nothing where it goes on
-    /// for so long.
-    async fn end_within(
+    /// Waits for the outcome of an execution that was followed before it could end. `None` if it
+    /// does not end in time.
+    async fn wait_for_outcome(
         &self,
         execution_id: ExecutionId,
-        following: &mut Following<Outcome>,
-        patience: Duration,
-    ) -> Result<Option<Outcome>, RuntimeError> {
-        let end = async {
+        follower: &mut ExecutionFollower<ExecutionOutcome>,
+        timeout: Duration,
+    ) -> Result<Option<ExecutionOutcome>, RuntimeError> {
+        let outcome = async {
             loop {
-                if let Some(end) = following.end().await {
-                    return end;
+                if let Some(outcome) = follower.wait_for_end().await {
+                    return outcome;
                 }
-                // Another server says so. Where it cannot be looked at now, it is when time is up.
-                if let Ok(Some(end)) = self.ended(execution_id).await {
-                    return end;
+                // A peer reported the end. If the store cannot be read now, it is read again at the
+                // timeout.
+                if let Ok(Some(outcome)) = self.load_outcome(execution_id).await {
+                    return outcome;
                 }
             }
         };
-        match tokio::time::timeout(patience, end).await {
-            Ok(end) => Ok(Some(end)),
-            Err(_) => self.ended(execution_id).await,
+        match tokio::time::timeout(timeout, outcome).await {
+            Ok(outcome) => Ok(Some(outcome)),
+            Err(_) => self.load_outcome(execution_id).await,
         }
     }
 
-    /// The end of an execution as the API tells it.
-    pub(super) async fn told(&self, outcome: Outcome) -> Result<execute::Outcome, RuntimeError> {
+    /// Converts an outcome to its API form, with the stored result loaded.
+    pub(super) async fn to_api_outcome(
+        &self,
+        outcome: ExecutionOutcome,
+    ) -> Result<execute::ExecutionResult, RuntimeError> {
         let result = match outcome.result {
             None => None,
-            Some(noetl_engine::Data::Inline(value)) => Some(value),
-            Some(noetl_engine::Data::External(reference)) => {
-                Some(self.fetch(reference.uri()).await?)
+            Some(noetl_engine::EventData::Inline(value)) => Some(value),
+            Some(noetl_engine::EventData::External(reference)) => {
+                Some(self.fetch_result(reference.uri()).await?)
             }
         };
-        Ok(execute::Outcome {
+        Ok(execute::ExecutionResult {
             status: outcome.status,
             result,
             error: outcome.error,
         })
     }
 
-    /// The same, where there is one yet.
-    async fn told_if(
+    async fn to_api_outcome_if_ended(
         &self,
-        outcome: Option<Outcome>,
-    ) -> Result<Option<execute::Outcome>, RuntimeError> {
+        outcome: Option<ExecutionOutcome>,
+    ) -> Result<Option<execute::ExecutionResult>, RuntimeError> {
         match outcome {
-            Some(outcome) => self.told(outcome).await.map(Some),
+            Some(outcome) => self.to_api_outcome(outcome).await.map(Some),
             None => Ok(None),
         }
     }
 }
 
 fn no_definition(path: &PlaybookPath) -> RuntimeError {
-    let text = format!("nothing is registered at `{path}`, or not in that version");
+    let text = format!("no playbook is registered at `{path}` in the requested version");
     RuntimeError::refused(ErrorCode::NotFound, text)
 }
 
-/// The definition at a path, of the version that is asked for.
+/// Returns the catalog key of a path and a requested version.
 pub(crate) fn catalog_key(
     path: &PlaybookPath,
-    version: Option<&execute::Version>,
+    version: Option<&execute::VersionSelector>,
 ) -> Result<CatalogKey, RuntimeError> {
     let path = path.clone();
     let number = match version {
         None => return Ok(CatalogKey::Latest(path)),
-        Some(execute::Version::Number(number)) => *number,
-        Some(execute::Version::Word(word)) if word == "latest" => {
+        Some(execute::VersionSelector::Number(number)) => *number,
+        Some(execute::VersionSelector::Label(label)) if label == "latest" => {
             return Ok(CatalogKey::Latest(path));
         }
-        Some(execute::Version::Word(word)) => word.parse().map_err(|_| {
-            let text = format!("`{word}` is not a version: give a number, or `latest`");
+        Some(execute::VersionSelector::Label(label)) => label.parse().map_err(|_| {
+            let text = format!("`{label}` is not a version; use a number or `latest`");
             RuntimeError::refused(ErrorCode::Validation, text)
         })?,
     };
     Ok(CatalogKey::Version(path, number))
 }
 
-fn facts(
+fn execution_facts(
     definition: &Definition,
     request: &ExecuteRequest,
-    (behalf, now): (&Behalf, Timestamp),
+    auth: &AuthContext,
+    now: Timestamp,
 ) -> Result<ExecutionFacts, RuntimeError> {
     let entry = &definition.entry;
     let pool = match &request.execution_pool {
@@ -541,8 +579,8 @@ fn facts(
     let priority = Priority::new(request.priority.unwrap_or_default().into())
         .map_err(|error| RuntimeError::refused(ErrorCode::OutOfRange, error.to_string()))?;
     Ok(ExecutionFacts {
-        tenant_id: behalf.tenant_id.clone(),
-        organization_id: behalf.organization_id.clone(),
+        tenant_id: auth.tenant_id.clone(),
+        organization_id: auth.organization_id.clone(),
         catalog_id: Some(entry.catalog_id),
         path: Some(entry.path.clone()),
         playbook_version: Some(entry.version),
@@ -550,7 +588,7 @@ fn facts(
         parent_execution_id: request.parent_execution_id,
         root_execution_id: None,
         forked_from: None,
-        origin: Origin::Driven,
+        origin: ExecutionOrigin::Driven,
         pool,
         priority,
         labels: request.labels.clone(),
@@ -558,12 +596,12 @@ fn facts(
     })
 }
 
-/// The pool of an execution that names none, by its path.
+/// Default pool of an execution, by the first segment of its path.
 fn default_pool(path: &PlaybookPath) -> Result<PoolName, RuntimeError> {
-    let word = match path.as_str().split('/').next() {
+    let name = match path.as_str().split('/').next() {
         Some(root @ ("system" | "subscription")) if path.as_str().contains('/') => root,
         _ => SHARED_POOL,
     };
-    PoolName::new(word)
+    PoolName::new(name)
         .map_err(|error| RuntimeError::refused(ErrorCode::Internal, error.to_string()))
 }

@@ -1,61 +1,60 @@
-//! Tokens: made, known again, and taken back.
+//! API tokens: creation, authentication, revocation.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use noetl_api::tokens::{CreatedToken, NewToken, TokenList, TokenView};
+use noetl_api::tokens::{CreateTokenRequest, CreatedToken, TokenList, TokenView};
 use noetl_store::ApiToken;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    ErrorCode, Millis, OrganizationId, Scope, Scopes, TenantId, Text, Timestamp, TokenId, sha256,
+    ErrorCode, Millis, OrganizationId, Scope, ScopeSet, TenantId, Text, Timestamp, TokenId, sha256,
 };
 use tokio::time::Instant;
 
-use super::error::{RuntimeError, causes};
-use super::{Core, Runtime, entropy, globs};
+use super::error::{RuntimeError, error_chain};
+use super::{Core, Runtime, path_globs, rng};
 
-/// What every token begins with.
-const MARK: &str = "noetl_";
-/// How long what is known of a token may be old: so long does one live after it was revoked elsewhere.
-const KNOWN_FOR: Duration = Duration::from_secs(2);
-/// How long it is remembered that a prefix is nobody's.
-const UNKNOWN_FOR: Duration = Duration::from_secs(1);
-/// Prefixes that are remembered.
-const MOST: usize = 10_000;
-/// How often it is noted that a token is in use.
-const TOUCH_EVERY: Millis = Millis::from_secs(60);
-/// The longest name.
-const MAX_NAME: usize = 100;
-/// Pools that a token may be bound to.
-const MAX_POOLS: usize = 100;
-/// Days that a token may live.
-const MAX_DAYS: u32 = 3650;
-/// Characters of a secret that an operator brings along: 256 bits in hexadecimal.
-const SECRET: usize = 64;
+/// Prefix of all tokens.
+const TOKEN_MARKER: &str = "noetl_";
+/// Maximum age of a cached token, and so the time for which a token stays valid here after another
+/// server revoked it.
+const TOKEN_CACHE_TTL: Duration = Duration::from_secs(2);
+/// Time for which an unknown token prefix is cached.
+const UNKNOWN_PREFIX_TTL: Duration = Duration::from_secs(1);
+/// Maximum cached prefixes.
+const MAX_CACHED_TOKENS: usize = 10_000;
+/// Interval at which the last use of a token is recorded.
+const LAST_USED_UPDATE_INTERVAL: Millis = Millis::from_secs(60);
+const MAX_TOKEN_NAME_BYTES: usize = 100;
+/// Maximum pools that a token may be restricted to.
+const MAX_TOKEN_POOLS: usize = 100;
+const MAX_TOKEN_TTL_DAYS: u32 = 3650;
+/// Minimum length of a secret that an operator supplies: 256 bits in hexadecimal.
+const MIN_SECRET_CHARS: usize = 64;
 
-/// Tokens that were asked about lately.
+/// Cache of recently used tokens.
 #[derive(Debug, Default)]
-pub(super) struct Tokens(Mutex<HashMap<Text, Remembered>>);
+pub(super) struct TokenCache(Mutex<HashMap<Text, CachedToken>>);
 
 #[derive(Debug)]
-struct Remembered {
-    /// The token; `None` if there is none of that prefix.
+struct CachedToken {
+    /// The token, or `None` if no token has that prefix.
     token: Option<Arc<ApiToken>>,
-    looked_at: Instant,
-    /// When its use was noted last.
+    loaded_at: Instant,
+    /// Last recorded use.
     touched_at: Option<Timestamp>,
 }
 
-/// What a token that was shown is found by again. It is no secret.
+/// Reference to a token that was presented earlier. It contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TokenName {
+pub(crate) struct TokenReference {
     pub(crate) token_id: TokenId,
     prefix: Text,
 }
 
-impl TokenName {
-    pub(crate) fn of(token: &ApiToken) -> Self {
+impl TokenReference {
+    pub(crate) fn from_token(token: &ApiToken) -> Self {
         Self {
             token_id: token.token_id,
             prefix: token.prefix.clone(),
@@ -63,142 +62,152 @@ impl TokenName {
     }
 }
 
-/// Nothing is known, or nothing that is fresh.
-struct AskTheStore;
+/// No fresh entry is cached.
+struct CacheMiss;
 
-impl Tokens {
-    /// What is known of a prefix; `Err` where the store has to be asked.
-    fn get(&self, prefix: &Text) -> Result<Option<Arc<ApiToken>>, AskTheStore> {
+impl TokenCache {
+    /// Returns the cached token of a prefix, or an error if the store must be queried.
+    fn get(&self, prefix: &Text) -> Result<Option<Arc<ApiToken>>, CacheMiss> {
         let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = tokens.get(prefix).filter(|known| known.is_fresh());
-        known.map(|known| known.token.clone()).ok_or(AskTheStore)
+        let cached = tokens.get(prefix).filter(|cached| cached.is_fresh());
+        cached.map(|cached| cached.token.clone()).ok_or(CacheMiss)
     }
 
-    fn keep(&self, prefix: Text, token: Option<Arc<ApiToken>>) {
+    fn insert_token(&self, prefix: Text, token: Option<Arc<ApiToken>>) {
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tokens.len() >= MOST {
-            tokens.retain(|_, known| known.is_fresh());
+        if tokens.len() >= MAX_CACHED_TOKENS {
+            tokens.retain(|_, cached| cached.is_fresh());
         }
-        if tokens.len() >= MOST {
+        if tokens.len() >= MAX_CACHED_TOKENS {
             tokens.clear();
         }
-        let touched_at = tokens.get(&prefix).and_then(|known| known.touched_at);
-        let known = Remembered {
+        let touched_at = tokens.get(&prefix).and_then(|cached| cached.touched_at);
+        let cached = CachedToken {
             touched_at: touched_at.or(token.as_ref().and_then(|token| token.last_used_at)),
             token,
-            looked_at: Instant::now(),
+            loaded_at: Instant::now(),
         };
-        tokens.insert(prefix, known);
+        tokens.insert(prefix, cached);
     }
 
-    fn forget(&self, prefix: &Text) {
+    fn remove_token(&self, prefix: &Text) {
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.remove(prefix);
     }
 
-    /// Whether the use of a token is to be noted again; whoever asks does so.
-    fn is_to_be_touched(&self, prefix: &Text, now: Timestamp) -> bool {
+    /// True if the last use of a token must be recorded now. The caller must then record it.
+    fn should_record_use(&self, prefix: &Text, now: Timestamp) -> bool {
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = tokens.get_mut(prefix) else {
+        let Some(cached) = tokens.get_mut(prefix) else {
             return false;
         };
-        let is_due = known
+        let is_due = cached
             .touched_at
-            .is_none_or(|last| now.since(last) >= TOUCH_EVERY);
+            .is_none_or(|last| now.duration_since(last) >= LAST_USED_UPDATE_INTERVAL);
         if is_due {
-            known.touched_at = Some(now);
+            cached.touched_at = Some(now);
         }
         is_due
     }
 }
 
-impl Remembered {
+impl CachedToken {
     fn is_fresh(&self) -> bool {
-        let longest = if self.token.is_some() {
-            KNOWN_FOR
+        let ttl = if self.token.is_some() {
+            TOKEN_CACHE_TTL
         } else {
-            UNKNOWN_FOR
+            UNKNOWN_PREFIX_TTL
         };
-        self.looked_at.elapsed() < longest
+        self.loaded_at.elapsed() < ttl
     }
 }
 
-/// The parts of a token: what it is found by, and its secret.
-fn parts(shown: &str) -> Option<(Text, &str)> {
-    let (prefix, secret) = shown.strip_prefix(MARK)?.split_once('_')?;
+/// Splits a token into its prefix and its secret.
+fn split_token(token: &str) -> Option<(Text, &str)> {
+    let (prefix, secret) = token.strip_prefix(TOKEN_MARKER)?.split_once('_')?;
     let is_plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
     (prefix.len() <= 64 && secret.len() <= 256 && is_plain(prefix) && is_plain(secret))
         .then(|| (Text::from(prefix), secret))
 }
 
-fn not_valid() -> RuntimeError {
+fn invalid_token() -> RuntimeError {
     let text = "the token is not valid: it is wrong, or was revoked";
     RuntimeError::refused(ErrorCode::Unauthenticated, text)
 }
 
-/// Refuses a token that was taken back, or whose time is over.
-fn is_good(token: &ApiToken, now: Timestamp) -> Result<(), RuntimeError> {
+/// Refuses a revoked or expired token.
+fn check_token_active(token: &ApiToken, now: Timestamp) -> Result<(), RuntimeError> {
     if token.revoked_at.is_some() {
-        return Err(not_valid());
+        return Err(invalid_token());
     }
-    if token.expires_at.is_some_and(|end| end <= now) {
+    if token.expires_at.is_some_and(|expires_at| expires_at <= now) {
         let text = "the token has expired; ask for a new one";
         return Err(RuntimeError::refused(ErrorCode::TokenExpired, text));
     }
     Ok(())
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Runtime {
-    /// The token that somebody shows, if it is good.
-    pub(crate) async fn identify(&self, shown: &str) -> Result<Arc<ApiToken>, RuntimeError> {
-        let (prefix, secret) = parts(shown).ok_or_else(not_valid)?;
-        let token = self.core.token(&prefix).await?.ok_or_else(not_valid)?;
-        // Digests are compared, and in a time that does not depend on them, so nothing about the
-        // right secret shows in how long a wrong one takes.
-        if !sha256(secret).is_same_as_secret(&token.sha256) {
-            return Err(not_valid());
+    /// Returns the token that a caller presents, if it is valid.
+    pub(crate) async fn authenticate_token(
+        &self,
+        presented: &str,
+    ) -> Result<Arc<ApiToken>, RuntimeError> {
+        let (prefix, secret) = split_token(presented).ok_or_else(invalid_token)?;
+        let token = self
+            .core
+            .load_token(&prefix)
+            .await?
+            .ok_or_else(invalid_token)?;
+        // Digests are compared in constant time, so the response time reveals nothing about the
+        // right secret.
+        if !sha256(secret).constant_time_eq(&token.sha256) {
+            return Err(invalid_token());
         }
         let now = self.now();
-        is_good(&token, now)?;
-        if self.core.tokens.is_to_be_touched(&prefix, now) {
+        check_token_active(&token, now)?;
+        if self.core.token_cache.should_record_use(&prefix, now) {
             let (core, token_id) = (Arc::clone(&self.core), token.token_id);
             self.core.tasks.spawn(async move {
-                if let Err(error) = core.store.touch_token(token_id, now).await {
-                    tracing::debug!(error = %causes(&error), "the use of a token is not noted");
+                if let Err(error) = core.store.record_token_use(token_id, now).await {
+                    tracing::debug!(error = %error_chain(&error), "the use of a token was not recorded");
                 }
             });
         }
         Ok(token)
     }
 
-    /// Whether a token that was shown a while ago is still good.
-    pub(crate) async fn still_stands(&self, name: &TokenName) -> Result<(), RuntimeError> {
-        let token = self.core.token(&name.prefix).await?;
-        let token = token.filter(|token| token.token_id == name.token_id);
-        let token = token.ok_or_else(not_valid)?;
-        is_good(&token, self.now())
+    /// Checks that a token that was presented earlier is still valid.
+    pub(crate) async fn recheck_token(
+        &self,
+        reference: &TokenReference,
+    ) -> Result<(), RuntimeError> {
+        let token = self.core.load_token(&reference.prefix).await?;
+        let token = token.filter(|token| token.token_id == reference.token_id);
+        let token = token.ok_or_else(invalid_token)?;
+        check_token_active(&token, self.now())
     }
 
-    /// Makes a token. What is shown now is shown to nobody again.
+    /// Creates a token. Its secret is returned only by this call.
     pub async fn create_token(
         &self,
-        request: NewToken,
+        request: CreateTokenRequest,
         actor: &Text,
     ) -> Result<CreatedToken, RuntimeError> {
-        if self.behalf().is_bound() || self.behalf().pools.is_some() {
-            let text = "a token that is bound to paths or pools makes no others";
+        if self.auth_context().is_path_restricted() || self.auth_context().pools.is_some() {
+            let text = "a token that is restricted to paths or pools cannot create tokens";
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         }
         let now = self.now();
-        let (tenant_id, organization_id) = self.owner_of(&request)?;
-        check(&request, self.is_operator())?;
+        let (tenant_id, organization_id) = self.new_token_owner(&request)?;
+        validate_new_token(&request, self.is_operator_tenant())?;
         let ttl = request.ttl_days.map(|days| u64::from(days) * 24 * 3600);
         let token = ApiToken {
-            token_id: self.mint()?,
+            token_id: self.mint_id()?,
             tenant_id,
             organization_id,
             prefix: Text::default(),
@@ -213,11 +222,11 @@ impl Runtime {
             last_used_at: None,
             revoked_at: None,
         };
-        // A prefix that is taken is so rare that a second one settles it.
+        // A prefix conflict is so rare that a second attempt resolves it.
         for _ in 0..4 {
-            let chance = &*self.core.chance;
-            let prefix = hex(&entropy::bytes::<6>(chance));
-            let secret = hex(&entropy::bytes::<32>(chance));
+            let rng = &*self.core.rng;
+            let prefix = to_hex(&rng::random_bytes::<6>(rng));
+            let secret = to_hex(&rng::random_bytes::<32>(rng));
             let token = ApiToken {
                 prefix: prefix.as_str().into(),
                 sha256: sha256(&secret),
@@ -225,56 +234,61 @@ impl Runtime {
             };
             if self.store().put_token(token.clone()).await? {
                 return Ok(CreatedToken {
-                    token: format!("{MARK}{prefix}_{secret}").into(),
-                    view: view(token),
+                    token: format!("{TOKEN_MARKER}{prefix}_{secret}").into(),
+                    view: token_view(token),
                 });
             }
         }
-        let text = "no prefix was free; try again";
+        let text = "no token prefix was free; try again";
         Err(RuntimeError::refused(ErrorCode::IdConflict, text))
     }
 
-    /// Whom a new token is for: the caller's own tenant, or, where the caller runs the installation,
-    /// any.
-    fn owner_of(&self, request: &NewToken) -> Result<(TenantId, OrganizationId), RuntimeError> {
-        let own = self.behalf();
-        let tenant_id = request.tenant_id.as_ref().unwrap_or(&own.tenant_id);
-        if *tenant_id != own.tenant_id && !self.is_operator() {
+    /// Returns the owner of a new token. Only the operator's tenant may create tokens of other
+    /// tenants.
+    fn new_token_owner(
+        &self,
+        request: &CreateTokenRequest,
+    ) -> Result<(TenantId, OrganizationId), RuntimeError> {
+        let auth = self.auth_context();
+        let tenant_id = request.tenant_id.as_ref().unwrap_or(&auth.tenant_id);
+        if *tenant_id != auth.tenant_id && !self.is_operator_tenant() {
             let text = "there is no such tenant";
             return Err(RuntimeError::refused(ErrorCode::NotFound, text));
         }
         let organization_id = request.organization_id.as_ref();
-        let organization_id = organization_id.unwrap_or(&own.organization_id);
+        let organization_id = organization_id.unwrap_or(&auth.organization_id);
         Ok((tenant_id.clone(), organization_id.clone()))
     }
 
-    /// Whether the caller's tenant is the one that runs the installation.
-    fn is_operator(&self) -> bool {
+    /// True if the caller belongs to the tenant that operates the installation.
+    fn is_operator_tenant(&self) -> bool {
         *self.tenant() == TenantId::default()
     }
 
-    /// The tokens of the tenant.
-    pub async fn tokens(
+    /// Lists the tokens of the tenant.
+    pub async fn list_tokens(
         &self,
         limit: PageLimit,
         cursor: Option<Text>,
     ) -> Result<TokenList, RuntimeError> {
         let after = cursor.map(|cursor| cursor.parse::<TokenId>()).transpose();
         let after = after.map_err(|_| {
-            let text = "the cursor is not one that this list gave";
+            let text = "the cursor is not valid for this list";
             RuntimeError::refused(ErrorCode::BadQuery, text)
         })?;
-        let found = self.store().tokens(self.tenant(), after, limit).await?;
-        let is_full = found.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
-        let last = found.last().filter(|_| is_full);
+        let tokens = self
+            .store()
+            .list_tokens(self.tenant(), after, limit)
+            .await?;
+        let is_full = tokens.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
+        let last = tokens.last().filter(|_| is_full);
         let next_cursor = last.map(|last| last.token_id.to_string().into());
         Ok(TokenList {
-            tokens: found.into_iter().map(view).collect(),
+            tokens: tokens.into_iter().map(token_view).collect(),
             next_cursor,
         })
     }
 
-    /// Takes a token back.
     pub async fn revoke_token(&self, token_id: TokenId) -> Result<TokenView, RuntimeError> {
         let revoked = self
             .store()
@@ -282,37 +296,39 @@ impl Runtime {
             .await?;
         let token = revoked
             .ok_or_else(|| RuntimeError::refused(ErrorCode::NotFound, "there is no such token"))?;
-        self.core.tokens.forget(&token.prefix);
-        Ok(view(token))
+        self.core.token_cache.remove_token(&token.prefix);
+        Ok(token_view(token))
     }
 
-    /// Sees to it that somebody can come in: where there is no token at all, one that may do
-    /// everything is made, from a given one or anew. Gives the text of one that was made anew, which
-    /// is to be shown once.
-    pub async fn bootstrap(&self, given: Option<&str>) -> Result<Option<Text>, RuntimeError> {
-        let made = given.is_none().then(|| {
-            let chance = &*self.core.chance;
-            let (prefix, secret) = (entropy::bytes::<6>(chance), entropy::bytes::<32>(chance));
-            format!("{MARK}{}_{}", hex(&prefix), hex(&secret))
+    /// Creates the first admin token if there is no token at all, from a supplied text or a
+    /// generated one. Returns a generated text, which must be shown once.
+    pub async fn bootstrap_admin_token(
+        &self,
+        supplied: Option<&str>,
+    ) -> Result<Option<Text>, RuntimeError> {
+        let generated = supplied.is_none().then(|| {
+            let rng = &*self.core.rng;
+            let (prefix, secret) = (rng::random_bytes::<6>(rng), rng::random_bytes::<32>(rng));
+            format!("{TOKEN_MARKER}{}_{}", to_hex(&prefix), to_hex(&secret))
         });
-        let shown = given.or(made.as_deref()).unwrap_or_default();
-        let (prefix, secret) = parts(shown)
-            .filter(|(_, secret)| secret.len() >= SECRET)
+        let presented = supplied.or(generated.as_deref()).unwrap_or_default();
+        let (prefix, secret) = split_token(presented)
+            .filter(|(_, secret)| secret.len() >= MIN_SECRET_CHARS)
             .ok_or_else(|| {
                 let text = format!(
-                    "the first token has to be of the form {MARK}<prefix>_<secret>, its secret of \
-                     {SECRET} characters or more that nobody can guess"
+                    "the first token must have the form {TOKEN_MARKER}<prefix>_<secret> with a random \
+                        secret of at least {MIN_SECRET_CHARS} characters"
                 );
                 RuntimeError::refused(ErrorCode::Validation, text)
             })?;
         let token = ApiToken {
-            token_id: self.mint()?,
+            token_id: self.mint_id()?,
             tenant_id: TenantId::default(),
             organization_id: OrganizationId::default(),
             prefix,
             sha256: sha256(secret),
             name: "admin".into(),
-            scopes: Scopes::NONE.with(Scope::Admin),
+            scopes: ScopeSet::NONE.with_scope(Scope::Admin),
             pools: None,
             path_globs: None,
             created_at: self.now(),
@@ -322,55 +338,62 @@ impl Runtime {
             revoked_at: None,
         };
         let is_first = self.store().put_first_token(token).await?;
-        Ok(made.filter(|_| is_first).map(Text::from))
+        Ok(generated.filter(|_| is_first).map(Text::from))
     }
 }
 
 impl Core {
-    async fn token(&self, prefix: &Text) -> Result<Option<Arc<ApiToken>>, RuntimeError> {
-        if let Ok(known) = self.tokens.get(prefix) {
-            return Ok(known);
+    async fn load_token(&self, prefix: &Text) -> Result<Option<Arc<ApiToken>>, RuntimeError> {
+        if let Ok(cached) = self.token_cache.get(prefix) {
+            return Ok(cached);
         }
-        let token = self.store.token(prefix).await?.map(Arc::new);
-        self.tokens.keep(prefix.clone(), token.clone());
+        let token = self.store.find_token(prefix).await?.map(Arc::new);
+        self.token_cache.insert_token(prefix.clone(), token.clone());
         Ok(token)
     }
 }
 
-/// Refuses a token that should not be.
-fn check(request: &NewToken, is_operator: bool) -> Result<(), RuntimeError> {
-    let refused = |code, text: String| Err(RuntimeError::refused(code, text));
-    if request.name.trim().is_empty() || request.name.len() > MAX_NAME {
-        let text = format!("the name of a token has 1 to {MAX_NAME} bytes");
-        return refused(ErrorCode::Validation, text);
+/// Refuses an invalid token request.
+fn validate_new_token(request: &CreateTokenRequest, is_operator: bool) -> Result<(), RuntimeError> {
+    let refuse = |code, text: String| Err(RuntimeError::refused(code, text));
+    if request.name.trim().is_empty() || request.name.len() > MAX_TOKEN_NAME_BYTES {
+        let text = format!("the name of a token must have 1 to {MAX_TOKEN_NAME_BYTES} bytes");
+        return refuse(ErrorCode::Validation, text);
     }
     if request.scopes.is_empty() {
-        let words: Vec<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
-        let text = format!("a token needs a scope; there are {}", words.join(", "));
-        return refused(ErrorCode::Validation, text);
+        let names: Vec<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
+        let text = format!(
+            "a token needs at least one scope; the scopes are {}",
+            names.join(", ")
+        );
+        return refuse(ErrorCode::Validation, text);
     }
     if request.scopes.iter().any(|scope| scope.is_internal()) && !is_operator {
-        let text = "only the tenant that runs the installation may give internal scopes";
-        return refused(ErrorCode::Forbidden, text.to_owned());
+        let text = "only the tenant that operates the installation may grant internal scopes";
+        return refuse(ErrorCode::Forbidden, text.to_owned());
     }
     let pools = request.pools.as_ref();
-    if pools.is_some_and(|pools| pools.is_empty() || pools.len() > MAX_POOLS) {
-        let text = format!("pools, where given, are 1 to {MAX_POOLS}");
-        return refused(ErrorCode::Validation, text);
+    if pools.is_some_and(|pools| pools.is_empty() || pools.len() > MAX_TOKEN_POOLS) {
+        let text = format!("pools must have 1 to {MAX_TOKEN_POOLS} entries");
+        return refuse(ErrorCode::Validation, text);
     }
-    if let Some(Err(text)) = request.path_globs.as_deref().map(globs::check) {
-        return refused(ErrorCode::Validation, text);
+    if let Some(Err(text)) = request
+        .path_globs
+        .as_deref()
+        .map(path_globs::validate_globs)
+    {
+        return refuse(ErrorCode::Validation, text);
     }
     match request.ttl_days {
-        Some(days) if !(1..=MAX_DAYS).contains(&days) => {
-            let text = format!("ttl_days = {days} is out of range 1..{MAX_DAYS}");
-            refused(ErrorCode::OutOfRange, text)
+        Some(days) if !(1..=MAX_TOKEN_TTL_DAYS).contains(&days) => {
+            let text = format!("ttl_days = {days} is out of range 1..{MAX_TOKEN_TTL_DAYS}");
+            refuse(ErrorCode::OutOfRange, text)
         }
         Some(_) | None => Ok(()),
     }
 }
 
-fn view(token: ApiToken) -> TokenView {
+fn token_view(token: ApiToken) -> TokenView {
     TokenView {
         id: token.token_id,
         name: token.name,
@@ -393,10 +416,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_has_a_prefix_and_a_secret() {
-        let (prefix, secret) = parts("noetl_ab12_s_e-c").unwrap();
+    fn splits_token_into_prefix_and_secret() {
+        let (prefix, secret) = split_token("noetl_ab12_s_e-c").unwrap();
         assert_eq!((prefix.as_str(), secret), ("ab12", "s_e-c"));
-        for wrong in [
+        for invalid in [
             "",
             "noetl_",
             "noetl_a",
@@ -405,7 +428,7 @@ mod tests {
             "x_a_b",
             "noetl_a b_c",
         ] {
-            assert!(parts(wrong).is_none(), "{wrong}");
+            assert!(split_token(invalid).is_none(), "{invalid}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Servers and a real NATS server: wake-ups, and the stream of the log.
+//! Tests with a real NATS server: wakeups and the event stream.
 
 #![expect(
     clippy::expect_used,
@@ -7,10 +7,10 @@
     reason = "a test fails by panicking"
 )]
 
-mod hold;
-mod house;
+mod broker_loss;
+mod broker_proxy;
+mod cluster;
 mod inbox;
-mod lost;
-mod outside;
 mod stream;
-mod wake;
+mod stream_reader;
+mod wakeups;

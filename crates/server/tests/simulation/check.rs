@@ -1,79 +1,82 @@
-//! What must be true of a world once it is over.
+//! Invariants that must hold at the end of a simulation.
 
 use std::collections::BTreeSet;
 
 use noetl_engine::event::{Event, EventKind};
-use noetl_engine::{FOLD_VERSION, State, decode};
+use noetl_engine::{ExecutionState, FOLD_VERSION, decode_record};
 use noetl_store::{
-    CommandFilter, Commons as _, Execution, LogPage, SlotChoice, SlotState, SnapshotKey,
-    Store as _, WaitChoice, WaitFilter,
+    CommandFilter, CoordinationStore as _, Execution, LogPageLimit, SlotSelector, SlotState,
+    SnapshotKey, Store as _, WaitFilter, WaitSelector,
 };
 use noetl_types::json::to_canonical;
 use noetl_types::limits::PageLimit;
 use noetl_types::record::verify_chain;
 use noetl_types::{
-    CommandId, EventName, EventType, ExecutionStatus, StoredEvent, TenantId, Timestamp, Version,
+    CommandId, EventName, EventType, ExecutionStatus, ExecutionVersion, StoredEvent, TenantId,
+    Timestamp,
 };
 
-use crate::books::{Outcome, SLOTS};
-use crate::crowd::slots;
-use crate::worker::is_loss;
-use crate::world::World;
+use crate::playbooks::{RunOutcome, SLOT_LIMITS};
+use crate::users::list_slots;
+use crate::worker::is_worker_loss;
+use crate::world::SimWorld;
 
-/// What was found.
 #[derive(Default)]
-pub(crate) struct Checked {
+pub(crate) struct CheckReport {
     pub(crate) executions: usize,
     pub(crate) compared: usize,
     pub(crate) violations: Vec<String>,
 }
 
-/// Looks at everything.
-pub(crate) async fn all(world: &World) -> Checked {
-    let mut checked = Checked::default();
-    let executions = world.executions().await;
-    checked.executions = executions.len();
+/// Checks all invariants.
+pub(crate) async fn check_world(world: &SimWorld) -> CheckReport {
+    let mut report = CheckReport::default();
+    let executions = world.list_executions().await;
+    report.executions = executions.len();
     let mut closed = BTreeSet::new();
     for execution in &executions {
-        one(world, execution, &mut checked, &mut closed).await;
-        world.trace.note(format_args!(
+        check_execution(world, execution, &mut report, &mut closed).await;
+        world.trace.record(format_args!(
             "{} {} {:?}",
             execution.execution_id, execution.view.status, execution.head.chain
         ));
     }
-    told(world, &executions, &closed, &mut checked);
-    left_behind(world, &mut checked).await;
-    checked
+    check_acknowledged(world, &executions, &closed, &mut report);
+    check_nothing_left(world, &mut report).await;
+    report
 }
 
-impl Checked {
-    fn must(&mut self, holds: bool, what: impl FnOnce() -> String) {
+impl CheckReport {
+    fn require(&mut self, holds: bool, message: impl FnOnce() -> String) {
         if !holds {
-            self.violations.push(what());
+            self.violations.push(message());
         }
     }
 }
 
-/// Looks at an execution.
-async fn one(
-    world: &World,
+/// Checks one execution.
+async fn check_execution(
+    world: &SimWorld,
     execution: &Execution,
-    checked: &mut Checked,
+    report: &mut CheckReport,
     closed: &mut BTreeSet<CommandId>,
 ) {
     let id = execution.execution_id;
-    let found = checked.violations.len();
-    let stored = world.memory.events(id, Version::EMPTY, LogPage::MAX).await;
+    let violations_before = report.violations.len();
+    let stored = world
+        .memory
+        .read_events(id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
+        .await;
     let stored: Vec<StoredEvent> = stored.expect("the model does not fail");
     let chain = verify_chain(&stored);
-    checked.must(chain == Ok(execution.head.chain), || {
+    report.require(chain == Ok(execution.head.chain), || {
         format!(
             "{id}: the chain is {chain:?}, its head {:?}",
             execution.head
         )
     });
     let count = i64::try_from(stored.len()).unwrap_or(i64::MAX);
-    checked.must(execution.head.version.get() == count, || {
+    report.require(execution.head.version.get() == count, || {
         format!(
             "{id}: {count} events and version {}",
             execution.head.version
@@ -81,28 +84,28 @@ async fn one(
     });
     let events: Vec<Event> = stored
         .iter()
-        .map(|stored| decode(&stored.record).expect("a record reads back"))
+        .map(|stored| decode_record(&stored.record).expect("a record reads back"))
         .collect();
-    one_end(execution, &events, checked);
-    one_result_each(execution, &events, checked, closed);
-    if let Some(state) = folds(world, execution, &events, checked).await {
-        compare(world, execution, (&events, &state), checked);
+    check_single_end(execution, &events, report);
+    check_single_results(execution, &events, report, closed);
+    if let Some(state) = check_replay(world, execution, &events, report).await {
+        check_expected_outcome(world, execution, &events, &state, report);
     }
-    if checked.violations.len() > found {
-        let book = execution
+    if report.violations.len() > violations_before {
+        let playbook = execution
             .facts
             .catalog_id
-            .map(|id| world.book(id).text.as_str());
-        let log: Vec<String> = stored.iter().map(line).collect();
-        let (book, log) = (book.unwrap_or_default(), log.join("\n"));
-        checked
+            .map(|id| world.find_playbook(id).text.as_str());
+        let log: Vec<String> = stored.iter().map(format_event).collect();
+        let (playbook, log) = (playbook.unwrap_or_default(), log.join("\n"));
+        report
             .violations
-            .push(format!("the log of {id}:\n{log}\nof\n{book}"));
+            .push(format!("the log of {id}:\n{log}\nof\n{playbook}"));
     }
 }
 
-/// An event in a line.
-fn line(stored: &StoredEvent) -> String {
+/// Formats an event on one line.
+fn format_event(stored: &StoredEvent) -> String {
     let event = &stored.record.event;
     let (seq, time) = (stored.record.seq, stored.record.ingest_time);
     let node = event.node_name.as_deref().unwrap_or_default();
@@ -112,30 +115,30 @@ fn line(stored: &StoredEvent) -> String {
     format!("{seq:>4} {time} {} {node} {meta}", event.event_type)
 }
 
-/// There is one end, and only audit events behind it.
-fn one_end(execution: &Execution, events: &[Event], checked: &mut Checked) {
+/// There is one terminal event, and only audit events follow it.
+fn check_single_end(execution: &Execution, events: &[Event], report: &mut CheckReport) {
     let id = execution.execution_id;
     let names = || events.iter().map(|event| event.kind.name());
-    let is_end = |name: &EventName| name.known().is_some_and(EventType::is_terminal);
+    let is_end = |name: &EventName| name.known_type().is_some_and(EventType::is_terminal);
     let ends = names().filter(is_end).count();
-    checked.must(ends == 1, || {
+    report.require(ends == 1, || {
         let last = names().next_back();
         format!(
-            "{id} has {ends} ends; it is {} after {last:?}",
+            "{id} has {ends} terminal events; its status is {} after {last:?}",
             execution.view.status
         )
     });
     let mut after = names().skip_while(|name| !is_end(name)).skip(1);
-    checked.must(after.all(|name| name.is_audit()), || {
-        format!("{id} goes on after its end")
+    report.require(after.all(|name| name.is_audit()), || {
+        format!("{id} has events after its end")
     });
 }
 
-/// Each command has one result at most, and is closed once.
-fn one_result_each(
+/// Each command has at most one result and is closed at most once.
+fn check_single_results(
     execution: &Execution,
     events: &[Event],
-    checked: &mut Checked,
+    report: &mut CheckReport,
     all_closed: &mut BTreeSet<CommandId>,
 ) {
     let mut results = BTreeSet::new();
@@ -152,7 +155,7 @@ fn one_result_each(
             _ => continue,
         };
         let is_new = set.insert(command);
-        checked.must(is_new, || {
+        report.require(is_new, || {
             format!(
                 "{}: {command} twice: {:?}",
                 execution.execution_id, event.kind
@@ -162,25 +165,28 @@ fn one_result_each(
     all_closed.extend(results);
 }
 
-/// The log folds to what the store shows, and on the way to what a server had in mind.
-async fn folds(
-    world: &World,
+/// Replaying the log gives the stored status, and at each snapshot the stored state.
+async fn check_replay(
+    world: &SimWorld,
     execution: &Execution,
     events: &[Event],
-    checked: &mut Checked,
-) -> Option<State> {
+    report: &mut CheckReport,
+) -> Option<ExecutionState> {
     let id = execution.execution_id;
-    let plan = &world.book(execution.facts.catalog_id?).plan;
+    let plan = &world.find_playbook(execution.facts.catalog_id?).plan;
     let key = SnapshotKey {
         kind: "engine_state".into(),
         fold_version: FOLD_VERSION,
     };
-    let loaded = world.memory.load(id, &key, LogPage::MAX).await;
+    let loaded = world
+        .memory
+        .load_execution(id, &key, LogPageLimit::MAX)
+        .await;
     let snapshot = loaded.expect("the model does not fail")?.snapshot;
-    let mut state = State::new(plan);
+    let mut state = ExecutionState::new(plan);
     for event in events {
         if let Err(error) = state.apply(plan, event) {
-            checked
+            report
                 .violations
                 .push(format!("{id} does not fold: {error}"));
             return None;
@@ -189,129 +195,140 @@ async fn folds(
             && snapshot.head.version == state.version()
         {
             let folded = to_canonical(&state.to_snapshot().expect("a snapshot"));
-            checked.must(folded == snapshot.state, || {
-                format!("{id}: at {} a server had another state", state.version())
+            report.require(folded == snapshot.state, || {
+                format!(
+                    "{id}: the snapshot at {} differs from the log",
+                    state.version()
+                )
             });
         }
     }
-    checked.must(state.status() == execution.view.status, || {
-        let (folded, shown) = (state.status(), execution.view.status);
-        format!("{id} folds to {folded} and is shown as {shown}")
+    report.require(state.status() == execution.view.status, || {
+        let (folded, listed) = (state.status(), execution.view.status);
+        format!("{id} folds to {folded} but is listed as {listed}")
     });
     Some(state)
 }
 
-/// An execution that nobody disturbed comes to what it must.
-fn compare(
-    world: &World,
+/// An undisturbed execution has the expected outcome.
+fn check_expected_outcome(
+    world: &SimWorld,
     execution: &Execution,
-    (events, state): (&[Event], &State),
-    checked: &mut Checked,
+    events: &[Event],
+    state: &ExecutionState,
+    report: &mut CheckReport,
 ) {
     let is_disturbed = events.iter().any(|event| match &event.kind {
-        EventKind::CommandFailed(failed) => is_loss(failed.why.kind),
+        EventKind::CommandFailed(failed) => is_worker_loss(failed.reason.kind),
         EventKind::PlaybookCancelled(_) => true,
         _ => false,
     });
-    let book = execution.facts.catalog_id.map(|id| world.book(id));
-    let Some((book, expected)) = book.and_then(|book| Some((book, book.expected.as_ref()?))) else {
+    let playbook = execution.facts.catalog_id.map(|id| world.find_playbook(id));
+    let Some((playbook, expected)) =
+        playbook.and_then(|playbook| Some((playbook, playbook.expected.as_ref()?)))
+    else {
         return;
     };
     if is_disturbed || !state.is_ended() {
         return;
     }
-    checked.compared += 1;
-    let found = Outcome::of(&book.plan, state);
-    checked.must(found == *expected, || {
+    report.compared += 1;
+    let found = RunOutcome::from_state(&playbook.plan, state);
+    report.require(found == *expected, || {
         let id = execution.execution_id;
-        format!("{id} comes to {found:?}\nand should to {expected:?}")
+        format!("{id} ended with {found:?}\nexpected {expected:?}")
     });
 }
 
-/// What somebody was told is so.
-fn told(
-    world: &World,
+/// Acknowledged effects are in the log.
+fn check_acknowledged(
+    world: &SimWorld,
     executions: &[Execution],
     closed: &BTreeSet<CommandId>,
-    checked: &mut Checked,
+    report: &mut CheckReport,
 ) {
-    let told = world.told();
-    for (command, attempts) in &told.accepted {
-        checked.must(attempts.len() == 1, || {
+    let acknowledged = world.lock_acknowledged();
+    for (command, attempts) in &acknowledged.accepted {
+        report.require(attempts.len() == 1, || {
             format!("results of several attempts of {command} were accepted: {attempts:?}")
         });
-        checked.must(closed.contains(command), || {
-            format!("the result of {command} was accepted and is not in the log")
+        report.require(closed.contains(command), || {
+            format!("the result of {command} was accepted but is not in the log")
         });
     }
-    let find = |id| executions.iter().find(|it| it.execution_id == id);
-    for id in &told.started {
-        checked.must(find(*id).is_some(), || {
-            format!("{id} was started and is not there")
+    let find = |id| {
+        executions
+            .iter()
+            .find(|execution| execution.execution_id == id)
+    };
+    for id in &acknowledged.started {
+        report.require(find(*id).is_some(), || {
+            format!("{id} was started but does not exist")
         });
     }
     let mut keys = BTreeSet::new();
     for execution in executions {
         let label = execution.facts.labels.as_ref();
         if let Some(key) = label.and_then(|labels| labels.get("key")?.as_str()) {
-            checked.must(keys.insert(key), || {
-                format!("{key} has begun two executions")
-            });
+            report.require(keys.insert(key), || format!("{key} started two executions"));
         }
     }
-    for id in &told.cancelled {
+    for id in &acknowledged.cancelled {
         let status = find(*id).map(|execution| execution.view.status);
-        checked.must(status == Some(ExecutionStatus::Cancelled), || {
-            format!("{id} was cancelled and is {status:?}")
+        report.require(status == Some(ExecutionStatus::Cancelled), || {
+            format!("{id} was cancelled but is {status:?}")
         });
     }
 }
 
-/// Nothing is open any more, owed or held.
-async fn left_behind(world: &World, checked: &mut Checked) {
+/// No timers, follow-ups, leases, slots, commands or waits are left.
+async fn check_nothing_left(world: &SimWorld, report: &mut CheckReport) {
     let (memory, limit) = (&world.memory, PageLimit::MAX);
-    let due = memory.due(Timestamp::MAX, None, limit);
+    let due = memory.list_due_timers(Timestamp::MAX, None, limit);
     let due = due.await.expect("timers");
-    checked.must(due.is_empty(), || format!("timers are left: {due:?}"));
-    let errands = memory
-        .errands(Timestamp::MAX, limit)
+    report.require(due.is_empty(), || format!("timers are left: {due:?}"));
+    let follow_ups = memory
+        .list_due_follow_ups(Timestamp::MAX, limit)
         .await
-        .expect("errands");
-    checked.must(errands.is_empty(), || {
-        format!("errands are left: {errands:?}")
+        .expect("follow-ups");
+    report.require(follow_ups.is_empty(), || {
+        format!("follow-ups are left: {follow_ups:?}")
     });
-    let expired = memory.expired(Timestamp::MAX, limit).await.expect("leases");
-    checked.must(expired.is_empty(), || {
+    let expired = memory
+        .list_expired_leases(Timestamp::MAX, limit)
+        .await
+        .expect("leases");
+    report.require(expired.is_empty(), || {
         format!("leases are left: {expired:?}")
     });
-    let granted = SlotChoice::Unconfirmed {
+    let granted = SlotSelector::Unconfirmed {
         held_by: Timestamp::MAX,
     };
-    let granted = memory.slots(granted, limit).await.expect("slots");
-    checked.must(granted.is_empty(), || {
+    let granted = memory.list_slots(granted, limit).await.expect("slots");
+    report.require(granted.is_empty(), || {
         format!("slots are left: {granted:?}")
     });
-    for (key, _) in SLOTS {
-        let mut slots = slots(world, key).await;
-        // A wish of a run that has ended is passed over when its turn comes.
+    for (key, _) in SLOT_LIMITS {
+        let mut slots = list_slots(world, key).await;
+        // Waiting requests of ended runs are skipped when their turn comes.
         slots.retain(|slot| slot.state != SlotState::Waiting);
-        checked.must(slots.is_empty(), || format!("slots are left: {slots:?}"));
+        report.require(slots.is_empty(), || format!("slots are left: {slots:?}"));
     }
-    for execution in world.executions().await {
+    for execution in world.list_executions().await {
         let (id, tenant_id) = (execution.execution_id, TenantId::default());
-        let open = CommandFilter::open_of(tenant_id.clone(), id);
-        let open = memory.commands(open).await.expect("commands").commands;
-        checked.must(open.is_empty(), || {
+        let open = CommandFilter::open_in_execution(tenant_id.clone(), id);
+        let open = memory.list_commands(open).await.expect("commands").commands;
+        report.require(open.is_empty(), || {
             format!("{id}: commands are left: {open:?}")
         });
         let waits = WaitFilter {
             tenant_id,
-            choice: WaitChoice::Of(id),
+            selector: WaitSelector::InExecution(id),
             after: None,
             limit,
         };
-        let waits = memory.waits(waits).await.expect("waits");
-        checked.must(waits.is_empty(), || {
+        let waits = memory.list_waits(waits).await.expect("waits");
+        report.require(waits.is_empty(), || {
             format!("{id}: waits are left: {waits:?}")
         });
     }

@@ -1,13 +1,13 @@
-//! The whole runtime in a simulation: servers, workers and people in one thread, over the model of a
-//! store, with a clock and dice that a seed determines.
+//! Simulation of the whole runtime: servers, workers and users in one thread, over the in-memory
+//! store, with a clock and random numbers that a seed determines.
 //!
-//! Messages are late, doubled and lost, on the way there and on the way back; calls of the store fail
-//! before and after they are done; servers and workers die or sleep in the middle of anything. After a
-//! while all of that stops, and every run must come to its end: one end, one result for each command,
-//! a log that is whole, and nothing left behind.
+//! Messages are delayed, duplicated and lost in either direction. Store calls fail before or after
+//! they take effect. Servers and workers crash or are suspended at any point. After a while all
+//! faults stop, and every run must end: with one terminal event, one result per command, a
+//! consistent log, and nothing left open.
 //!
-//! A failure names its seed. `SIM_SEED=n` lives through that one alone and shows all of its trace;
-//! `SIM_SEED=n..m` lives through others than the usual thousand.
+//! A failure prints its seed. `SIM_SEED=n` runs only that seed and prints its whole trace.
+//! `SIM_SEED=n..m` runs a range of seeds instead of the usual thousand.
 
 #![expect(
     clippy::expect_used,
@@ -15,56 +15,55 @@
     reason = "a test fails by panicking"
 )]
 
-mod books;
 mod check;
-mod crowd;
-mod line;
+mod fault_plan;
+mod playbooks;
 mod server;
+mod server_link;
 mod tools;
 mod trace;
-mod weather;
+mod users;
 mod worker;
 mod world;
 
-use world::Report;
+use world::SimulationReport;
 
-/// Worlds in one test; there are as many tests as make a thousand of them.
-const SEEDS: u64 = 250;
-/// Lines of the trace that a failure shows.
-const TAIL: usize = 80;
+/// Seeds per test. Four tests together run a thousand seeds.
+const SEEDS_PER_TEST: u64 = 250;
+/// Trace lines that a failure prints.
+const TRACE_TAIL_LINES: usize = 80;
 
-/// Lives through the world of a seed, in a thread and a time of its own.
-fn live(seed: u64) -> Report {
+/// Simulates a seed on its own runtime with paused time.
+fn simulate_seed(seed: u64) -> SimulationReport {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime");
-    runtime.block_on(world::live(seed))
+    runtime.block_on(world::run_simulation(seed))
 }
 
-/// What a failure shows.
-fn shown(seed: u64, report: &Report, lines: usize) -> String {
+fn format_failure(seed: u64, report: &SimulationReport, lines: usize) -> String {
     let (tail, violations) = (report.trace.tail(lines), report.violations.join("\n"));
     format!("SIM_SEED={seed}\n{tail}\n{violations}")
 }
 
-fn live_all(seeds: std::ops::Range<u64>) {
+fn simulate_seeds(seeds: std::ops::Range<u64>) {
     let (mut executions, mut compared) = (0, 0);
     let (mut first, mut failed) = (None, Vec::new());
     for seed in seeds {
-        let report = live(seed);
+        let report = simulate_seed(seed);
         executions += report.executions;
         compared += report.compared;
         if let Some(violation) = report.violations.first() {
             failed.push(format!("SIM_SEED={seed}: {violation}"));
-            first.get_or_insert_with(|| shown(seed, &report, TAIL));
+            first.get_or_insert_with(|| format_failure(seed, &report, TRACE_TAIL_LINES));
         }
     }
     if let Some(first) = first {
         panic!("{first}\n\nin all:\n{}", failed.join("\n"));
     }
-    // Worlds so rough that nothing comes to what it should would prove little.
+    // If faults disturbed most runs, the comparison would prove little.
     assert!(
         2 * compared > executions,
         "only {compared} of {executions} executions could be compared"
@@ -73,30 +72,30 @@ fn live_all(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn heavy_first_quarter() {
-    live_all(0..SEEDS);
+    simulate_seeds(0..SEEDS_PER_TEST);
 }
 
 #[test]
 fn heavy_second_quarter() {
-    live_all(SEEDS..2 * SEEDS);
+    simulate_seeds(SEEDS_PER_TEST..2 * SEEDS_PER_TEST);
 }
 
 #[test]
 fn heavy_third_quarter() {
-    live_all(2 * SEEDS..3 * SEEDS);
+    simulate_seeds(2 * SEEDS_PER_TEST..3 * SEEDS_PER_TEST);
 }
 
 #[test]
 fn heavy_fourth_quarter() {
-    live_all(3 * SEEDS..4 * SEEDS);
+    simulate_seeds(3 * SEEDS_PER_TEST..4 * SEEDS_PER_TEST);
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace() {
+fn same_seed_gives_same_trace() {
     for seed in (0..1_000).step_by(40) {
-        let (first, second) = (live(seed), live(seed));
+        let (first, second) = (simulate_seed(seed), simulate_seed(seed));
         if first.digest != second.digest {
-            let (first, second) = (first.trace.all(), second.trace.all());
+            let (first, second) = (first.trace.all_lines(), second.trace.all_lines());
             let pairs = first.iter().zip(&second);
             let same = pairs.take_while(|(one, other)| one == other).count();
             panic!(
@@ -110,18 +109,15 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
-fn the_seed_that_is_asked_for() {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a person chooses the world to look at"
-    )]
-    let asked = std::env::var("SIM_SEED").ok();
-    let asked = asked.as_deref().unwrap_or_default();
-    if let Some((from, to)) = asked.split_once("..") {
-        live_all(from.parse().expect("a seed")..to.parse().expect("a seed"));
-    } else if let Ok(seed) = asked.parse() {
-        let report = live(seed);
-        let is_well = report.violations.is_empty();
-        assert!(is_well, "{}", shown(seed, &report, usize::MAX));
+fn simulates_requested_seed() {
+    #[expect(clippy::disallowed_methods, reason = "the user selects the seeds")]
+    let requested = std::env::var("SIM_SEED").ok();
+    let requested = requested.as_deref().unwrap_or_default();
+    if let Some((from, to)) = requested.split_once("..") {
+        simulate_seeds(from.parse().expect("a seed")..to.parse().expect("a seed"));
+    } else if let Ok(seed) = requested.parse() {
+        let report = simulate_seed(seed);
+        let is_valid = report.violations.is_empty();
+        assert!(is_valid, "{}", format_failure(seed, &report, usize::MAX));
     }
 }

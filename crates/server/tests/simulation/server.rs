@@ -1,244 +1,255 @@
-//! Servers that die, sleep and come back, each with a line of its own to the one store.
+//! Servers that crash, are suspended and restart, each with its own link to the shared store.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use noetl_server::{Chance, Clock, Runtime, Settings};
+use noetl_server::{Clock, RandomSource, Runtime, Settings};
 use noetl_store::Store;
-use noetl_store::faulty::{Fault, FaultyStore, Method};
+use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
 use noetl_testkit::sim::SplitMix;
 use noetl_types::{Millis, Timestamp};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::weather::{draw, up_to};
-use crate::world::World;
+use crate::fault_plan::{random_duration, seeded_rng};
+use crate::world::SimWorld;
 
-/// A server as others see it: up, or not there.
-pub(crate) struct Server {
+/// A server that is running or down.
+pub(crate) struct SimServer {
     number: usize,
-    up: Mutex<Option<Up>>,
-    /// How often it was started.
-    starts: Mutex<u32>,
+    running: Mutex<Option<RunningServer>>,
+    /// Number of starts.
+    start_count: Mutex<u32>,
 }
 
-/// A server that is up.
+/// Handle of a running server.
 #[derive(Clone)]
-pub(crate) struct Up {
+pub(crate) struct RunningServer {
     pub(crate) runtime: Runtime,
-    /// Cancelled when it dies: whoever waits for an answer learns that there is none.
-    pub(crate) down: CancellationToken,
-    wire: Arc<Wire>,
+    /// Cancelled on a crash, so that pending requests get no answer.
+    pub(crate) crashed: CancellationToken,
+    link: Arc<StoreLink>,
 }
 
-/// The line from a server to the store.
-struct Wire {
+/// Link from a server to the store.
+struct StoreLink {
     name: String,
-    /// A dead server does nothing any more, though its tasks linger.
-    is_cut: AtomicBool,
-    /// Until when the whole process sleeps.
-    asleep_until: Mutex<Option<Instant>>,
-    chance: Mutex<SplitMix>,
+    /// True after a crash: the remaining tasks of the server have no effect any more.
+    is_disconnected: AtomicBool,
+    /// End of a suspension of the whole process.
+    suspended_until: Mutex<Option<Instant>>,
+    rng: Mutex<SplitMix>,
 }
 
-/// The time of a server: that of the simulation, a little off.
+/// Clock of a server: simulated time plus a fixed skew.
 struct SimClock {
-    began: Instant,
+    started_at: Instant,
     skew: Millis,
 }
 
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
         let start = Timestamp::parse("2026-01-01T00:00:00Z").expect("a time");
-        let passed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let elapsed_ms = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         start
-            .saturating_add(Millis::from_ms(passed))
+            .saturating_add(Millis::from_ms(elapsed_ms))
             .saturating_add(self.skew)
     }
 }
 
-struct SimChance(Mutex<SplitMix>);
+struct SimRandom(Mutex<SplitMix>);
 
-impl Chance for SimChance {
-    fn fill(&self, bytes: &mut [u8]) {
-        let mut chance = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+impl RandomSource for SimRandom {
+    fn fill_random(&self, bytes: &mut [u8]) {
+        let mut rng = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for chunk in bytes.chunks_mut(8) {
-            let number = chance.next().to_be_bytes();
+            let number = rng.next_u64().to_be_bytes();
             chunk.copy_from_slice(&number[..chunk.len()]);
         }
     }
 }
 
-impl Server {
+impl SimServer {
     pub(crate) fn new(number: usize) -> Self {
         Self {
             number,
-            up: Mutex::default(),
-            starts: Mutex::default(),
+            running: Mutex::default(),
+            start_count: Mutex::default(),
         }
     }
 
-    /// The server, if it is up.
-    pub(crate) fn up(&self) -> Option<Up> {
-        let up = self.up.lock().unwrap_or_else(PoisonError::into_inner);
-        up.clone()
+    /// Returns the running server, or `None` if it is down.
+    pub(crate) fn running_server(&self) -> Option<RunningServer> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.clone()
     }
 
-    /// Starts it, however often that has to be tried.
-    pub(crate) async fn start(&self, world: &Arc<World>) {
-        while self.up().is_none() {
-            if let Some(up) = self.try_to_start(world).await {
-                world.trace.note(format_args!("{} is up", up.wire.name));
-                *self.up.lock().unwrap_or_else(PoisonError::into_inner) = Some(up);
+    /// Starts the server, and retries until it succeeds.
+    pub(crate) async fn start(&self, world: &Arc<SimWorld>) {
+        while self.running_server().is_none() {
+            if let Some(running) = self.try_to_start(world).await {
+                world
+                    .trace
+                    .record(format_args!("{} is up", running.link.name));
+                *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
                 return;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    async fn try_to_start(&self, world: &Arc<World>) -> Option<Up> {
+    async fn try_to_start(&self, world: &Arc<SimWorld>) -> Option<RunningServer> {
         let start = {
-            let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut starts = self
+                .start_count
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             *starts += 1;
             *starts
         };
         let name = format!("s{}.{start}", self.number);
-        let wire = Arc::new(Wire {
-            is_cut: AtomicBool::new(false),
-            asleep_until: Mutex::default(),
-            chance: Mutex::new(draw(world.seed, &format!("wire {name}"))),
+        let link = Arc::new(StoreLink {
+            is_disconnected: AtomicBool::new(false),
+            suspended_until: Mutex::default(),
+            rng: Mutex::new(seeded_rng(world.seed, &format!("wire {name}"))),
             name: name.clone(),
         });
-        let skew =
-            draw(world.seed, &format!("skew {}", self.number)).below(world.weather.skew_ms + 1);
+        let skew = seeded_rng(world.seed, &format!("skew {}", self.number))
+            .number_below(world.fault_plan.skew_ms + 1);
         let clock = SimClock {
-            began: world.began,
+            started_at: world.started_at,
             skew: Millis::from_ms(skew as u64),
         };
-        let chance = SimChance(Mutex::new(draw(world.seed, &format!("chance {name}"))));
+        let rng = SimRandom(Mutex::new(seeded_rng(
+            world.seed,
+            &format!("chance {name}"),
+        )));
         let settings = Settings {
             server_name: format!("s{}", self.number).into(),
-            lease: world.weather.lease,
-            snapshot_every: world.weather.snapshot_every,
-            // Room for one execution in each part: others are put out and read again.
+            lease_duration: world.fault_plan.lease,
+            snapshot_min_events: world.fault_plan.snapshot_every,
+            // With capacity for one execution per shard, executions are evicted and reloaded.
             cached_executions: if self.number == 0 { 1 } else { 1_000 },
             ..Settings::default()
         };
-        let store = store(world, &wire);
-        let opened =
-            Runtime::open_by_chance(store, Arc::new(clock), Arc::new(chance), settings).await;
+        let store = open_faulty_store(world, &link);
+        let opened = Runtime::open_with_rng(store, Arc::new(clock), Arc::new(rng), settings).await;
         match opened {
-            Ok(runtime) => Some(Up {
+            Ok(runtime) => Some(RunningServer {
                 runtime,
-                down: CancellationToken::new(),
-                wire,
+                crashed: CancellationToken::new(),
+                link,
             }),
             Err(error) => {
                 world
                     .trace
-                    .note(format_args!("{name} does not start: {error}"));
+                    .record(format_args!("{name} does not start: {error}"));
                 None
             }
         }
     }
 
-    /// Ends it at once, in the middle of whatever it does.
-    pub(crate) fn crash(&self, world: &World) {
-        let up = self
-            .up
+    /// Crashes the server at once, at any point.
+    pub(crate) fn crash(&self, world: &SimWorld) {
+        let running = self
+            .running
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        if let Some(up) = up {
-            world.trace.note(format_args!("{} dies", up.wire.name));
-            up.wire.is_cut.store(true, Ordering::Relaxed);
-            up.down.cancel();
+        if let Some(running) = running {
+            world
+                .trace
+                .record(format_args!("{} crashes", running.link.name));
+            running.link.is_disconnected.store(true, Ordering::Relaxed);
+            running.crashed.cancel();
         }
     }
 
-    /// Lets the whole process sleep for a time; it knows nothing of it afterwards.
-    pub(crate) fn stall(&self, world: &World, time: Duration) {
-        if let Some(up) = self.up() {
-            world
-                .trace
-                .note(format_args!("{} sleeps {time:?}", up.wire.name));
-            let until = Instant::now() + time;
-            let mut asleep = up
-                .wire
-                .asleep_until
+    /// Suspends the whole process for a time. The process does not notice it.
+    pub(crate) fn suspend(&self, world: &SimWorld, duration: Duration) {
+        if let Some(running) = self.running_server() {
+            world.trace.record(format_args!(
+                "{} is suspended for {duration:?}",
+                running.link.name
+            ));
+            let until = Instant::now() + duration;
+            let mut suspended_until = running
+                .link
+                .suspended_until
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            *asleep = Some(until);
+            *suspended_until = Some(until);
         }
     }
 }
 
-/// The store as a server reaches it: late first, and then perhaps not at all.
-fn store(world: &Arc<World>, wire: &Arc<Wire>) -> Arc<dyn Store> {
-    let (faulty, late) = (Arc::clone(world), Arc::clone(world));
-    let (fails, waits) = (Arc::clone(wire), Arc::clone(wire));
-    let inner = FaultyStore::sharing(
+/// The store as a server reaches it: calls are delayed first and may then fail.
+fn open_faulty_store(world: &Arc<SimWorld>, link: &Arc<StoreLink>) -> Arc<dyn Store> {
+    let (failure_world, delay_world) = (Arc::clone(world), Arc::clone(world));
+    let (failure_link, delay_link) = (Arc::clone(link), Arc::clone(link));
+    let inner = FaultyStore::with_shared_store(
         Arc::clone(&world.memory),
-        Box::new(move |method| fails.fails(&faulty, method)),
+        Box::new(move |method| failure_link.next_failure(&failure_world, method)),
     );
     Arc::new(FaultyStore::new(
         inner,
-        Box::new(move |method| waits.takes(&late, method)),
+        Box::new(move |method| delay_link.next_delay(&delay_world, method)),
     ))
 }
 
-impl Wire {
-    /// How long a call takes.
-    fn takes(&self, world: &World, method: Method) -> Fault {
-        if self.is_cut.load(Ordering::Relaxed) {
-            return Fault::Never;
+impl StoreLink {
+    /// Returns the delay of a call.
+    fn next_delay(&self, world: &SimWorld, method: StoreMethod) -> Fault {
+        if self.is_disconnected.load(Ordering::Relaxed) {
+            return Fault::Hang;
         }
-        // A snapshot is taken on another thread, so when it is written is not the seed's choice. It
-        // changes nothing that anybody sees.
-        if method == Method::WriteSnapshot {
+        // Snapshots are written by another thread, so the seed cannot determine their timing. They
+        // have no visible effect.
+        if method == StoreMethod::WriteSnapshot {
             return Fault::None;
         }
-        let asleep = self
-            .asleep_until
+        let suspended_until = self
+            .suspended_until
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(left) = asleep.and_then(|until| until.checked_duration_since(Instant::now()))
-            && !left.is_zero()
+        if let Some(remaining) =
+            suspended_until.and_then(|until| until.checked_duration_since(Instant::now()))
+            && !remaining.is_zero()
         {
-            return Fault::Wait(left);
+            return Fault::Sleep(remaining);
         }
-        let mut chance = self.chance.lock().unwrap_or_else(PoisonError::into_inner);
-        let time = up_to(&mut chance, world.weather.store_ms);
-        if world.is_calm() || time.is_zero() {
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let delay = random_duration(&mut rng, world.fault_plan.store_ms);
+        if world.has_stopped_faults() || delay.is_zero() {
             Fault::None
         } else {
-            Fault::Wait(time)
+            Fault::Sleep(delay)
         }
     }
 
-    /// How a call fails.
-    fn fails(&self, world: &World, method: Method) -> Fault {
-        if self.is_cut.load(Ordering::Relaxed) {
-            return Fault::Never;
+    /// Returns the failure of a call, if any.
+    fn next_failure(&self, world: &SimWorld, method: StoreMethod) -> Fault {
+        if self.is_disconnected.load(Ordering::Relaxed) {
+            return Fault::Hang;
         }
-        if method == Method::WriteSnapshot || world.is_calm() {
+        if method == StoreMethod::WriteSnapshot || world.has_stopped_faults() {
             return Fault::None;
         }
-        let weather = &world.weather;
-        let mut chance = self.chance.lock().unwrap_or_else(PoisonError::into_inner);
-        let fault = if chance.percent(weather.fails_before) {
-            Fault::Before
-        } else if chance.percent(weather.fails_after) {
-            Fault::After
-        } else if method == Method::Append && chance.percent(weather.conflicts) {
+        let fault_plan = &world.fault_plan;
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let fault = if rng.draw_percent(fault_plan.fails_before) {
+            Fault::FailBefore
+        } else if rng.draw_percent(fault_plan.fails_after) {
+            Fault::FailAfter
+        } else if method == StoreMethod::AppendEvents && rng.draw_percent(fault_plan.conflicts) {
             Fault::Conflict
         } else {
             return Fault::None;
         };
         world
             .trace
-            .note(format_args!("{} {method:?} fails: {fault:?}", self.name));
+            .record(format_args!("{} {method:?} fails: {fault:?}", self.name));
         fault
     }
 }

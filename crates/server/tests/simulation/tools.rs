@@ -1,50 +1,52 @@
-//! What tools do: the same again whenever they are called again, so that it does not matter how often
-//! a command is carried out.
+//! Deterministic tools: repeated calls give the same result, so it does not matter how often a
+//! command is executed.
 
-use noetl_oracle::{Answer as Scripted, Call as ScriptedCall, Outcomes as _, Script};
+use noetl_oracle::{
+    ScriptedOutcomes, TaskCall as ScriptedCall, ToolAnswer as Scripted, ToolOutcomes as _,
+};
+use noetl_playbook::command_machine::ToolResult;
 use noetl_playbook::model::ToolKind;
-use noetl_playbook::shift::Answer;
-use noetl_testkit::sim::{Call, Play};
+use noetl_testkit::sim::{SimulatedCall, ToolBehavior};
 use noetl_types::{Json, TaskError, TaskErrorKind};
 
-use crate::weather::draw;
+use crate::fault_plan::seeded_rng;
 
-/// Who answers for the tools of a playbook.
+/// Source of the tool results of a playbook.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Tools {
-    /// Chance, by the place of the call.
-    Moody(u64),
-    /// The playbook itself, in the commands of its tasks.
+pub(crate) enum SimulatedTools {
+    /// Random results that depend on the position of the call.
+    Random(u64),
+    /// Results that the commands of the tasks specify.
     Scripted,
 }
 
-impl Tools {
-    pub(crate) fn play(self, call: &Call<'_>) -> Play {
+impl SimulatedTools {
+    pub(crate) fn play_call(self, call: &SimulatedCall<'_>) -> ToolBehavior {
         if call.kind == ToolKind::Noop || call.label == "claim" {
-            return Play::AsWritten;
+            return ToolBehavior::Configured;
         }
         match self {
-            Self::Moody(seed) => moody(seed, call),
-            Self::Scripted => scripted(call),
+            Self::Random(seed) => play_random(seed, call),
+            Self::Scripted => play_scripted(call),
         }
     }
 }
 
-fn moody(seed: u64, call: &Call<'_>) -> Play {
+fn play_random(seed: u64, call: &SimulatedCall<'_>) -> ToolBehavior {
     let (step, label, index, attempt) = (call.step, call.label, call.index, call.attempt);
-    let mut chance = draw(seed, &format!("tool {step} {label} {index:?} {attempt}"));
-    if chance.percent(15) {
-        return Play::fail(TaskErrorKind::ServerError, "not today");
+    let mut rng = seeded_rng(seed, &format!("tool {step} {label} {index:?} {attempt}"));
+    if rng.draw_percent(15) {
+        return ToolBehavior::failure(TaskErrorKind::ServerError, "not today");
     }
     let command = call.config.get("command").cloned();
-    Play::Ok(Json::object([
+    ToolBehavior::Ok(Json::object([
         ("did", command.unwrap_or_default()),
         ("index", Json::from(index)),
     ]))
 }
 
-fn scripted(call: &Call<'_>) -> Play {
-    let answer = Script.answer(&ScriptedCall {
+fn play_scripted(call: &SimulatedCall<'_>) -> ToolBehavior {
+    let answer = ScriptedOutcomes.answer_call(&ScriptedCall {
         step: call.step,
         run: u64::from(call.run),
         index: call.index.map(|index| index as usize),
@@ -56,49 +58,53 @@ fn scripted(call: &Call<'_>) -> Play {
         input: call.input,
     });
     match answer {
-        Scripted::Ok(data) => Play::Ok(data),
+        Scripted::Ok(data) => ToolBehavior::Ok(data),
         Scripted::Error(error) => {
             let kind = TaskErrorKind::parse(error.kind.as_str()).unwrap_or(TaskErrorKind::Unknown);
             let failed = TaskError::new(kind, error.message.as_str());
-            Play::Fail(Box::new(failed), error.data)
+            ToolBehavior::Fail(Box::new(failed), error.data)
         }
     }
 }
 
-/// What a worker is told by a tool; a frame asks for so many rows.
-pub(crate) fn answer(play: Play, call: &Call<'_>, max_rows: Option<u32>) -> Answer {
-    match play {
-        Play::Ok(data) => Answer::ok(data),
-        Play::Fail(error, data) => Answer {
+/// Converts a result into the answer that a worker receives. Frames request `max_rows` rows.
+pub(crate) fn to_tool_answer(
+    behavior: ToolBehavior,
+    call: &SimulatedCall<'_>,
+    max_rows: Option<u32>,
+) -> ToolResult {
+    match behavior {
+        ToolBehavior::Ok(data) => ToolResult::ok(data),
+        ToolBehavior::Fail(error, data) => ToolResult {
             data,
-            ..Answer::failed(*error)
+            ..ToolResult::failed(*error)
         },
-        Play::AsWritten => Answer::ok(match max_rows {
-            Some(max_rows) if call.label == "claim" => rows(call, max_rows),
-            Some(_) | None => as_written(call),
+        ToolBehavior::Configured => ToolResult::ok(match max_rows {
+            Some(max_rows) if call.label == "claim" => cursor_rows(call, max_rows),
+            Some(_) | None => configured_result(call),
         }),
-        Play::Lost => unreachable!("no tool here takes its worker along"),
+        ToolBehavior::Lost => unreachable!("no simulated tool loses its worker"),
     }
 }
 
-/// The statement `rows 7` stands for a table of seven rows; the number of the frame says which of
-/// them it gets.
-fn rows(call: &Call<'_>, max_rows: u32) -> Json {
+/// Returns the rows of one frame. The statement `rows 7` means a table of seven rows, and the
+/// frame number selects among them.
+fn cursor_rows(call: &SimulatedCall<'_>, max_rows: u32) -> Json {
     let statement = call.config.get("command").and_then(Json::as_str);
-    let all = statement.and_then(|text| text.strip_prefix("rows ")?.parse().ok());
-    let all: u32 = all.unwrap_or_default();
+    let row_count = statement.and_then(|text| text.strip_prefix("rows ")?.parse().ok());
+    let row_count: u32 = row_count.unwrap_or_default();
     let first = call.index.unwrap_or_default() * max_rows;
-    let ids = first..all.min(first + max_rows).max(first);
+    let ids = first..row_count.min(first + max_rows).max(first);
     let rows = ids.map(|id| Json::object([("id", Json::from(id))]));
     Json::object([("rows", Json::list(rows))])
 }
 
-fn as_written(call: &Call<'_>) -> Json {
-    let of = |key| call.config.get(key).cloned();
-    of("result").unwrap_or_else(|| {
+fn configured_result(call: &SimulatedCall<'_>) -> Json {
+    let field = |key| call.config.get(key).cloned();
+    field("result").unwrap_or_else(|| {
         Json::object([
             ("status", Json::from("ok")),
-            ("message", of("message").unwrap_or_default()),
+            ("message", field("message").unwrap_or_default()),
         ])
     })
 }

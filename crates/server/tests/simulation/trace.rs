@@ -1,4 +1,4 @@
-//! What happened in a run, line by line: all messages and all that went wrong, with their times.
+//! Trace of a simulation: all messages and faults with their times, one per line.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,39 +6,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 use noetl_types::{Digest, sha256};
 use tokio::time::Instant;
 
-/// The trace of a run. A clone is another handle of the same.
+/// Trace of a simulation. Clones share the same lines.
 #[derive(Clone)]
-pub(crate) struct Trace {
-    began: Instant,
+pub(crate) struct SimTrace {
+    started_at: Instant,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
-impl Trace {
-    pub(crate) fn begin() -> Self {
+impl SimTrace {
+    pub(crate) fn start_trace() -> Self {
         Self {
-            began: Instant::now(),
+            started_at: Instant::now(),
             lines: Arc::default(),
         }
     }
 
-    pub(crate) fn note(&self, what: impl Display) {
-        let at = self.began.elapsed().as_millis();
-        self.lines().push(format!("{at:>7} {what}"));
+    pub(crate) fn record(&self, event: impl Display) {
+        let at = self.started_at.elapsed().as_millis();
+        self.lines().push(format!("{at:>7} {event}"));
     }
 
-    /// A digest of all lines.
     pub(crate) fn digest(&self) -> Digest {
         sha256(self.lines().join("\n"))
     }
 
-    /// The last lines.
     pub(crate) fn tail(&self, count: usize) -> String {
         let lines = self.lines();
         lines[lines.len().saturating_sub(count)..].join("\n")
     }
 
-    /// All lines.
-    pub(crate) fn all(&self) -> Vec<String> {
+    pub(crate) fn all_lines(&self) -> Vec<String> {
         self.lines().clone()
     }
 

@@ -1,84 +1,88 @@
-//! A small worker: it renders, rules and reports as a real one does, with tools that are played.
+//! A minimal worker: it renders templates, applies policies and reports as a real worker does, with
+//! simulated tools.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use noetl_api::WorkerApi as _;
 use noetl_api::command::{
     CommandReport, FrameReport, HeartbeatRequest, HeldLease, LeaseRequest, LeasedCommand,
-    NextLease, ReportRequest, ReportResult, ReportStatus, ReportVerdict, RetriedTask, RowError,
+    NextLease, ReportDisposition, ReportRequest, ReportResult, ReportStatus, RetriedTask, RowError,
     TaskReport, TaskStatus,
 };
-use noetl_playbook::carried::Carried;
-use noetl_playbook::shift::{
-    self, Ahead, CallSpec, Do, Finished, Job, MAX_DATA, MAX_TASK_RUNS, Moment, Shift,
+use noetl_playbook::command_context::CommandContext;
+use noetl_playbook::command_machine::{
+    self, CallSpec, CommandMachine, CommandSpec, MAX_TASK_DATA, MAX_TASK_RUNS, MachineAction,
+    MachineInput, MachineOutcome, NextStage,
 };
 use noetl_playbook::template::TemplateLimits;
 use noetl_server::Runtime;
-use noetl_testkit::sim::{Call, SplitMix};
-use noetl_types::limits::LeaseBatch;
+use noetl_testkit::sim::{SimulatedCall, SplitMix};
+use noetl_types::limits::LeaseBatchSize;
 use noetl_types::{CommandId, Json, Millis, PoolName, TaskErrorKind, Text, WorkerId};
 use tokio::task::JoinSet;
 
-use crate::line::Line;
-use crate::tools::answer;
-use crate::weather::{draw, up_to};
-use crate::world::World;
+use crate::fault_plan::{random_duration, seeded_rng};
+use crate::server_link::ServerLink;
+use crate::tools::to_tool_answer;
+use crate::world::SimWorld;
 
-/// How long a worker waits for an answer that may take a while.
-const PATIENCE: Duration = Duration::from_secs(8);
-/// How long it waits for work.
-const POLL: Duration = Duration::from_secs(3);
-/// How often it sends a report.
-const TRIES: u32 = 8;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+/// Maximum wait of a lease request.
+const LEASE_WAIT: Duration = Duration::from_secs(3);
+const MAX_SEND_ATTEMPTS: u32 = 8;
 
-type Held = Mutex<BTreeMap<(CommandId, u32), HeldLease>>;
+type HeldLeases = Mutex<BTreeMap<(CommandId, u32), HeldLease>>;
 
-/// Attempts that were made again and that no server is known to have heard of.
+/// Retried attempts that no server has acknowledged yet.
 #[derive(Default)]
-struct Untold {
+struct UnreportedRetries {
     retries: Vec<RetriedTask>,
-    /// How many there were before them.
-    before: u32,
+    /// Number of retries acknowledged before these.
+    reported_count: u32,
 }
 
-/// One of the hands of a worker.
-struct Hand {
-    world: Arc<World>,
+/// One concurrency slot of a worker.
+struct WorkerSlot {
+    world: Arc<SimWorld>,
     worker: WorkerId,
-    line: Line,
-    held: Arc<Held>,
-    chance: Mutex<SplitMix>,
+    link: ServerLink,
+    held_leases: Arc<HeldLeases>,
+    rng: Mutex<SplitMix>,
 }
 
-/// Works for ever; a future that is dropped is a worker that died.
-pub(crate) async fn work_for_ever(world: Arc<World>, number: usize, life: u32) {
+/// Runs a worker forever. Dropping the future crashes the worker.
+pub(crate) async fn run_worker(world: Arc<SimWorld>, number: usize, incarnation: u32) {
     let worker = WorkerId::new(format!("w{number}")).expect("a name");
-    let held: Arc<Held> = Arc::default();
+    let held_leases: Arc<HeldLeases> = Arc::default();
     let mut tasks = JoinSet::new();
-    for hand in 0..world.weather.slots {
-        let name = format!("w{number}.{life}.{hand}");
-        let hand = Hand {
-            line: Line::new(&world, name.as_str()),
-            chance: Mutex::new(draw(world.seed, &format!("hand {name}"))),
+    for slot in 0..world.fault_plan.slots {
+        let name = format!("w{number}.{incarnation}.{slot}");
+        let slot = WorkerSlot {
+            link: ServerLink::new(&world, name.as_str()),
+            rng: Mutex::new(seeded_rng(world.seed, &format!("hand {name}"))),
             world: Arc::clone(&world),
             worker: worker.clone(),
-            held: Arc::clone(&held),
+            held_leases: Arc::clone(&held_leases),
         };
-        tasks.spawn(async move { hand.take_and_do().await });
+        tasks.spawn(async move { slot.work_loop().await });
     }
-    let line = Line::new(&world, format!("w{number}.{life}.heart"));
-    tasks.spawn(async move { beat(&world, &worker, &line, &held).await });
+    let link = ServerLink::new(&world, format!("w{number}.{incarnation}.heart"));
+    tasks.spawn(async move { heartbeat_loop(&world, &worker, &link, &held_leases).await });
     while tasks.join_next().await.is_some() {}
 }
 
-/// Keeps the leases of all hands.
-async fn beat(world: &World, worker: &WorkerId, line: &Line, held: &Held) {
-    let pace = Duration::from_millis(world.weather.lease.as_ms() / 3);
+/// Renews the leases of all slots.
+async fn heartbeat_loop(
+    world: &SimWorld,
+    worker: &WorkerId,
+    link: &ServerLink,
+    held_leases: &HeldLeases,
+) {
+    let interval = Duration::from_millis(world.fault_plan.lease.as_ms() / 3);
     loop {
-        tokio::time::sleep(pace).await;
-        let leases: Vec<HeldLease> = locked(held).values().cloned().collect();
+        tokio::time::sleep(interval).await;
+        let leases: Vec<HeldLease> = lock_leases(held_leases).values().cloned().collect();
         if leases.is_empty() {
             continue;
         }
@@ -87,52 +91,53 @@ async fn beat(world: &World, worker: &WorkerId, line: &Line, held: &Held) {
             leases: leases.clone(),
             extend_ms: None,
         };
-        let what = format!("keep {}", leases.len());
-        let ask = move |runtime: Runtime| {
+        let description = format!("renew {}", leases.len());
+        let call = move |runtime: Runtime| {
             let request = request.clone();
-            async move { runtime.keep(request).await }
+            async move { runtime.renew_leases(request).await }
         };
-        let Some(Ok(answer)) = line.ask(what, pace, ask).await else {
+        let Some(Ok(answer)) = link.send_request(description, interval, call).await else {
             continue;
         };
-        for (lease, kept) in leases.iter().zip(&answer.leases) {
-            if !kept.ok {
-                world
-                    .trace
-                    .note(format_args!("{worker} has lost {}", kept.command_id));
-                locked(held).remove(&(lease.command_id, lease.attempt));
+        for (lease, renewal) in leases.iter().zip(&answer.leases) {
+            if !renewal.ok {
+                world.trace.record(format_args!(
+                    "{worker} lost its lease of {}",
+                    renewal.command_id
+                ));
+                lock_leases(held_leases).remove(&(lease.command_id, lease.attempt));
             }
         }
     }
 }
 
-fn locked(held: &Held) -> MutexGuard<'_, BTreeMap<(CommandId, u32), HeldLease>> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_leases(held_leases: &HeldLeases) -> MutexGuard<'_, BTreeMap<(CommandId, u32), HeldLease>> {
+    held_leases.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn pool() -> PoolName {
+fn shared_pool() -> PoolName {
     PoolName::new("shared").expect("a pool")
 }
 
-impl Hand {
-    fn chance(&self) -> MutexGuard<'_, SplitMix> {
-        self.chance.lock().unwrap_or_else(PoisonError::into_inner)
+impl WorkerSlot {
+    fn lock_rng(&self) -> MutexGuard<'_, SplitMix> {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn take_and_do(&self) {
+    async fn work_loop(&self) {
         loop {
-            let mut commands: VecDeque<LeasedCommand> = self.lease().await.into();
-            self.hold(commands.iter());
+            let mut commands: VecDeque<LeasedCommand> = self.lease_commands().await.into();
+            self.add_leases(commands.iter());
             while let Some(command) = commands.pop_front() {
-                let next = self.carry_out(&command).await;
-                locked(&self.held).remove(&(command.command_id, command.attempt));
-                self.hold(next.iter());
+                let next = self.execute_and_report(&command).await;
+                lock_leases(&self.held_leases).remove(&(command.command_id, command.attempt));
+                self.add_leases(next.iter());
                 commands.extend(next);
             }
         }
     }
 
-    fn hold<'c>(&self, commands: impl Iterator<Item = &'c LeasedCommand>) {
+    fn add_leases<'c>(&self, commands: impl Iterator<Item = &'c LeasedCommand>) {
         for command in commands {
             let lease = HeldLease {
                 execution_id: command.execution_id,
@@ -140,96 +145,101 @@ impl Hand {
                 lease_token: command.lease_token,
                 attempt: command.attempt,
             };
-            locked(&self.held).insert((command.command_id, command.attempt), lease);
+            lock_leases(&self.held_leases).insert((command.command_id, command.attempt), lease);
         }
     }
 
-    async fn lease(&self) -> Vec<LeasedCommand> {
+    async fn lease_commands(&self) -> Vec<LeasedCommand> {
         let request = LeaseRequest {
             worker_id: self.worker.clone(),
-            pool: pool(),
-            max: LeaseBatch::clamped(1 + i64::from(self.chance().percent(50))),
-            wait_ms: u64::try_from(POLL.as_millis()).unwrap_or_default(),
+            pool: shared_pool(),
+            max: LeaseBatchSize::clamped(1 + i64::from(self.lock_rng().draw_percent(50))),
+            wait_ms: u64::try_from(LEASE_WAIT.as_millis()).unwrap_or_default(),
             kinds: None,
             lease_ms: None,
         };
-        let ask = move |runtime: Runtime| {
+        let call = move |runtime: Runtime| {
             let request = request.clone();
-            async move { runtime.lease(request).await }
+            async move { runtime.lease_commands(request).await }
         };
-        if let Some(Ok(answer)) = self.line.ask("lease", PATIENCE, ask).await {
-            self.got(&answer.commands);
+        if let Some(Ok(answer)) = self.link.send_request("lease", REQUEST_TIMEOUT, call).await {
+            self.trace_commands(&answer.commands);
             return answer.commands;
         }
-        let pause = up_to(&mut self.chance(), 200);
+        let pause = random_duration(&mut self.lock_rng(), 200);
         tokio::time::sleep(pause + Duration::from_millis(10)).await;
         Vec::new()
     }
 
-    fn got(&self, commands: &[LeasedCommand]) {
+    fn trace_commands(&self, commands: &[LeasedCommand]) {
         for command in commands {
             let (id, attempt) = (command.command_id, command.attempt);
             let step = &command.node_name;
             self.world
                 .trace
-                .note(format_args!("{} has {id}/{attempt} {step}", self.worker));
+                .record(format_args!("{} has {id}/{attempt} {step}", self.worker));
         }
     }
 
-    /// Does the work of a command and reports it; what to do next.
-    async fn carry_out(&self, command: &LeasedCommand) -> Vec<LeasedCommand> {
-        let mut untold = Untold::default();
-        let Some(finished) = self.work(command, &mut untold).await else {
+    /// Executes a command and reports it. Returns the next commands.
+    async fn execute_and_report(&self, command: &LeasedCommand) -> Vec<LeasedCommand> {
+        let mut unreported = UnreportedRetries::default();
+        let Some(outcome) = self.execute_command(command, &mut unreported).await else {
             return Vec::new();
         };
         let key = (command.command_id, command.attempt);
-        let is_held = locked(&self.held).contains_key(&key);
-        // One that has slept does not know that its lease is gone, and reports all the same.
-        if !is_held && self.chance().percent(50) {
+        let is_held = lock_leases(&self.held_leases).contains_key(&key);
+        // A suspended worker does not notice that its lease expired, and may still report.
+        if !is_held && self.lock_rng().draw_percent(50) {
             return Vec::new();
         }
-        let mut report = report(command, finished);
-        report.retries.splice(0..0, untold.retries);
-        report.retries_before = untold.before;
-        self.report(report).await
+        let mut report = build_command_report(command, outcome);
+        report.retries.splice(0..0, unreported.retries);
+        report.retries_before = unreported.reported_count;
+        self.send_report(report).await
     }
 
-    /// Says how far it is, once. Whoever hears no answer does not know whether it was heard.
-    async fn say(&self, command: &LeasedCommand, untold: &mut Untold) {
-        let said = CommandReport {
+    /// Reports progress once. Without an answer, the worker does not know whether the report
+    /// arrived.
+    async fn report_progress(&self, command: &LeasedCommand, unreported: &mut UnreportedRetries) {
+        let report = CommandReport {
             status: ReportStatus::Progress,
-            retries: untold.retries.clone(),
-            retries_before: untold.before,
-            ..blank(command)
+            retries: unreported.retries.clone(),
+            retries_before: unreported.reported_count,
+            ..empty_report(command)
         };
         let request = ReportRequest {
             worker_id: self.worker.clone(),
-            reports: vec![said],
+            reports: vec![report],
             lease: None,
         };
-        let ask = move |runtime: Runtime| {
+        let call = move |runtime: Runtime| {
             let request = request.clone();
-            async move { runtime.report(request).await }
+            async move { runtime.process_reports(request).await }
         };
-        let what = format!("say {}/{}", command.command_id, command.attempt);
-        let answer = self.line.ask(what, PATIENCE, ask).await;
-        let Some(told) = answer
+        let description = format!("progress {}/{}", command.command_id, command.attempt);
+        let answer = self
+            .link
+            .send_request(description, REQUEST_TIMEOUT, call)
+            .await;
+        let Some(result) = answer
             .and_then(Result::ok)
             .and_then(|mut answer| answer.results.pop())
         else {
             return;
         };
-        if told.status == ReportVerdict::Accepted {
-            untold.before += u32::try_from(untold.retries.len()).expect("few attempts");
-            untold.retries.clear();
+        if result.status == ReportDisposition::Accepted {
+            unreported.reported_count +=
+                u32::try_from(unreported.retries.len()).expect("few attempts");
+            unreported.retries.clear();
         }
     }
 
-    async fn report(&self, report: CommandReport) -> Vec<LeasedCommand> {
+    async fn send_report(&self, report: CommandReport) -> Vec<LeasedCommand> {
         let (command, attempt) = (report.command_id, report.attempt);
         let next = NextLease {
-            pool: pool(),
-            max: LeaseBatch::clamped(1 + i64::from(self.chance().percent(50))),
+            pool: shared_pool(),
+            max: LeaseBatchSize::clamped(1 + i64::from(self.lock_rng().draw_percent(50))),
             wait_ms: 0,
             kinds: None,
             lease_ms: None,
@@ -237,46 +247,50 @@ impl Hand {
         let request = ReportRequest {
             worker_id: self.worker.clone(),
             reports: vec![report],
-            lease: (!self.chance().percent(20)).then_some(next),
+            lease: (!self.lock_rng().draw_percent(20)).then_some(next),
         };
-        for _ in 0..TRIES {
+        for _ in 0..MAX_SEND_ATTEMPTS {
             let request = request.clone();
-            let ask = move |runtime: Runtime| {
+            let call = move |runtime: Runtime| {
                 let request = request.clone();
-                async move { runtime.report(request).await }
+                async move { runtime.process_reports(request).await }
             };
-            let what = format!("report {command}/{attempt}");
-            if let Some(Ok(mut answer)) = self.line.ask(what, PATIENCE, ask).await {
-                let told = answer.results.pop().expect("an answer to each report");
-                if self.is_settled(&told, attempt) {
-                    self.got(&answer.commands);
+            let description = format!("report {command}/{attempt}");
+            if let Some(Ok(mut answer)) = self
+                .link
+                .send_request(description, REQUEST_TIMEOUT, call)
+                .await
+            {
+                let result = answer.results.pop().expect("an answer to each report");
+                if self.is_report_settled(&result, attempt) {
+                    self.trace_commands(&answer.commands);
                     return answer.commands;
                 }
             }
-            let pause = up_to(&mut self.chance(), 300);
+            let pause = random_duration(&mut self.lock_rng(), 300);
             tokio::time::sleep(pause + Duration::from_millis(20)).await;
         }
         Vec::new()
     }
 
-    /// Takes note of what a server says to a report; whether it need not be sent again.
-    fn is_settled(&self, told: &ReportResult, attempt: u32) -> bool {
-        let (command, status) = (told.command_id, told.status);
-        let code = told.code;
-        self.world.trace.note(format_args!(
-            "{} is told {status:?} {code:?} of {command}/{attempt}",
+    /// Records the result of a report. Returns false if the report must be sent again.
+    fn is_report_settled(&self, result: &ReportResult, attempt: u32) -> bool {
+        let (command, status) = (result.command_id, result.status);
+        let code = result.code;
+        self.world.trace.record(format_args!(
+            "{} gets {status:?} {code:?} for {command}/{attempt}",
             self.worker
         ));
         match status {
-            ReportVerdict::Accepted => {
-                self.world.accepted(command, attempt);
+            ReportDisposition::Accepted => {
+                self.world.record_accepted(command, attempt);
                 true
             }
-            ReportVerdict::Duplicate | ReportVerdict::Ignored => true,
-            ReportVerdict::Rejected => {
+            ReportDisposition::Duplicate | ReportDisposition::Ignored => true,
+            ReportDisposition::Rejected => {
                 if !code.is_some_and(noetl_types::ErrorCode::is_retryable) {
-                    let detail = told.detail.as_deref().unwrap_or_default();
-                    self.world.violated(format!(
+                    let detail = result.detail.as_deref().unwrap_or_default();
+                    self.world.record_violation(format!(
                         "a report of {command} is rejected: {code:?} {detail}"
                     ));
                 }
@@ -285,67 +299,79 @@ impl Hand {
         }
     }
 
-    /// The work of a command; nothing where what it needs cannot be had.
-    async fn work(&self, command: &LeasedCommand, untold: &mut Untold) -> Option<Finished> {
-        let book = self.world.book(command.meta.catalog_id);
-        let carried = match command.context.get("context_ref") {
+    /// Executes a command. Returns `None` if a payload is unavailable.
+    async fn execute_command(
+        &self,
+        command: &LeasedCommand,
+        unreported: &mut UnreportedRetries,
+    ) -> Option<MachineOutcome> {
+        let playbook = self.world.find_playbook(command.meta.catalog_id);
+        let context = match command.context.get("context_ref") {
             Some(reference) => {
                 let uri = reference.get("ref").and_then(Json::as_str)?;
-                Carried::from_json(self.fetch(uri).await?.as_map())
+                CommandContext::from_json(self.fetch_payload(uri).await?.as_map())
             }
-            None => Carried::from_json(Some(&command.context)),
+            None => CommandContext::from_json(Some(&command.context)),
         };
-        let job = Job {
-            playbook: Arc::clone(book.plan.playbook()),
+        let spec = CommandSpec {
+            playbook: Arc::clone(playbook.plan.playbook()),
             step: Text::from(&command.node_name),
             execution_id: command.execution_id,
             command_id: Some(command.command_id),
             worker_id: Some(self.worker.clone()),
             idempotency_key: command.idempotency_key.clone(),
-            carried: carried.expect("a context"),
+            context: context.expect("a context"),
             iteration: command.meta.index.zip(command.meta.collection_size),
-            frame: command.meta.frame_max_rows,
+            frame_max_rows: command.meta.frame_max_rows,
             issued_at: command.meta.issued_at,
             limits: TemplateLimits::default(),
-            max_data: MAX_DATA,
+            max_data: MAX_TASK_DATA,
             max_task_runs: MAX_TASK_RUNS,
         };
-        let mut shift = Shift::new(job).expect("a command of the playbook");
-        let moment = Moment {
+        let mut machine = CommandMachine::new(spec).expect("a command of the playbook");
+        let input = MachineInput {
             now: None,
-            dice: 0.5,
+            random_fraction: 0.5,
         };
         loop {
-            shift = match shift.next(moment) {
-                Do::Call(spec, calling) => calling.called(self.call(*spec, command).await),
-                Do::Wait(delay, mut shift) => {
-                    untold
+            machine = match machine.next(input) {
+                MachineAction::Call(call_spec, pending_call) => {
+                    pending_call.complete_call(self.call_tool(*call_spec, command).await)
+                }
+                MachineAction::Wait(delay, mut machine) => {
+                    unreported
                         .retries
-                        .extend(shift.take_retries().into_iter().map(retried));
-                    if self.chance().percent(60) {
-                        self.say(command, untold).await;
+                        .extend(machine.take_retries().into_iter().map(to_retried_task));
+                    if self.lock_rng().draw_percent(60) {
+                        self.report_progress(command, unreported).await;
                     }
                     tokio::time::sleep(delay.into()).await;
-                    shift
+                    machine
                 }
-                Do::Unlock(spec, _) => unreachable!("no book here has the entry {}", spec.name),
-                Do::Fetch(wanted, fetching) => {
-                    fetching.fetched(Ok(self.fetch(&wanted.uri).await?))
+                MachineAction::ResolveSecret(secret_spec, _) => {
+                    unreachable!("no playbook has the keychain entry {}", secret_spec.name)
                 }
-                Do::Done(finished) => return Some(*finished),
+                MachineAction::Fetch(payload, pending_fetch) => {
+                    pending_fetch.complete_fetch(Ok(self.fetch_payload(&payload.uri).await?))
+                }
+                MachineAction::Done(outcome) => return Some(*outcome),
             }
         }
     }
 
-    async fn call(&self, spec: CallSpec, command: &LeasedCommand) -> shift::Answer {
-        let time = {
-            let mut chance = self.chance();
-            let is_slow = !self.world.is_calm() && chance.percent(4);
-            up_to(&mut chance, if is_slow { 4_000 } else { 60 })
+    async fn call_tool(
+        &self,
+        spec: CallSpec,
+        command: &LeasedCommand,
+    ) -> command_machine::ToolResult {
+        let delay = {
+            let mut rng = self.lock_rng();
+            let is_slow = !self.world.has_stopped_faults() && rng.draw_percent(4);
+            random_duration(&mut rng, if is_slow { 4_000 } else { 60 })
         };
-        tokio::time::sleep(time).await;
+        tokio::time::sleep(delay).await;
         let (config, input) = (Json::from(spec.config), Json::from(spec.input));
-        let call = Call {
+        let call = SimulatedCall {
             step: command.node_name.as_str(),
             label: &spec.label,
             kind: spec.kind,
@@ -356,19 +382,27 @@ impl Hand {
             config: &config,
             input: &input,
         };
-        let play = self.world.book(command.meta.catalog_id).tools.play(&call);
-        answer(play, &call, command.meta.frame_max_rows)
+        let behavior = self
+            .world
+            .find_playbook(command.meta.catalog_id)
+            .tools
+            .play_call(&call);
+        to_tool_answer(behavior, &call, command.meta.frame_max_rows)
     }
 
-    /// A payload that is kept elsewhere, however often it has to be asked for.
-    async fn fetch(&self, uri: &str) -> Option<Json> {
-        for _ in 0..TRIES {
-            let wanted = uri.to_owned();
-            let ask = move |runtime: Runtime| {
-                let wanted = wanted.clone();
-                async move { runtime.resolve(&wanted).await }
+    /// Fetches an externally stored payload, with retries.
+    async fn fetch_payload(&self, uri: &str) -> Option<Json> {
+        for _ in 0..MAX_SEND_ATTEMPTS {
+            let uri = uri.to_owned();
+            let call = move |runtime: Runtime| {
+                let uri = uri.clone();
+                async move { runtime.resolve_result(&uri).await }
             };
-            if let Some(Ok(payload)) = self.line.ask("resolve", PATIENCE, ask).await {
+            if let Some(Ok(payload)) = self
+                .link
+                .send_request("resolve", REQUEST_TIMEOUT, call)
+                .await
+            {
                 return Some(payload);
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -377,26 +411,28 @@ impl Hand {
     }
 }
 
-fn report(command: &LeasedCommand, finished: Finished) -> CommandReport {
-    let (status, onward) = match (&finished.error, finished.ahead) {
+fn build_command_report(command: &LeasedCommand, outcome: MachineOutcome) -> CommandReport {
+    let (status, onward) = match (&outcome.error, outcome.next_stage) {
         (Some(_), _) => (ReportStatus::Failed, None),
-        (None, Ahead::Nothing) => (ReportStatus::Completed, None),
-        (None, Ahead::Segment(onward)) => (ReportStatus::Completed, Some(onward.to_json())),
-        (None, Ahead::Callback) => (ReportStatus::Parked, None),
+        (None, NextStage::End) => (ReportStatus::Completed, None),
+        (None, NextStage::Segment(continuation)) => {
+            (ReportStatus::Completed, Some(continuation.to_json()))
+        }
+        (None, NextStage::Callback) => (ReportStatus::Suspended, None),
     };
-    let has_data = status != ReportStatus::Failed || !finished.data.is_null();
-    let tasks = finished.tasks.into_iter().map(|task| TaskReport {
+    let has_data = status != ReportStatus::Failed || !outcome.data.is_null();
+    let tasks = outcome.tasks.into_iter().map(|task| TaskReport {
         label: task.label,
         status: match task.status {
-            shift::TaskStatus::Ok => TaskStatus::Ok,
-            shift::TaskStatus::Error => TaskStatus::Error,
+            command_machine::TaskStatus::Ok => TaskStatus::Ok,
+            command_machine::TaskStatus::Error => TaskStatus::Error,
         },
         attempts: task.attempts,
         duration_ms: task.duration.map(Millis::as_ms),
         stdout: task.stdout,
         stderr: task.stderr,
     });
-    let frame = finished.frame.map(|frame| FrameReport {
+    let frame = outcome.frame.map(|frame| FrameReport {
         rows: frame.rows,
         done: frame.done,
         failed: frame.failed,
@@ -412,20 +448,20 @@ fn report(command: &LeasedCommand, finished: Finished) -> CommandReport {
     });
     CommandReport {
         status,
-        result: has_data.then_some(finished.data),
-        labels: finished.labels,
+        result: has_data.then_some(outcome.data),
+        labels: outcome.labels,
         onward: onward.map(Json::from),
-        set: finished.set,
-        error: finished.error,
+        set: outcome.set,
+        error: outcome.error,
         tasks: tasks.collect(),
         frame,
-        task_attempt: finished.attempt,
-        retries: finished.retries.into_iter().map(retried).collect(),
-        ..blank(command)
+        task_attempt: outcome.attempt,
+        retries: outcome.retries.into_iter().map(to_retried_task).collect(),
+        ..empty_report(command)
     }
 }
 
-fn retried(retry: shift::RetriedCall) -> RetriedTask {
+fn to_retried_task(retry: command_machine::RetriedCall) -> RetriedTask {
     RetriedTask {
         error: retry.error,
         attempt: retry.attempt,
@@ -434,8 +470,8 @@ fn retried(retry: shift::RetriedCall) -> RetriedTask {
     }
 }
 
-/// A report that says nothing yet.
-fn blank(command: &LeasedCommand) -> CommandReport {
+/// A progress report without content.
+fn empty_report(command: &LeasedCommand) -> CommandReport {
     CommandReport {
         execution_id: command.execution_id,
         command_id: command.command_id,
@@ -459,7 +495,7 @@ fn blank(command: &LeasedCommand) -> CommandReport {
     }
 }
 
-/// Whether an error means that a worker was lost: then chance has decided what comes of the run.
-pub(crate) fn is_loss(kind: TaskErrorKind) -> bool {
+/// True if the error means that the worker was lost. The outcome of such a run is random.
+pub(crate) fn is_worker_loss(kind: TaskErrorKind) -> bool {
     matches!(kind, TaskErrorKind::Lost)
 }

@@ -1,4 +1,5 @@
-//! One world: servers, workers and people over one store, from the first message to the last check.
+//! One simulated world: servers, workers and users over one store, from the first message to the
+//! final checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use noetl_api::execute::ExecuteRequest;
-use noetl_api::execution::{CancelRequest, SteerRequest};
+use noetl_api::execution::{CancelRequest, ControlRequest};
 use noetl_server::Runtime;
 use noetl_store::{Execution, ExecutionFilter, MemoryStore, Store as _};
 use noetl_types::limits::PageLimit;
@@ -14,85 +15,89 @@ use noetl_types::{CatalogId, CommandId, Digest, ExecutionId, Json, TenantId};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::books::{self, Book};
 use crate::check;
-use crate::crowd;
-use crate::line::Line;
-use crate::server::Server;
-use crate::trace::Trace;
-use crate::weather::{Weather, draw, up_to};
-use crate::worker::work_for_ever;
+use crate::fault_plan::{FaultPlan, random_duration, seeded_rng};
+use crate::playbooks::{self, SimPlaybook};
+use crate::server::SimServer;
+use crate::server_link::ServerLink;
+use crate::trace::SimTrace;
+use crate::users;
+use crate::worker::run_worker;
 
-/// What all share.
-pub(crate) struct World {
+/// State that all simulated processes share.
+pub(crate) struct SimWorld {
     pub(crate) seed: u64,
-    pub(crate) weather: Weather,
-    pub(crate) began: Instant,
-    pub(crate) trace: Trace,
+    pub(crate) fault_plan: FaultPlan,
+    pub(crate) started_at: Instant,
+    pub(crate) trace: SimTrace,
     pub(crate) memory: Arc<MemoryStore>,
-    pub(crate) servers: Vec<Server>,
-    pub(crate) books: Vec<Book>,
-    is_calm: AtomicBool,
-    told: Mutex<Told>,
+    pub(crate) servers: Vec<SimServer>,
+    pub(crate) playbooks: Vec<SimPlaybook>,
+    faults_stopped: AtomicBool,
+    acknowledged: Mutex<AcknowledgedEffects>,
 }
 
-/// What somebody was told and may rely on.
+/// Effects that a server acknowledged to a client.
 #[derive(Default)]
-pub(crate) struct Told {
-    /// Attempts whose results count.
+pub(crate) struct AcknowledgedEffects {
+    /// Attempts whose results were accepted.
     pub(crate) accepted: BTreeMap<CommandId, BTreeSet<u32>>,
-    /// Executions that have begun.
+    /// Executions that were started.
     pub(crate) started: BTreeSet<ExecutionId>,
     /// Executions that were cancelled.
     pub(crate) cancelled: BTreeSet<ExecutionId>,
-    /// What must not have happened.
+    /// Violated invariants.
     violations: Vec<String>,
 }
 
-/// What came of a world.
-pub(crate) struct Report {
+/// Result of one simulation.
+pub(crate) struct SimulationReport {
     pub(crate) digest: Digest,
-    pub(crate) trace: Trace,
+    pub(crate) trace: SimTrace,
     pub(crate) executions: usize,
-    /// Executions that came to what was expected of them.
+    /// Executions whose outcome was compared with the expected one.
     pub(crate) compared: usize,
     pub(crate) violations: Vec<String>,
 }
 
-/// The longest that runs may take once nothing goes wrong any more.
-const PATIENCE: Duration = Duration::from_mins(5);
-/// After which what is late has arrived, and what is owed is done.
-const ECHO: Duration = Duration::from_secs(10);
+/// Maximum time until all runs end after faults have stopped.
+const COMPLETION_TIMEOUT: Duration = Duration::from_mins(5);
+/// Time for late messages to arrive and follow-ups to complete.
+const SETTLE_DURATION: Duration = Duration::from_secs(10);
 
-impl World {
-    pub(crate) fn is_calm(&self) -> bool {
-        self.is_calm.load(Ordering::Relaxed)
+impl SimWorld {
+    pub(crate) fn has_stopped_faults(&self) -> bool {
+        self.faults_stopped.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock_acknowledged(&self) -> MutexGuard<'_, AcknowledgedEffects> {
+        self.acknowledged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn book(&self, id: CatalogId) -> &Book {
-        let book = self.books.iter().find(|book| book.catalog_id == id);
-        book.expect("only these are run")
+    pub(crate) fn find_playbook(&self, id: CatalogId) -> &SimPlaybook {
+        let playbook = self
+            .playbooks
+            .iter()
+            .find(|playbook| playbook.catalog_id == id);
+        playbook.expect("a generated playbook")
     }
 
-    pub(crate) fn accepted(&self, command: CommandId, attempt: u32) {
-        self.told()
+    pub(crate) fn record_accepted(&self, command: CommandId, attempt: u32) {
+        self.lock_acknowledged()
             .accepted
             .entry(command)
             .or_default()
             .insert(attempt);
     }
 
-    pub(crate) fn violated(&self, what: String) {
-        self.trace.note(format_args!("VIOLATION {what}"));
-        self.told().violations.push(what);
+    pub(crate) fn record_violation(&self, violation: String) {
+        self.trace.record(format_args!("VIOLATION {violation}"));
+        self.lock_acknowledged().violations.push(violation);
     }
 
-    /// All executions there are.
-    pub(crate) async fn executions(&self) -> Vec<Execution> {
+    pub(crate) async fn list_executions(&self) -> Vec<Execution> {
         let filter = ExecutionFilter {
             tenant_id: TenantId::default(),
             status: None,
@@ -101,144 +106,148 @@ impl World {
             after: None,
             limit: PageLimit::MAX,
         };
-        let page = self.memory.executions(filter).await;
+        let page = self.memory.list_executions(filter).await;
         page.expect("the model does not fail").executions
     }
 
     async fn have_all_ended(&self) -> bool {
-        let executions = self.executions().await;
+        let executions = self.list_executions().await;
         executions
             .iter()
             .all(|execution| execution.view.status.is_terminal())
     }
 }
 
-/// Lives through the world of a seed.
-pub(crate) async fn live(seed: u64) -> Report {
-    let weather = Weather::of(seed);
-    let world = Arc::new(World {
-        began: Instant::now(),
-        trace: Trace::begin(),
+/// Runs the simulation of a seed.
+pub(crate) async fn run_simulation(seed: u64) -> SimulationReport {
+    let fault_plan = FaultPlan::from_seed(seed);
+    let world = Arc::new(SimWorld {
+        started_at: Instant::now(),
+        trace: SimTrace::start_trace(),
         memory: Arc::new(MemoryStore::new()),
-        servers: (0..weather.servers).map(Server::new).collect(),
-        books: books::of(seed),
-        is_calm: AtomicBool::new(false),
-        told: Mutex::default(),
-        weather,
+        servers: (0..fault_plan.servers).map(SimServer::new).collect(),
+        playbooks: playbooks::generate_playbooks(seed),
+        faults_stopped: AtomicBool::new(false),
+        acknowledged: Mutex::default(),
+        fault_plan,
         seed,
     });
-    for book in &world.books {
-        book.register(&world.memory).await;
+    for playbook in &world.playbooks {
+        playbook.register_in_catalog(&world.memory).await;
     }
     let mut tasks = JoinSet::new();
-    for server in 0..world.weather.servers {
+    for server in 0..world.fault_plan.servers {
         let world = Arc::clone(&world);
-        tasks.spawn(async move { keep_server(&world, server).await });
+        tasks.spawn(async move { run_faulty_server(&world, server).await });
     }
-    for worker in 0..world.weather.workers {
+    for worker in 0..world.fault_plan.workers {
         let world = Arc::clone(&world);
-        tasks.spawn(async move { keep_worker(&world, worker).await });
+        tasks.spawn(async move { run_faulty_worker(&world, worker).await });
     }
-    let mut people = JoinSet::new();
-    for person in 0..=draw(seed, "people").below(3) {
+    let mut user_tasks = JoinSet::new();
+    for user in 0..=seeded_rng(seed, "people").number_below(3) {
         let world = Arc::clone(&world);
-        people.spawn(async move { use_it(&world, person).await });
+        user_tasks.spawn(async move { run_user(&world, user).await });
     }
-    let audience = Arc::clone(&world);
-    tasks.spawn(async move { crowd::speak(&audience).await });
-    tokio::time::sleep(world.weather.storm).await;
-    world.trace.note("the storm is over");
-    world.is_calm.store(true, Ordering::Relaxed);
-    while people.join_next().await.is_some() {}
-    let calm = Instant::now();
-    while !world.have_all_ended().await && calm.elapsed() < PATIENCE {
-        crowd::let_go_on(&world).await;
+    let user_world = Arc::clone(&world);
+    tasks.spawn(async move { users::answer_waits_loop(&user_world).await });
+    tokio::time::sleep(world.fault_plan.fault_duration).await;
+    world.trace.record("faults stopped");
+    world.faults_stopped.store(true, Ordering::Relaxed);
+    while user_tasks.join_next().await.is_some() {}
+    let stopped_at = Instant::now();
+    while !world.have_all_ended().await && stopped_at.elapsed() < COMPLETION_TIMEOUT {
+        users::resume_paused(&world).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    tokio::time::sleep(ECHO).await;
-    finish(&world).await
+    tokio::time::sleep(SETTLE_DURATION).await;
+    finish_simulation(&world).await
 }
 
-async fn finish(world: &World) -> Report {
-    let checked = check::all(world).await;
-    for what in checked.violations {
-        world.violated(what);
+async fn finish_simulation(world: &SimWorld) -> SimulationReport {
+    let report = check::check_world(world).await;
+    for violation in report.violations {
+        world.record_violation(violation);
     }
-    Report {
+    SimulationReport {
         digest: world.trace.digest(),
         trace: world.trace.clone(),
-        executions: checked.executions,
-        compared: checked.compared,
-        violations: std::mem::take(&mut world.told().violations),
+        executions: report.executions,
+        compared: report.compared,
+        violations: std::mem::take(&mut world.lock_acknowledged().violations),
     }
 }
 
-/// Keeps a server up, except when it dies or sleeps.
-async fn keep_server(world: &Arc<World>, number: usize) {
+/// Runs a server that crashes and is suspended at random.
+async fn run_faulty_server(world: &Arc<SimWorld>, number: usize) {
     let server = &world.servers[number];
-    let mut chance = draw(world.seed, &format!("fate of server {number}"));
+    let mut rng = seeded_rng(world.seed, &format!("fate of server {number}"));
     server.start(world).await;
-    let Some(most) = world.weather.accident_ms else {
+    let Some(max_ms) = world.fault_plan.accident_ms else {
         return;
     };
     loop {
-        tokio::time::sleep(up_to(&mut chance, most)).await;
-        if world.is_calm() {
+        tokio::time::sleep(random_duration(&mut rng, max_ms)).await;
+        if world.has_stopped_faults() {
             return;
         }
-        let time = up_to(&mut chance, 2_500);
-        if chance.percent(50) {
+        let duration = random_duration(&mut rng, 2_500);
+        if rng.draw_percent(50) {
             server.crash(world);
-            tokio::time::sleep(time).await;
+            tokio::time::sleep(duration).await;
             server.start(world).await;
         } else {
-            server.stall(world, time);
-            tokio::time::sleep(time).await;
+            server.suspend(world, duration);
+            tokio::time::sleep(duration).await;
         }
     }
 }
 
-/// Keeps a worker at work, except when it dies.
-async fn keep_worker(world: &Arc<World>, number: usize) {
-    let mut chance = draw(world.seed, &format!("fate of worker {number}"));
-    for life in 1.. {
-        let work = work_for_ever(Arc::clone(world), number, life);
-        let Some(most) = world.weather.accident_ms.filter(|_| !world.is_calm()) else {
+/// Runs a worker that crashes at random.
+async fn run_faulty_worker(world: &Arc<SimWorld>, number: usize) {
+    let mut rng = seeded_rng(world.seed, &format!("fate of worker {number}"));
+    for incarnation in 1.. {
+        let work = run_worker(Arc::clone(world), number, incarnation);
+        let Some(max_ms) = world
+            .fault_plan
+            .accident_ms
+            .filter(|_| !world.has_stopped_faults())
+        else {
             return work.await;
         };
-        let life = Duration::from_millis(300) + up_to(&mut chance, 2 * most);
-        if tokio::time::timeout(life, work).await.is_err() {
-            world.trace.note(format_args!("w{number} dies"));
+        let lifetime = Duration::from_millis(300) + random_duration(&mut rng, 2 * max_ms);
+        if tokio::time::timeout(lifetime, work).await.is_err() {
+            world.trace.record(format_args!("w{number} crashes"));
         }
-        tokio::time::sleep(up_to(&mut chance, 500)).await;
+        tokio::time::sleep(random_duration(&mut rng, 500)).await;
     }
 }
 
-/// Somebody starts an execution, and may change their mind.
-async fn use_it(world: &Arc<World>, number: usize) {
-    let line = Line::new(world, format!("p{number}"));
-    let mut chance = draw(world.seed, &format!("person {number}"));
-    tokio::time::sleep(up_to(&mut chance, 800)).await;
-    let books: Vec<&Book> = world
-        .books
+/// Starts an execution as a user, and may cancel or pause it.
+async fn run_user(world: &Arc<SimWorld>, number: usize) {
+    let link = ServerLink::new(world, format!("p{number}"));
+    let mut rng = seeded_rng(world.seed, &format!("person {number}"));
+    tokio::time::sleep(random_duration(&mut rng, 800)).await;
+    let playbooks: Vec<&SimPlaybook> = world
+        .playbooks
         .iter()
-        .filter(|book| book.path.as_str() != "child")
+        .filter(|playbook| playbook.path.as_str() != "child")
         .collect();
-    let book = chance.pick(&books).expect("a book");
-    // Under a key it begins once, however often it is asked for.
-    let key = chance.percent(50).then(|| format!("key of p{number}"));
+    let playbook = rng.pick_item(&playbooks).expect("a playbook");
+    // With a key, repeated requests start it once.
+    let key = rng.draw_percent(50).then(|| format!("key of p{number}"));
     let request = ExecuteRequest {
-        path: Some(book.path.clone()),
+        path: Some(playbook.path.clone()),
         labels: key
             .as_ref()
             .map(|key| Json::object([("key", Json::from(key.as_str()))])),
         ..ExecuteRequest::default()
     };
-    let what = format!("execute {} {key:?}", book.path);
+    let description = format!("execute {} {key:?}", playbook.path);
     let execution_id = loop {
-        let wish = (request.clone(), key.clone());
-        let ask = move |runtime: Runtime| {
-            let (request, key) = wish.clone();
+        let args = (request.clone(), key.clone());
+        let call = move |runtime: Runtime| {
+            let (request, key) = args.clone();
             async move {
                 match key {
                     Some(key) => runtime.execute_once(request, &key).await,
@@ -246,45 +255,55 @@ async fn use_it(world: &Arc<World>, number: usize) {
                 }
             }
         };
-        if let Some(Ok(answer)) = line.ask(&what, Duration::from_secs(10), ask).await {
+        if let Some(Ok(answer)) = link
+            .send_request(&description, Duration::from_secs(10), call)
+            .await
+        {
             break answer.execution_id;
         }
-        tokio::time::sleep(up_to(&mut chance, 300)).await;
+        tokio::time::sleep(random_duration(&mut rng, 300)).await;
     };
     world
         .trace
-        .note(format_args!("p{number} has started {execution_id}"));
-    world.told().started.insert(execution_id);
-    if chance.percent(10) {
-        tokio::time::sleep(up_to(&mut chance, 1_500)).await;
-        cancel(world, &line, execution_id).await;
-    } else if chance.percent(15) {
-        tokio::time::sleep(up_to(&mut chance, 1_500)).await;
-        let ask = move |runtime: Runtime| async move {
+        .record(format_args!("p{number} has started {execution_id}"));
+    world.lock_acknowledged().started.insert(execution_id);
+    if rng.draw_percent(10) {
+        tokio::time::sleep(random_duration(&mut rng, 1_500)).await;
+        cancel_execution(world, &link, execution_id).await;
+    } else if rng.draw_percent(15) {
+        tokio::time::sleep(random_duration(&mut rng, 1_500)).await;
+        let call = move |runtime: Runtime| async move {
             runtime
-                .pause(execution_id, None, SteerRequest::default())
+                .pause_execution(execution_id, None, ControlRequest::default())
                 .await
         };
-        // It goes on when the storm is over: a pause that is delivered late may come last.
+        // It is resumed after faults have stopped, since a late pause may arrive last.
         drop(
-            line.ask(format!("pause {execution_id}"), Duration::from_secs(5), ask)
-                .await,
+            link.send_request(
+                format!("pause {execution_id}"),
+                Duration::from_secs(5),
+                call,
+            )
+            .await,
         );
     }
 }
 
-async fn cancel(world: &World, line: &Line, execution_id: ExecutionId) {
+async fn cancel_execution(world: &SimWorld, link: &ServerLink, execution_id: ExecutionId) {
     for _ in 0..5 {
-        let ask = move |runtime: Runtime| {
+        let call = move |runtime: Runtime| {
             let request = CancelRequest::default();
-            async move { runtime.cancel(execution_id, None, request).await }
+            async move { runtime.cancel_execution(execution_id, None, request).await }
         };
-        let what = format!("cancel {execution_id}");
-        if let Some(Ok(_)) = line.ask(what, Duration::from_secs(10), ask).await {
+        let description = format!("cancel {execution_id}");
+        if let Some(Ok(_)) = link
+            .send_request(description, Duration::from_secs(10), call)
+            .await
+        {
             world
                 .trace
-                .note(format_args!("{execution_id} is cancelled"));
-            world.told().cancelled.insert(execution_id);
+                .record(format_args!("{execution_id} is cancelled"));
+            world.lock_acknowledged().cancelled.insert(execution_id);
             return;
         }
     }

@@ -1,38 +1,38 @@
-//! Credentials, with faults.
+//! [`crate::CredentialStore`] with faults.
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{CredentialId, TenantId};
 
-use super::{FaultyStore, Method};
-use crate::credentials::Credentials;
+use super::{FaultyStore, StoreMethod};
+use crate::credentials::CredentialStore;
 use crate::error::StoreError;
 use crate::model::{Credential, CredentialFilter, CredentialKey, CredentialPut};
 use crate::store::Store;
 
 #[async_trait]
-impl<S: Store> Credentials for FaultyStore<S> {
+impl<S: Store> CredentialStore for FaultyStore<S> {
     async fn put_credential(&self, put: CredentialPut) -> Result<bool, StoreError> {
-        let answer = self.fault(Method::PutCredential).await?;
-        answer.of(self.inner.put_credential(put).await)
+        let mode = self.inject_fault(StoreMethod::PutCredential).await?;
+        mode.apply_to(self.inner.put_credential(put).await)
     }
 
-    async fn credential(
+    async fn find_credential(
         &self,
         tenant_id: &TenantId,
         key: &CredentialKey,
     ) -> Result<Option<Credential>, StoreError> {
-        let answer = self.fault(Method::Credential).await?;
-        answer.of(self.inner.credential(tenant_id, key).await)
+        let mode = self.inject_fault(StoreMethod::FindCredential).await?;
+        mode.apply_to(self.inner.find_credential(tenant_id, key).await)
     }
 
-    async fn credentials(
+    async fn list_credentials(
         &self,
         filter: CredentialFilter,
         limit: PageLimit,
     ) -> Result<Vec<Credential>, StoreError> {
-        let answer = self.fault(Method::Credentials).await?;
-        answer.of(self.inner.credentials(filter, limit).await)
+        let mode = self.inject_fault(StoreMethod::ListCredentials).await?;
+        mode.apply_to(self.inner.list_credentials(filter, limit).await)
     }
 
     async fn delete_credential(
@@ -40,7 +40,7 @@ impl<S: Store> Credentials for FaultyStore<S> {
         tenant_id: &TenantId,
         credential_id: CredentialId,
     ) -> Result<bool, StoreError> {
-        let answer = self.fault(Method::DeleteCredential).await?;
-        answer.of(self.inner.delete_credential(tenant_id, credential_id).await)
+        let mode = self.inject_fault(StoreMethod::DeleteCredential).await?;
+        mode.apply_to(self.inner.delete_credential(tenant_id, credential_id).await)
     }
 }

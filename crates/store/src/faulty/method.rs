@@ -1,366 +1,366 @@
-//! The methods of a store, by name.
+//! Names of the store methods.
 
-/// The methods of a store.
+/// A method of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Method {
-    /// [`crate::Store::append`]
-    Append,
-    /// [`crate::Store::load`]
-    Load,
-    /// [`crate::Store::events`]
-    Events,
-    /// [`crate::Store::gists`]
-    Gists,
-    /// [`crate::Store::event`]
-    Event,
-    /// [`crate::Store::snapshot`]
-    Snapshot,
+pub enum StoreMethod {
+    /// [`crate::Store::append_events`]
+    AppendEvents,
+    /// [`crate::Store::load_execution`]
+    LoadExecution,
+    /// [`crate::Store::read_events`]
+    ReadEvents,
+    /// [`crate::Store::read_replay_rows`]
+    ReadReplayRows,
+    /// [`crate::Store::find_event`]
+    FindEvent,
+    /// [`crate::Store::find_snapshot`]
+    FindSnapshot,
     /// [`crate::Store::write_snapshot`]
     WriteSnapshot,
-    /// [`crate::Store::drop_snapshot`]
-    DropSnapshot,
+    /// [`crate::Store::delete_snapshot`]
+    DeleteSnapshot,
     /// [`crate::Store::put_result`]
     PutResult,
-    /// [`crate::Store::result`]
-    Result,
-    /// [`crate::Store::feed`]
-    Feed,
-    /// [`crate::Store::execution`]
-    Execution,
-    /// [`crate::Store::executions`]
-    Executions,
-    /// [`crate::Store::open_children`]
-    OpenChildren,
-    /// [`crate::Store::counts`]
-    Counts,
-    /// [`crate::Store::executions_by_status`]
-    ExecutionsByStatus,
-    /// [`crate::Store::live_executions`]
-    LiveExecutions,
-    /// [`crate::Store::is_gone`]
-    IsGone,
-    /// [`crate::Store::lease`]
-    Lease,
-    /// [`crate::Store::claim`]
-    Claim,
-    /// [`crate::Store::extend`]
-    Extend,
-    /// [`crate::Store::release`]
-    Release,
-    /// [`crate::Store::expired`]
-    Expired,
-    /// [`crate::Store::command`]
-    Command,
-    /// [`crate::Store::commands`]
-    Commands,
-    /// [`crate::Store::release_worker`]
-    ReleaseWorker,
+    /// [`crate::Store::find_result`]
+    FindResult,
+    /// [`crate::Store::read_feed`]
+    ReadFeed,
+    /// [`crate::Store::find_execution`]
+    FindExecution,
+    /// [`crate::Store::list_executions`]
+    ListExecutions,
+    /// [`crate::Store::list_open_children`]
+    ListOpenChildren,
+    /// [`crate::Store::tenant_counts`]
+    TenantCounts,
+    /// [`crate::Store::count_executions_by_status`]
+    CountExecutionsByStatus,
+    /// [`crate::Store::count_live_executions`]
+    CountLiveExecutions,
+    /// [`crate::Store::is_dropped`]
+    IsDropped,
+    /// [`crate::Store::lease_commands`]
+    LeaseCommands,
+    /// [`crate::Store::try_lease_command`]
+    TryLeaseCommand,
+    /// [`crate::Store::extend_leases`]
+    ExtendLeases,
+    /// [`crate::Store::release_leases`]
+    ReleaseLeases,
+    /// [`crate::Store::list_expired_leases`]
+    ListExpiredLeases,
+    /// [`crate::Store::find_command`]
+    FindCommand,
+    /// [`crate::Store::list_commands`]
+    ListCommands,
+    /// [`crate::Store::expire_worker_leases`]
+    ExpireWorkerLeases,
     /// [`crate::Store::pool_counts`]
     PoolCounts,
-    /// [`crate::Store::due`]
-    Due,
-    /// [`crate::Store::register`]
-    Register,
-    /// [`crate::Store::catalog_entry`]
-    CatalogEntry,
-    /// [`crate::Store::catalog`]
-    Catalog,
-    /// [`crate::Store::catalog_versions`]
-    CatalogVersions,
-    /// [`crate::Store::archive`]
-    Archive,
+    /// [`crate::Store::list_due_timers`]
+    ListDueTimers,
+    /// [`crate::Store::register_definition`]
+    RegisterDefinition,
+    /// [`crate::Store::find_catalog_entry`]
+    FindCatalogEntry,
+    /// [`crate::Store::list_catalog`]
+    ListCatalog,
+    /// [`crate::Store::list_catalog_versions`]
+    ListCatalogVersions,
+    /// [`crate::Store::set_definition_archived`]
+    SetDefinitionArchived,
     /// [`crate::Store::register_runtime`]
     RegisterRuntime,
-    /// [`crate::Store::heartbeat`]
-    Heartbeat,
-    /// [`crate::Store::runtimes`]
-    Runtimes,
+    /// [`crate::Store::record_heartbeat`]
+    RecordHeartbeat,
+    /// [`crate::Store::list_runtimes`]
+    ListRuntimes,
     /// [`crate::Store::remove_runtime`]
     RemoveRuntime,
-    /// [`crate::Store::lease_machine`]
-    LeaseMachine,
-    /// [`crate::Store::renew_machine`]
-    RenewMachine,
-    /// [`crate::Store::line`]
-    Line,
-    /// [`crate::Commons::waits`]
-    Waits,
-    /// [`crate::Commons::broadcast`]
-    Broadcast,
-    /// [`crate::Commons::broadcasts`]
-    Broadcasts,
-    /// [`crate::Commons::errands`]
-    Errands,
-    /// [`crate::Commons::settle_errand`]
-    SettleErrand,
-    /// [`crate::Commons::grant_slots`]
+    /// [`crate::Store::lease_machine_id`]
+    LeaseMachineId,
+    /// [`crate::Store::renew_machine_lease`]
+    RenewMachineLease,
+    /// [`crate::Store::open_notify_channel`]
+    OpenNotifyChannel,
+    /// [`crate::CoordinationStore::list_waits`]
+    ListWaits,
+    /// [`crate::CoordinationStore::put_broadcast`]
+    PutBroadcast,
+    /// [`crate::CoordinationStore::list_broadcasts`]
+    ListBroadcasts,
+    /// [`crate::CoordinationStore::list_due_follow_ups`]
+    ListDueFollowUps,
+    /// [`crate::CoordinationStore::complete_follow_up`]
+    CompleteFollowUp,
+    /// [`crate::CoordinationStore::grant_slots`]
     GrantSlots,
-    /// [`crate::Commons::slots`]
-    Slots,
-    /// [`crate::Commons::change_slots`]
+    /// [`crate::CoordinationStore::list_slots`]
+    ListSlots,
+    /// [`crate::CoordinationStore::change_slots`]
     ChangeSlots,
-    /// [`crate::Commons::cached`]
-    Cached,
-    /// [`crate::Commons::answered`]
-    Answered,
-    /// [`crate::Commons::has_seen`]
-    HasSeen,
-    /// [`crate::Commons::take_request`]
-    TakeRequest,
-    /// [`crate::Commons::settle_request`]
-    SettleRequest,
-    /// [`crate::Commons::set_vars`]
+    /// [`crate::CoordinationStore::find_cached_result`]
+    FindCachedResult,
+    /// [`crate::CoordinationStore::find_answered_request`]
+    FindAnsweredRequest,
+    /// [`crate::CoordinationStore::has_seen_message`]
+    HasSeenMessage,
+    /// [`crate::CoordinationStore::reserve_request`]
+    ReserveRequest,
+    /// [`crate::CoordinationStore::complete_request`]
+    CompleteRequest,
+    /// [`crate::CoordinationStore::set_vars`]
     SetVars,
-    /// [`crate::Commons::vars`]
-    Vars,
-    /// [`crate::Commons::delete_vars`]
+    /// [`crate::CoordinationStore::list_vars`]
+    ListVars,
+    /// [`crate::CoordinationStore::delete_vars`]
     DeleteVars,
-    /// [`crate::Commons::sweep`]
-    Sweep,
-    /// [`crate::Credentials::put_credential`]
+    /// [`crate::CoordinationStore::delete_expired`]
+    DeleteExpired,
+    /// [`crate::CredentialStore::put_credential`]
     PutCredential,
-    /// [`crate::Credentials::credential`]
-    Credential,
-    /// [`crate::Credentials::credentials`]
-    Credentials,
-    /// [`crate::Credentials::delete_credential`]
+    /// [`crate::CredentialStore::find_credential`]
+    FindCredential,
+    /// [`crate::CredentialStore::list_credentials`]
+    ListCredentials,
+    /// [`crate::CredentialStore::delete_credential`]
     DeleteCredential,
-    /// [`crate::Keychain::put_keychain`]
-    PutKeychain,
-    /// [`crate::Keychain::keychain_entry`]
-    KeychainEntry,
-    /// [`crate::Keychain::keychain_entries`]
-    KeychainEntries,
-    /// [`crate::Keychain::delete_keychain`]
-    DeleteKeychain,
-    /// [`crate::Keychain::key_counts`]
-    KeyCounts,
-    /// [`crate::Outlets::claim_outbox`]
+    /// [`crate::KeychainStore::put_keychain_entry`]
+    PutKeychainEntry,
+    /// [`crate::KeychainStore::find_keychain_entry`]
+    FindKeychainEntry,
+    /// [`crate::KeychainStore::list_keychain_entries`]
+    ListKeychainEntries,
+    /// [`crate::KeychainStore::delete_keychain_entry`]
+    DeleteKeychainEntry,
+    /// [`crate::KeychainStore::count_secrets_by_key`]
+    CountSecretsByKey,
+    /// [`crate::PublishingStore::claim_outbox`]
     ClaimOutbox,
-    /// [`crate::Outlets::mark_published`]
+    /// [`crate::PublishingStore::mark_published`]
     MarkPublished,
-    /// [`crate::Outlets::mark_failed`]
+    /// [`crate::PublishingStore::mark_failed`]
     MarkFailed,
-    /// [`crate::Outlets::outbox_pending`]
-    OutboxPending,
-    /// [`crate::Outlets::outbox`]
-    Outbox,
-    /// [`crate::Outlets::outbox_facts`]
-    OutboxFacts,
-    /// [`crate::Outlets::newest_outbox`]
-    NewestOutbox,
-    /// [`crate::Outlets::replay_outbox`]
-    ReplayOutbox,
-    /// [`crate::Outlets::discard_outbox`]
-    DiscardOutbox,
-    /// [`crate::Outlets::old_outbox`]
-    OldOutbox,
-    /// [`crate::Outlets::purge_outbox`]
-    PurgeOutbox,
-    /// [`crate::Outlets::known`]
-    Known,
-    /// [`crate::Outlets::quarantine`]
-    Quarantine,
-    /// [`crate::Outlets::quarantined`]
-    Quarantined,
-    /// [`crate::Outlets::purge_quarantine`]
-    PurgeQuarantine,
-    /// [`crate::Outlets::log_epoch`]
+    /// [`crate::PublishingStore::count_claimable_outbox_rows`]
+    CountClaimableOutboxRows,
+    /// [`crate::PublishingStore::list_outbox_rows`]
+    ListOutboxRows,
+    /// [`crate::PublishingStore::outbox_stats`]
+    OutboxStats,
+    /// [`crate::PublishingStore::newest_outbox_row_at`]
+    NewestOutboxRowAt,
+    /// [`crate::PublishingStore::requeue_outbox_rows`]
+    RequeueOutboxRows,
+    /// [`crate::PublishingStore::discard_outbox_rows`]
+    DiscardOutboxRows,
+    /// [`crate::PublishingStore::count_old_outbox_rows`]
+    CountOldOutboxRows,
+    /// [`crate::PublishingStore::purge_outbox_rows`]
+    PurgeOutboxRows,
+    /// [`crate::PublishingStore::find_known_events`]
+    FindKnownEvents,
+    /// [`crate::PublishingStore::quarantine_items`]
+    QuarantineItems,
+    /// [`crate::PublishingStore::list_quarantined_items`]
+    ListQuarantinedItems,
+    /// [`crate::PublishingStore::purge_quarantined_items`]
+    PurgeQuarantinedItems,
+    /// [`crate::PublishingStore::log_epoch`]
     LogEpoch,
-    /// [`crate::Outlets::begin_log_epoch`]
-    BeginLogEpoch,
-    /// [`crate::Outlets::take_stream`]
-    TakeStream,
-    /// [`crate::Outlets::renew_stream`]
-    RenewStream,
-    /// [`crate::Outlets::move_stream`]
-    MoveStream,
-    /// [`crate::Outlets::release_stream`]
-    ReleaseStream,
-    /// [`crate::Outlets::stream_cursor`]
-    StreamCursor,
-    /// [`crate::Outlets::last_dropped`]
-    LastDropped,
-    /// [`crate::Outlets::messages`]
-    Messages,
-    /// [`crate::Outlets::feed_lag`]
+    /// [`crate::PublishingStore::start_log_epoch`]
+    StartLogEpoch,
+    /// [`crate::PublishingStore::lease_stream`]
+    LeaseStream,
+    /// [`crate::PublishingStore::renew_stream_lease`]
+    RenewStreamLease,
+    /// [`crate::PublishingStore::move_stream_cursor`]
+    MoveStreamCursor,
+    /// [`crate::PublishingStore::release_stream_lease`]
+    ReleaseStreamLease,
+    /// [`crate::PublishingStore::find_stream_cursor`]
+    FindStreamCursor,
+    /// [`crate::PublishingStore::last_dropped_position`]
+    LastDroppedPosition,
+    /// [`crate::PublishingStore::read_feed_messages`]
+    ReadFeedMessages,
+    /// [`crate::PublishingStore::feed_lag`]
     FeedLag,
-    /// [`crate::Upkeep::keep_months`]
-    KeepMonths,
-    /// [`crate::Upkeep::months_until`]
-    MonthsUntil,
-    /// [`crate::Upkeep::clock`]
-    Clock,
-    /// [`crate::Upkeep::old_parts`]
-    OldParts,
-    /// [`crate::Upkeep::drop_part`]
-    DropPart,
-    /// [`crate::Upkeep::clean_dropped`]
-    CleanDropped,
-    /// [`crate::Upkeep::old_commands`]
-    OldCommands,
-    /// [`crate::Upkeep::purge_commands`]
+    /// [`crate::MaintenanceStore::ensure_log_partitions`]
+    EnsureLogPartitions,
+    /// [`crate::MaintenanceStore::log_partitions_until`]
+    LogPartitionsUntil,
+    /// [`crate::MaintenanceStore::database_clock`]
+    DatabaseClock,
+    /// [`crate::MaintenanceStore::list_old_partitions`]
+    ListOldPartitions,
+    /// [`crate::MaintenanceStore::drop_partition`]
+    DropPartition,
+    /// [`crate::MaintenanceStore::purge_dropped_executions`]
+    PurgeDroppedExecutions,
+    /// [`crate::MaintenanceStore::count_old_commands`]
+    CountOldCommands,
+    /// [`crate::MaintenanceStore::purge_commands`]
     PurgeCommands,
-    /// [`crate::Upkeep::old_runtimes`]
-    OldRuntimes,
-    /// [`crate::Upkeep::purge_runtimes`]
+    /// [`crate::MaintenanceStore::count_old_runtimes`]
+    CountOldRuntimes,
+    /// [`crate::MaintenanceStore::purge_runtimes`]
     PurgeRuntimes,
-    /// [`crate::Upkeep::rewrite_view`]
-    RewriteView,
-    /// [`crate::Upkeep::facts`]
-    Facts,
-    /// [`crate::Upkeep::tables`]
-    Tables,
-    /// [`crate::Upkeep::missing_walls`]
-    MissingWalls,
-    /// [`crate::Upkeep::integrity`]
-    Integrity,
-    /// [`crate::Upkeep::execution_ids`]
-    ExecutionIds,
-    /// [`crate::Upkeep::backup`]
-    Backup,
-    /// [`crate::Vault::put_token`]
+    /// [`crate::MaintenanceStore::rewrite_execution_view`]
+    RewriteExecutionView,
+    /// [`crate::MaintenanceStore::store_stats`]
+    StoreStats,
+    /// [`crate::MaintenanceStore::check_tables`]
+    CheckTables,
+    /// [`crate::MaintenanceStore::list_failed_privilege_checks`]
+    ListFailedPrivilegeChecks,
+    /// [`crate::MaintenanceStore::check_integrity`]
+    CheckIntegrity,
+    /// [`crate::MaintenanceStore::list_execution_ids`]
+    ListExecutionIds,
+    /// [`crate::MaintenanceStore::write_backup`]
+    WriteBackup,
+    /// [`crate::IdentityStore::put_token`]
     PutToken,
-    /// [`crate::Vault::put_first_token`]
+    /// [`crate::IdentityStore::put_first_token`]
     PutFirstToken,
-    /// [`crate::Vault::token`]
-    Token,
-    /// [`crate::Vault::tokens`]
-    Tokens,
-    /// [`crate::Vault::revoke_token`]
+    /// [`crate::IdentityStore::find_token`]
+    FindToken,
+    /// [`crate::IdentityStore::list_tokens`]
+    ListTokens,
+    /// [`crate::IdentityStore::revoke_token`]
     RevokeToken,
-    /// [`crate::Vault::touch_token`]
-    TouchToken,
-    /// [`crate::Vault::common_secret`]
-    CommonSecret,
-    /// [`crate::Vault::audit`]
-    Audit,
-    /// [`crate::Vault::audits`]
-    Audits,
-    /// [`crate::Vault::secret_acts`]
-    SecretActs,
+    /// [`crate::IdentityStore::record_token_use`]
+    RecordTokenUse,
+    /// [`crate::IdentityStore::get_or_init_shared_secret`]
+    GetOrInitSharedSecret,
+    /// [`crate::IdentityStore::append_audit_log`]
+    AppendAuditLog,
+    /// [`crate::IdentityStore::list_audit_entries`]
+    ListAuditEntries,
+    /// [`crate::IdentityStore::list_secret_audit_entries`]
+    ListSecretAuditEntries,
 }
 
-impl Method {
-    /// Every method.
+impl StoreMethod {
+    /// All methods in the order of their declaration.
     pub const ALL: &'static [Self] = &[
-        Self::Append,
-        Self::Load,
-        Self::Events,
-        Self::Gists,
-        Self::Event,
-        Self::Snapshot,
+        Self::AppendEvents,
+        Self::LoadExecution,
+        Self::ReadEvents,
+        Self::ReadReplayRows,
+        Self::FindEvent,
+        Self::FindSnapshot,
         Self::WriteSnapshot,
-        Self::DropSnapshot,
+        Self::DeleteSnapshot,
         Self::PutResult,
-        Self::Result,
-        Self::Feed,
-        Self::Execution,
-        Self::Executions,
-        Self::OpenChildren,
-        Self::Counts,
-        Self::ExecutionsByStatus,
-        Self::LiveExecutions,
-        Self::IsGone,
-        Self::Lease,
-        Self::Claim,
-        Self::Extend,
-        Self::Release,
-        Self::Expired,
-        Self::Command,
-        Self::Commands,
-        Self::ReleaseWorker,
+        Self::FindResult,
+        Self::ReadFeed,
+        Self::FindExecution,
+        Self::ListExecutions,
+        Self::ListOpenChildren,
+        Self::TenantCounts,
+        Self::CountExecutionsByStatus,
+        Self::CountLiveExecutions,
+        Self::IsDropped,
+        Self::LeaseCommands,
+        Self::TryLeaseCommand,
+        Self::ExtendLeases,
+        Self::ReleaseLeases,
+        Self::ListExpiredLeases,
+        Self::FindCommand,
+        Self::ListCommands,
+        Self::ExpireWorkerLeases,
         Self::PoolCounts,
-        Self::Due,
-        Self::Register,
-        Self::CatalogEntry,
-        Self::Catalog,
-        Self::CatalogVersions,
-        Self::Archive,
+        Self::ListDueTimers,
+        Self::RegisterDefinition,
+        Self::FindCatalogEntry,
+        Self::ListCatalog,
+        Self::ListCatalogVersions,
+        Self::SetDefinitionArchived,
         Self::RegisterRuntime,
-        Self::Heartbeat,
-        Self::Runtimes,
+        Self::RecordHeartbeat,
+        Self::ListRuntimes,
         Self::RemoveRuntime,
-        Self::LeaseMachine,
-        Self::RenewMachine,
-        Self::Line,
-        Self::Waits,
-        Self::Broadcast,
-        Self::Broadcasts,
-        Self::Errands,
-        Self::SettleErrand,
+        Self::LeaseMachineId,
+        Self::RenewMachineLease,
+        Self::OpenNotifyChannel,
+        Self::ListWaits,
+        Self::PutBroadcast,
+        Self::ListBroadcasts,
+        Self::ListDueFollowUps,
+        Self::CompleteFollowUp,
         Self::GrantSlots,
-        Self::Slots,
+        Self::ListSlots,
         Self::ChangeSlots,
-        Self::Cached,
-        Self::Answered,
-        Self::HasSeen,
-        Self::TakeRequest,
-        Self::SettleRequest,
+        Self::FindCachedResult,
+        Self::FindAnsweredRequest,
+        Self::HasSeenMessage,
+        Self::ReserveRequest,
+        Self::CompleteRequest,
         Self::SetVars,
-        Self::Vars,
+        Self::ListVars,
         Self::DeleteVars,
-        Self::Sweep,
+        Self::DeleteExpired,
         Self::PutCredential,
-        Self::Credential,
-        Self::Credentials,
+        Self::FindCredential,
+        Self::ListCredentials,
         Self::DeleteCredential,
-        Self::PutKeychain,
-        Self::KeychainEntry,
-        Self::KeychainEntries,
-        Self::DeleteKeychain,
-        Self::KeyCounts,
+        Self::PutKeychainEntry,
+        Self::FindKeychainEntry,
+        Self::ListKeychainEntries,
+        Self::DeleteKeychainEntry,
+        Self::CountSecretsByKey,
         Self::ClaimOutbox,
         Self::MarkPublished,
         Self::MarkFailed,
-        Self::OutboxPending,
-        Self::Outbox,
-        Self::OutboxFacts,
-        Self::NewestOutbox,
-        Self::ReplayOutbox,
-        Self::DiscardOutbox,
-        Self::OldOutbox,
-        Self::PurgeOutbox,
-        Self::Known,
-        Self::Quarantine,
-        Self::Quarantined,
-        Self::PurgeQuarantine,
+        Self::CountClaimableOutboxRows,
+        Self::ListOutboxRows,
+        Self::OutboxStats,
+        Self::NewestOutboxRowAt,
+        Self::RequeueOutboxRows,
+        Self::DiscardOutboxRows,
+        Self::CountOldOutboxRows,
+        Self::PurgeOutboxRows,
+        Self::FindKnownEvents,
+        Self::QuarantineItems,
+        Self::ListQuarantinedItems,
+        Self::PurgeQuarantinedItems,
         Self::LogEpoch,
-        Self::BeginLogEpoch,
-        Self::TakeStream,
-        Self::RenewStream,
-        Self::MoveStream,
-        Self::ReleaseStream,
-        Self::StreamCursor,
-        Self::LastDropped,
-        Self::Messages,
+        Self::StartLogEpoch,
+        Self::LeaseStream,
+        Self::RenewStreamLease,
+        Self::MoveStreamCursor,
+        Self::ReleaseStreamLease,
+        Self::FindStreamCursor,
+        Self::LastDroppedPosition,
+        Self::ReadFeedMessages,
         Self::FeedLag,
-        Self::KeepMonths,
-        Self::MonthsUntil,
-        Self::Clock,
-        Self::OldParts,
-        Self::DropPart,
-        Self::CleanDropped,
-        Self::OldCommands,
+        Self::EnsureLogPartitions,
+        Self::LogPartitionsUntil,
+        Self::DatabaseClock,
+        Self::ListOldPartitions,
+        Self::DropPartition,
+        Self::PurgeDroppedExecutions,
+        Self::CountOldCommands,
         Self::PurgeCommands,
-        Self::OldRuntimes,
+        Self::CountOldRuntimes,
         Self::PurgeRuntimes,
-        Self::RewriteView,
-        Self::Facts,
-        Self::Tables,
-        Self::MissingWalls,
-        Self::Integrity,
-        Self::ExecutionIds,
-        Self::Backup,
+        Self::RewriteExecutionView,
+        Self::StoreStats,
+        Self::CheckTables,
+        Self::ListFailedPrivilegeChecks,
+        Self::CheckIntegrity,
+        Self::ListExecutionIds,
+        Self::WriteBackup,
         Self::PutToken,
         Self::PutFirstToken,
-        Self::Token,
-        Self::Tokens,
+        Self::FindToken,
+        Self::ListTokens,
         Self::RevokeToken,
-        Self::TouchToken,
-        Self::CommonSecret,
-        Self::Audit,
-        Self::Audits,
-        Self::SecretActs,
+        Self::RecordTokenUse,
+        Self::GetOrInitSharedSecret,
+        Self::AppendAuditLog,
+        Self::ListAuditEntries,
+        Self::ListSecretAuditEntries,
     ];
 }

@@ -1,17 +1,17 @@
-//! A store that fails on purpose.
+//! A store wrapper that injects faults.
 //!
-//! It stands before any other store. A plan is asked at every call and says what goes wrong, so a
-//! test can break each call in turn, or at random from a seed.
+//! It wraps any other store. A function chooses the fault of every call, so a test can fail each
+//! call in turn, or at random from a seed.
 
-mod commons;
+mod coordination;
 mod credentials;
+mod identities;
 mod keychain;
+mod maintenance;
 mod method;
-mod outlets;
+mod publishing;
 #[cfg(test)]
 mod tests;
-mod upkeep;
-mod vault;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,113 +20,114 @@ use std::time::Duration;
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId, StoredEvent, TenantId,
-    Text, Timestamp, Version, WorkerId,
+    CommandId, EventId, ExecutionId, ExecutionVersion, FeedPosition, PlaybookPath, ResultId,
+    StoredEvent, TenantId, Text, Timestamp, WorkerId,
 };
 
-use crate::error::{Saturated, StoreError};
-use crate::line::Line;
+use crate::error::{StoreError, StoreSaturated};
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
-    ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
-    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
-    LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
-    NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
-    RuntimeKind, Snapshot, SnapshotKey, StatusCounts, StoredResult, VersionFilter,
+    AppendError, AppendReceipt, AppendRequest, CatalogEntry, CatalogFilter, CatalogKey,
+    CatalogVersionFilter, Command, CommandFilter, CommandPage, DueTimer, Execution,
+    ExecutionFilter, ExecutionPage, FeedBatch, FeedLimit, Fence, LeaseExtension, LeaseOutcome,
+    LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, LoadedLog, LogPageLimit,
+    MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal, NewCatalogEntry, PoolCount,
+    PutResultError, RegisterOutcome, RegisteredRuntime, ReplayPage, ResultPut, RuntimeKind,
+    RuntimeRegistration, Snapshot, SnapshotKey, StatusCounts, StoredResult, TenantCounts,
 };
+use crate::notify_channel::NotifyChannel;
 use crate::store::Store;
 
-pub use self::method::Method;
+pub use self::method::StoreMethod;
 
-/// What goes wrong with a call.
+/// Fault injected into a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// It fails and does nothing.
-    Before,
-    /// It does nothing: no connection became free.
+    /// Fails without calling the store.
+    FailBefore,
+    /// Fails without calling the store, because no connection became free.
     Saturated,
-    /// It does everything, and then fails: nobody knows whether it worked.
-    After,
-    /// Others get their turn first, a number of times.
-    Delay(u32),
-    /// Time passes first.
-    Wait(Duration),
-    /// It is not done and never answered: whoever called is cut off.
-    Never,
-    /// An append meets another one; any other call goes through.
+    /// Calls the store, then fails with an unknown outcome.
+    FailAfter,
+    /// Yields to other tasks this many times before the call.
+    Yield(u32),
+    /// Sleeps before the call.
+    Sleep(Duration),
+    /// Never calls the store and never returns, so the caller has to be cancelled.
+    Hang,
+    /// Fails an append with a conflict. Other calls succeed.
     Conflict,
 }
 
-/// Says what goes wrong with a call.
-pub type Plan = Box<dyn Fn(Method) -> Fault + Send + Sync>;
+/// Chooses the fault of a call.
+pub type FaultFn = Box<dyn Fn(StoreMethod) -> Fault + Send + Sync>;
 
-/// A store before another one.
+/// A store that injects faults into calls to another store.
 pub struct FaultyStore<S> {
     inner: Arc<S>,
-    plan: Plan,
+    fault_fn: FaultFn,
 }
 
 impl<S> FaultyStore<S> {
-    /// Stands before a store, and fails as planned.
-    pub fn new(inner: S, plan: Plan) -> Self {
-        Self::sharing(Arc::new(inner), plan)
+    pub fn new(inner: S, fault_fn: FaultFn) -> Self {
+        Self::with_shared_store(Arc::new(inner), fault_fn)
     }
 
-    /// The same before a store that others use too, each with faults of its own.
-    pub fn sharing(inner: Arc<S>, plan: Plan) -> Self {
-        Self { inner, plan }
+    /// Wraps a store that other wrappers share, each with different faults.
+    pub fn with_shared_store(inner: Arc<S>, fault_fn: FaultFn) -> Self {
+        Self { inner, fault_fn }
     }
 
-    /// The store behind.
+    /// The wrapped store.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// Fails a call that is to fail before it is done, and says what becomes of its answer else.
-    async fn fault(&self, method: Method) -> Result<Answer, StoreError> {
-        match (self.plan)(method) {
-            Fault::None | Fault::Conflict => Ok(Answer::AsItIs),
-            Fault::Before => Err(StoreError::retry("failed on purpose, before the call")),
-            Fault::Saturated => Err(saturated()),
-            Fault::After => Ok(Answer::Lost),
-            Fault::Delay(turns) => {
+    /// Returns an error if the call fails before it reaches the store, otherwise the handling of
+    /// its response.
+    async fn inject_fault(&self, method: StoreMethod) -> Result<ResponseMode, StoreError> {
+        match (self.fault_fn)(method) {
+            Fault::None | Fault::Conflict => Ok(ResponseMode::Deliver),
+            Fault::FailBefore => Err(StoreError::retry("failed on purpose, before the call")),
+            Fault::Saturated => Err(saturated_error()),
+            Fault::FailAfter => Ok(ResponseMode::Lose),
+            Fault::Yield(turns) => {
                 for _ in 0..turns {
                     tokio::task::yield_now().await;
                 }
-                Ok(Answer::AsItIs)
+                Ok(ResponseMode::Deliver)
             }
-            Fault::Wait(time) => {
-                tokio::time::sleep(time).await;
-                Ok(Answer::AsItIs)
+            Fault::Sleep(duration) => {
+                tokio::time::sleep(duration).await;
+                Ok(ResponseMode::Deliver)
             }
-            Fault::Never => std::future::pending().await,
+            Fault::Hang => std::future::pending().await,
         }
     }
 }
 
-/// What becomes of the answer of a call that was done.
-enum Answer {
-    AsItIs,
-    Lost,
+/// Handling of the response of a completed call.
+enum ResponseMode {
+    Deliver,
+    Lose,
 }
 
-impl Answer {
-    fn of<T, E: From<StoreError>>(self, answer: Result<T, E>) -> Result<T, E> {
+impl ResponseMode {
+    fn apply_to<T, E: From<StoreError>>(self, result: Result<T, E>) -> Result<T, E> {
         match self {
-            Self::AsItIs => answer,
-            Self::Lost => Err(lost().into()),
+            Self::Deliver => result,
+            Self::Lose => Err(lost_response_error().into()),
         }
     }
 }
 
-fn saturated() -> StoreError {
-    StoreError::retry(Saturated(Duration::from_secs(30)))
+fn saturated_error() -> StoreError {
+    StoreError::retry(StoreSaturated(Duration::from_secs(30)))
 }
 
-fn lost() -> StoreError {
-    StoreError::unknown("failed on purpose, after the call")
+fn lost_response_error() -> StoreError {
+    StoreError::unknown_outcome("failed on purpose, after the call")
 }
 
 impl<S: fmt::Debug> fmt::Debug for FaultyStore<S> {
@@ -139,306 +140,359 @@ impl<S: fmt::Debug> fmt::Debug for FaultyStore<S> {
 
 #[async_trait]
 impl<S: Store> Store for FaultyStore<S> {
-    async fn append(&self, appends: Vec<Append>) -> Vec<Result<Appended, AppendRefused>> {
+    async fn append_events(
+        &self,
+        appends: Vec<AppendRequest>,
+    ) -> Vec<Result<AppendReceipt, AppendError>> {
         let count = appends.len();
-        match (self.plan)(Method::Append) {
-            Fault::None => self.inner.append(appends).await,
-            Fault::Before => {
-                let failed = StoreError::retry("failed on purpose, before the call");
-                vec![Err(failed.into()); count]
+        match (self.fault_fn)(StoreMethod::AppendEvents) {
+            Fault::None => self.inner.append_events(appends).await,
+            Fault::FailBefore => {
+                let error = StoreError::retry("failed on purpose, before the call");
+                vec![Err(error.into()); count]
             }
-            Fault::Saturated => vec![Err(saturated().into()); count],
-            Fault::After => {
-                self.inner.append(appends).await;
-                vec![Err(lost().into()); count]
+            Fault::Saturated => vec![Err(saturated_error().into()); count],
+            Fault::FailAfter => {
+                self.inner.append_events(appends).await;
+                vec![Err(lost_response_error().into()); count]
             }
-            Fault::Delay(turns) => {
+            Fault::Yield(turns) => {
                 for _ in 0..turns {
                     tokio::task::yield_now().await;
                 }
-                self.inner.append(appends).await
+                self.inner.append_events(appends).await
             }
-            Fault::Wait(time) => {
-                tokio::time::sleep(time).await;
-                self.inner.append(appends).await
+            Fault::Sleep(duration) => {
+                tokio::time::sleep(duration).await;
+                self.inner.append_events(appends).await
             }
-            Fault::Never => std::future::pending().await,
+            Fault::Hang => std::future::pending().await,
             Fault::Conflict => appends
                 .iter()
                 .map(|append| {
-                    Err(AppendRefused::Conflict {
-                        actual: append.expected.version,
+                    Err(AppendError::Conflict {
+                        actual: append.expected_head.version,
                     })
                 })
                 .collect(),
         }
     }
 
-    async fn load(
+    async fn load_execution(
         &self,
         execution_id: ExecutionId,
         snapshot: &SnapshotKey,
-        page: LogPage,
-    ) -> Result<Option<Loaded>, StoreError> {
-        let answer = self.fault(Method::Load).await?;
-        answer.of(self.inner.load(execution_id, snapshot, page).await)
+        page: LogPageLimit,
+    ) -> Result<Option<LoadedLog>, StoreError> {
+        let mode = self.inject_fault(StoreMethod::LoadExecution).await?;
+        mode.apply_to(
+            self.inner
+                .load_execution(execution_id, snapshot, page)
+                .await,
+        )
     }
 
-    async fn events(
+    async fn read_events(
         &self,
         execution_id: ExecutionId,
-        after: Version,
-        page: LogPage,
+        after: ExecutionVersion,
+        page: LogPageLimit,
     ) -> Result<Vec<StoredEvent>, StoreError> {
-        let answer = self.fault(Method::Events).await?;
-        answer.of(self.inner.events(execution_id, after, page).await)
+        let mode = self.inject_fault(StoreMethod::ReadEvents).await?;
+        mode.apply_to(self.inner.read_events(execution_id, after, page).await)
     }
 
-    async fn gists(
+    async fn read_replay_rows(
         &self,
         execution_id: ExecutionId,
-        after: Version,
-        page: LogPage,
-    ) -> Result<Gists, StoreError> {
-        let answer = self.fault(Method::Gists).await?;
-        answer.of(self.inner.gists(execution_id, after, page).await)
+        after: ExecutionVersion,
+        page: LogPageLimit,
+    ) -> Result<ReplayPage, StoreError> {
+        let mode = self.inject_fault(StoreMethod::ReadReplayRows).await?;
+        mode.apply_to(self.inner.read_replay_rows(execution_id, after, page).await)
     }
 
-    async fn event(
+    async fn find_event(
         &self,
         execution_id: ExecutionId,
         event_id: EventId,
     ) -> Result<Option<StoredEvent>, StoreError> {
-        let answer = self.fault(Method::Event).await?;
-        answer.of(self.inner.event(execution_id, event_id).await)
+        let mode = self.inject_fault(StoreMethod::FindEvent).await?;
+        mode.apply_to(self.inner.find_event(execution_id, event_id).await)
     }
 
-    async fn snapshot(
+    async fn find_snapshot(
         &self,
         execution_id: ExecutionId,
         key: &SnapshotKey,
-        at_most: Version,
+        max_version: ExecutionVersion,
     ) -> Result<Option<Snapshot>, StoreError> {
-        let answer = self.fault(Method::Snapshot).await?;
-        answer.of(self.inner.snapshot(execution_id, key, at_most).await)
+        let mode = self.inject_fault(StoreMethod::FindSnapshot).await?;
+        mode.apply_to(
+            self.inner
+                .find_snapshot(execution_id, key, max_version)
+                .await,
+        )
     }
 
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {
-        let answer = self.fault(Method::WriteSnapshot).await?;
-        answer.of(self.inner.write_snapshot(snapshot).await)
+        let mode = self.inject_fault(StoreMethod::WriteSnapshot).await?;
+        mode.apply_to(self.inner.write_snapshot(snapshot).await)
     }
 
-    async fn drop_snapshot(
+    async fn delete_snapshot(
         &self,
         execution_id: ExecutionId,
         key: &SnapshotKey,
-        version: Version,
+        version: ExecutionVersion,
     ) -> Result<(), StoreError> {
-        let answer = self.fault(Method::DropSnapshot).await?;
-        answer.of(self.inner.drop_snapshot(execution_id, key, version).await)
+        let mode = self.inject_fault(StoreMethod::DeleteSnapshot).await?;
+        mode.apply_to(self.inner.delete_snapshot(execution_id, key, version).await)
     }
 
-    async fn put_result(&self, put: ResultPut) -> Result<(), PutRefused> {
-        let answer = self.fault(Method::PutResult).await?;
-        answer.of(self.inner.put_result(put).await)
+    async fn put_result(&self, put: ResultPut) -> Result<(), PutResultError> {
+        let mode = self.inject_fault(StoreMethod::PutResult).await?;
+        mode.apply_to(self.inner.put_result(put).await)
     }
 
-    async fn result(
+    async fn find_result(
         &self,
         execution_id: ExecutionId,
         result_id: ResultId,
     ) -> Result<Option<StoredResult>, StoreError> {
-        let answer = self.fault(Method::Result).await?;
-        answer.of(self.inner.result(execution_id, result_id).await)
+        let mode = self.inject_fault(StoreMethod::FindResult).await?;
+        mode.apply_to(self.inner.find_result(execution_id, result_id).await)
     }
 
-    async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
-        let answer = self.fault(Method::Feed).await?;
-        answer.of(self.inner.feed(after, limit).await)
+    async fn read_feed(
+        &self,
+        after: FeedPosition,
+        limit: FeedLimit,
+    ) -> Result<FeedBatch, StoreError> {
+        let mode = self.inject_fault(StoreMethod::ReadFeed).await?;
+        mode.apply_to(self.inner.read_feed(after, limit).await)
     }
 
-    async fn execution(&self, execution_id: ExecutionId) -> Result<Option<Execution>, StoreError> {
-        let answer = self.fault(Method::Execution).await?;
-        answer.of(self.inner.execution(execution_id).await)
+    async fn find_execution(
+        &self,
+        execution_id: ExecutionId,
+    ) -> Result<Option<Execution>, StoreError> {
+        let mode = self.inject_fault(StoreMethod::FindExecution).await?;
+        mode.apply_to(self.inner.find_execution(execution_id).await)
     }
 
-    async fn executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError> {
-        let answer = self.fault(Method::Executions).await?;
-        answer.of(self.inner.executions(filter).await)
+    async fn list_executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError> {
+        let mode = self.inject_fault(StoreMethod::ListExecutions).await?;
+        mode.apply_to(self.inner.list_executions(filter).await)
     }
 
-    async fn open_children(
+    async fn list_open_children(
         &self,
         parent: ExecutionId,
         after: Option<ExecutionId>,
         limit: PageLimit,
     ) -> Result<Vec<Execution>, StoreError> {
-        let answer = self.fault(Method::OpenChildren).await?;
-        answer.of(self.inner.open_children(parent, after, limit).await)
+        let mode = self.inject_fault(StoreMethod::ListOpenChildren).await?;
+        mode.apply_to(self.inner.list_open_children(parent, after, limit).await)
     }
 
-    async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError> {
-        let answer = self.fault(Method::Counts).await?;
-        answer.of(self.inner.counts(tenant_id).await)
+    async fn tenant_counts(&self, tenant_id: &TenantId) -> Result<TenantCounts, StoreError> {
+        let mode = self.inject_fault(StoreMethod::TenantCounts).await?;
+        mode.apply_to(self.inner.tenant_counts(tenant_id).await)
     }
 
-    async fn executions_by_status(&self) -> Result<StatusCounts, StoreError> {
-        let answer = self.fault(Method::ExecutionsByStatus).await?;
-        answer.of(self.inner.executions_by_status().await)
+    async fn count_executions_by_status(&self) -> Result<StatusCounts, StoreError> {
+        let mode = self
+            .inject_fault(StoreMethod::CountExecutionsByStatus)
+            .await?;
+        mode.apply_to(self.inner.count_executions_by_status().await)
     }
 
-    async fn live_executions(&self, tenant_id: &TenantId, most: u32) -> Result<u32, StoreError> {
-        let answer = self.fault(Method::LiveExecutions).await?;
-        answer.of(self.inner.live_executions(tenant_id, most).await)
+    async fn count_live_executions(
+        &self,
+        tenant_id: &TenantId,
+        max_count: u32,
+    ) -> Result<u32, StoreError> {
+        let mode = self.inject_fault(StoreMethod::CountLiveExecutions).await?;
+        mode.apply_to(self.inner.count_live_executions(tenant_id, max_count).await)
     }
 
-    async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
-        let answer = self.fault(Method::IsGone).await?;
-        answer.of(self.inner.is_gone(execution_id).await)
+    async fn is_dropped(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
+        let mode = self.inject_fault(StoreMethod::IsDropped).await?;
+        mode.apply_to(self.inner.is_dropped(execution_id).await)
     }
 
-    async fn lease(&self, request: LeaseRequest) -> Result<Vec<LeasedCommand>, StoreError> {
-        let answer = self.fault(Method::Lease).await?;
-        answer.of(self.inner.lease(request).await)
+    async fn lease_commands(
+        &self,
+        request: LeaseRequest,
+    ) -> Result<Vec<LeasedCommand>, StoreError> {
+        let mode = self.inject_fault(StoreMethod::LeaseCommands).await?;
+        mode.apply_to(self.inner.lease_commands(request).await)
     }
 
-    async fn claim(
+    async fn try_lease_command(
         &self,
         command_id: CommandId,
-        claim: Claim,
-    ) -> Result<Option<ClaimedCommand>, StoreError> {
-        let answer = self.fault(Method::Claim).await?;
-        answer.of(self.inner.claim(command_id, claim).await)
+        terms: LeaseTerms,
+    ) -> Result<Option<LeaseOutcome>, StoreError> {
+        let mode = self.inject_fault(StoreMethod::TryLeaseCommand).await?;
+        mode.apply_to(self.inner.try_lease_command(command_id, terms).await)
     }
 
-    async fn extend(
+    async fn extend_leases(
         &self,
         leases: Vec<Fence>,
         until: Timestamp,
-    ) -> Result<Vec<Extension>, StoreError> {
-        let answer = self.fault(Method::Extend).await?;
-        answer.of(self.inner.extend(leases, until).await)
+    ) -> Result<Vec<LeaseExtension>, StoreError> {
+        let mode = self.inject_fault(StoreMethod::ExtendLeases).await?;
+        mode.apply_to(self.inner.extend_leases(leases, until).await)
     }
 
-    async fn release(&self, leases: Vec<Release>) -> Result<Vec<bool>, StoreError> {
-        let answer = self.fault(Method::Release).await?;
-        answer.of(self.inner.release(leases).await)
+    async fn release_leases(&self, leases: Vec<LeaseRelease>) -> Result<Vec<bool>, StoreError> {
+        let mode = self.inject_fault(StoreMethod::ReleaseLeases).await?;
+        mode.apply_to(self.inner.release_leases(leases).await)
     }
 
-    async fn expired(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<Command>, StoreError> {
-        let answer = self.fault(Method::Expired).await?;
-        answer.of(self.inner.expired(now, limit).await)
+    async fn list_expired_leases(
+        &self,
+        now: Timestamp,
+        limit: PageLimit,
+    ) -> Result<Vec<Command>, StoreError> {
+        let mode = self.inject_fault(StoreMethod::ListExpiredLeases).await?;
+        mode.apply_to(self.inner.list_expired_leases(now, limit).await)
     }
 
-    async fn command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError> {
-        let answer = self.fault(Method::Command).await?;
-        answer.of(self.inner.command(command_id).await)
+    async fn find_command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError> {
+        let mode = self.inject_fault(StoreMethod::FindCommand).await?;
+        mode.apply_to(self.inner.find_command(command_id).await)
     }
 
-    async fn commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError> {
-        let answer = self.fault(Method::Commands).await?;
-        answer.of(self.inner.commands(filter).await)
+    async fn list_commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError> {
+        let mode = self.inject_fault(StoreMethod::ListCommands).await?;
+        mode.apply_to(self.inner.list_commands(filter).await)
     }
 
-    async fn release_worker(
+    async fn expire_worker_leases(
         &self,
         tenant_id: &TenantId,
         worker: &WorkerId,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let answer = self.fault(Method::ReleaseWorker).await?;
-        answer.of(self.inner.release_worker(tenant_id, worker, now).await)
+        let mode = self.inject_fault(StoreMethod::ExpireWorkerLeases).await?;
+        mode.apply_to(
+            self.inner
+                .expire_worker_leases(tenant_id, worker, now)
+                .await,
+        )
     }
 
     async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {
-        let answer = self.fault(Method::PoolCounts).await?;
-        answer.of(self.inner.pool_counts().await)
+        let mode = self.inject_fault(StoreMethod::PoolCounts).await?;
+        mode.apply_to(self.inner.pool_counts().await)
     }
 
-    async fn due(
+    async fn list_due_timers(
         &self,
         now: Timestamp,
         after: Option<&DueTimer>,
         limit: PageLimit,
     ) -> Result<Vec<DueTimer>, StoreError> {
-        let answer = self.fault(Method::Due).await?;
-        answer.of(self.inner.due(now, after, limit).await)
+        let mode = self.inject_fault(StoreMethod::ListDueTimers).await?;
+        mode.apply_to(self.inner.list_due_timers(now, after, limit).await)
     }
 
-    async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError> {
-        let answer = self.fault(Method::Register).await?;
-        answer.of(self.inner.register(entry).await)
+    async fn register_definition(
+        &self,
+        entry: NewCatalogEntry,
+    ) -> Result<RegisterOutcome, StoreError> {
+        let mode = self.inject_fault(StoreMethod::RegisterDefinition).await?;
+        mode.apply_to(self.inner.register_definition(entry).await)
     }
 
-    async fn catalog_entry(
+    async fn find_catalog_entry(
         &self,
         tenant_id: &TenantId,
         key: CatalogKey,
     ) -> Result<Option<CatalogEntry>, StoreError> {
-        let answer = self.fault(Method::CatalogEntry).await?;
-        answer.of(self.inner.catalog_entry(tenant_id, key).await)
+        let mode = self.inject_fault(StoreMethod::FindCatalogEntry).await?;
+        mode.apply_to(self.inner.find_catalog_entry(tenant_id, key).await)
     }
 
-    async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
-        let answer = self.fault(Method::Catalog).await?;
-        answer.of(self.inner.catalog(filter).await)
+    async fn list_catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
+        let mode = self.inject_fault(StoreMethod::ListCatalog).await?;
+        mode.apply_to(self.inner.list_catalog(filter).await)
     }
 
-    async fn catalog_versions(
+    async fn list_catalog_versions(
         &self,
-        filter: VersionFilter,
+        filter: CatalogVersionFilter,
     ) -> Result<Vec<CatalogEntry>, StoreError> {
-        let answer = self.fault(Method::CatalogVersions).await?;
-        answer.of(self.inner.catalog_versions(filter).await)
+        let mode = self.inject_fault(StoreMethod::ListCatalogVersions).await?;
+        mode.apply_to(self.inner.list_catalog_versions(filter).await)
     }
 
-    async fn archive(
+    async fn set_definition_archived(
         &self,
         tenant_id: &TenantId,
         path: &PlaybookPath,
         since: Option<Timestamp>,
     ) -> Result<bool, StoreError> {
-        let answer = self.fault(Method::Archive).await?;
-        answer.of(self.inner.archive(tenant_id, path, since).await)
+        let mode = self
+            .inject_fault(StoreMethod::SetDefinitionArchived)
+            .await?;
+        mode.apply_to(
+            self.inner
+                .set_definition_archived(tenant_id, path, since)
+                .await,
+        )
     }
 
-    async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError> {
-        let answer = self.fault(Method::RegisterRuntime).await?;
-        answer.of(self.inner.register_runtime(runtime).await)
+    async fn register_runtime(
+        &self,
+        runtime: RuntimeRegistration,
+    ) -> Result<RegisteredRuntime, StoreError> {
+        let mode = self.inject_fault(StoreMethod::RegisterRuntime).await?;
+        mode.apply_to(self.inner.register_runtime(runtime).await)
     }
 
-    async fn heartbeat(
+    async fn record_heartbeat(
         &self,
         kind: RuntimeKind,
         name: &Text,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let answer = self.fault(Method::Heartbeat).await?;
-        answer.of(self.inner.heartbeat(kind, name, now).await)
+        let mode = self.inject_fault(StoreMethod::RecordHeartbeat).await?;
+        mode.apply_to(self.inner.record_heartbeat(kind, name, now).await)
     }
 
-    async fn runtimes(&self, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError> {
-        let answer = self.fault(Method::Runtimes).await?;
-        answer.of(self.inner.runtimes(kind).await)
+    async fn list_runtimes(&self, kind: RuntimeKind) -> Result<Vec<RegisteredRuntime>, StoreError> {
+        let mode = self.inject_fault(StoreMethod::ListRuntimes).await?;
+        mode.apply_to(self.inner.list_runtimes(kind).await)
     }
 
     async fn remove_runtime(&self, kind: RuntimeKind, name: &Text) -> Result<bool, StoreError> {
-        let answer = self.fault(Method::RemoveRuntime).await?;
-        answer.of(self.inner.remove_runtime(kind, name).await)
+        let mode = self.inject_fault(StoreMethod::RemoveRuntime).await?;
+        mode.apply_to(self.inner.remove_runtime(kind, name).await)
     }
 
-    async fn lease_machine(&self, request: MachineRequest) -> Result<MachineLease, MachineRefused> {
-        let answer = self.fault(Method::LeaseMachine).await?;
-        answer.of(self.inner.lease_machine(request).await)
+    async fn lease_machine_id(
+        &self,
+        request: MachineIdRequest,
+    ) -> Result<MachineLease, MachineLeaseError> {
+        let mode = self.inject_fault(StoreMethod::LeaseMachineId).await?;
+        mode.apply_to(self.inner.lease_machine_id(request).await)
     }
 
-    async fn renew_machine(&self, renewal: MachineRenewal) -> Result<MachineLease, MachineRefused> {
-        let answer = self.fault(Method::RenewMachine).await?;
-        answer.of(self.inner.renew_machine(renewal).await)
+    async fn renew_machine_lease(
+        &self,
+        renewal: MachineRenewal,
+    ) -> Result<MachineLease, MachineLeaseError> {
+        let mode = self.inject_fault(StoreMethod::RenewMachineLease).await?;
+        mode.apply_to(self.inner.renew_machine_lease(renewal).await)
     }
 
-    async fn line(&self) -> Result<Option<Box<dyn Line>>, StoreError> {
-        let answer = self.fault(Method::Line).await?;
-        answer.of(self.inner.line().await)
+    async fn open_notify_channel(&self) -> Result<Option<Box<dyn NotifyChannel>>, StoreError> {
+        let mode = self.inject_fault(StoreMethod::OpenNotifyChannel).await?;
+        mode.apply_to(self.inner.open_notify_channel().await)
     }
 }

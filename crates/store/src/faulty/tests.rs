@@ -1,61 +1,64 @@
-//! What a driver can rely on when calls fail.
+//! Guarantees to a driver while calls fail.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use noetl_types::id::HighWater;
+use noetl_types::id::HighWaterMark;
 use noetl_types::limits::PageLimit;
 use noetl_types::record::verify_chain;
 use noetl_types::{
-    CatalogId, CommandId, CredentialId, ExecutionId, FeedPosition, Json, MachineId, Month,
-    OutboxId, PlaybookPath, ResultId, RuntimeId, TenantId, Text, Version, sha256,
+    CatalogId, CommandId, CredentialId, EventId, ExecutionId, ExecutionVersion, FeedPosition, Json,
+    MachineId, Month, OutboxId, PlaybookPath, ResultId, RuntimeId, TenantId, Text, sha256,
 };
 
-use super::{Fault, FaultyStore, Method};
-use crate::model::SecretActFilter;
-use crate::suite::claim::message;
-use crate::suite::fixture::{Run, all_executions, at, claim, lease_of, one, worker};
-use crate::suite::keychain::{entry, new as new_entry};
-use crate::suite::outbox::claim as outbox_claim;
-use crate::suite::request::taking;
-use crate::suite::result::{put, result};
-use crate::suite::stream::take as stream_take;
-use crate::suite::vault::{act, token};
-use crate::suite::wait::signal;
+use super::{Fault, FaultyStore, StoreMethod};
+use crate::model::SecretAuditFilter;
+use crate::suite::dedup::dedup_reservation;
+use crate::suite::fixture::{
+    TestExecution, all_executions, append_one, lease_request, lease_terms, test_time, worker_id,
+};
+use crate::suite::identities::{api_token, new_audit_entry};
+use crate::suite::keychain::{keychain_entry, keychain_put};
+use crate::suite::outbox::outbox_claim;
+use crate::suite::request_reservation::request_reservation;
+use crate::suite::result::{new_result, result_put};
+use crate::suite::stream::stream_lease_request;
+use crate::suite::wait::broadcast_signal;
 use crate::{
-    AppendRefused, BroadcastFilter, CatalogFilter, CatalogKey, CommandFilter, Credential,
-    CredentialFilter, CredentialKey, CredentialPut, EnabledOutlets, ErrandOutcome, ExecutionView,
-    FeedLimit, Head, KeychainFilter, LogPage, LogPart, MachineRefused, MachineRenewal,
-    MachineRequest, MemoryStore, NewCatalogEntry, NewRuntime, OutboxFailure, OutboxFilter,
-    PutRefused, QuarantineFilter, RequestEnd, RuntimeKind, SlotChange, SlotChoice, SlotHolder,
-    Snapshot, SnapshotKey, Store, StoreError, StreamMove, StreamOwner, Swept, VarsRefused,
-    VersionFilter, WaitChoice, WaitFilter,
+    AppendError, BroadcastFilter, CatalogFilter, CatalogKey, CatalogVersionFilter, CommandFilter,
+    Credential, CredentialFilter, CredentialKey, CredentialPut, CursorMove, EnabledPublishers,
+    ExecutionView, FeedLimit, FollowUpOutcome, GcTarget, KeychainFilter, LogHead, LogPageLimit,
+    LogPartition, MachineIdRequest, MachineLeaseError, MachineRenewal, MemoryStore,
+    NewCatalogEntry, OutboxFailure, OutboxFilter, PutResultError, QuarantineFilter, RequestOutcome,
+    RuntimeKind, RuntimeRegistration, SetVarsError, SlotChange, SlotHolder, SlotSelector, Snapshot,
+    SnapshotKey, Store, StoreError, StreamOwner, WaitFilter, WaitSelector,
 };
 
-/// Appends an event as a driver does: after any failure it looks where the log stands.
-async fn drive(store: &dyn Store, run: &mut Run) {
-    let append = run.step();
+/// Appends an event as a driver does: after any failure, it reads the head of the log again.
+async fn append_as_driver(store: &dyn Store, run: &mut TestExecution) {
+    let append = run.step_request();
     let event_id = append.events[0].event_id;
     loop {
         let mut append = append.clone();
-        append.expected = run.head;
-        match one(store, append).await {
+        append.expected_head = run.head;
+        match append_one(store, append).await {
             Ok(appended) => {
                 run.head = appended.head;
                 return;
             }
-            Err(
-                AppendRefused::Conflict { .. } | AppendRefused::Store(StoreError::Retry { .. }),
-            ) => {}
+            Err(AppendError::Conflict { .. } | AppendError::Store(StoreError::Retry { .. })) => {}
             Err(other) => panic!("{other:?}"),
         }
-        let Ok(tail) = store.events(run.id, run.head.version, LogPage::MAX).await else {
+        let Ok(tail) = store
+            .read_events(run.id, run.head.version, LogPageLimit::MAX)
+            .await
+        else {
             continue;
         };
         if let Some(last) = tail.last() {
-            run.head = Head::after(last);
+            run.head = LogHead::after_event(last);
         }
         if tail
             .iter()
@@ -67,25 +70,25 @@ async fn drive(store: &dyn Store, run: &mut Run) {
 }
 
 #[tokio::test]
-async fn a_driver_writes_each_event_once_whatever_fails() {
+async fn driver_appends_each_event_once_despite_faults() {
     let faults = [
-        Fault::Before,
-        Fault::After,
-        Fault::Delay(2),
+        Fault::FailBefore,
+        Fault::FailAfter,
+        Fault::Yield(2),
         Fault::Conflict,
         Fault::None,
     ];
     let calls = AtomicUsize::new(0);
     let plan = move |_| faults[calls.fetch_add(1, Ordering::Relaxed) % faults.len()];
     let model = MemoryStore::new();
-    let mut run = Run::started(&model, 1).await;
+    let mut run = TestExecution::create_started(&model, 1).await;
     let store = FaultyStore::new(model, Box::new(plan));
     for _ in 0..40 {
-        drive(&store, &mut run).await;
+        append_as_driver(&store, &mut run).await;
     }
     let log = store
         .inner()
-        .events(run.id, Version::EMPTY, LogPage::MAX)
+        .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
         .await;
     let log = log.unwrap();
     verify_chain(&log).unwrap();
@@ -93,38 +96,40 @@ async fn a_driver_writes_each_event_once_whatever_fails() {
     assert_eq!((log.len(), ids.len()), (41, 41));
 }
 
-fn of_put(result: Result<(), PutRefused>) -> Result<(), StoreError> {
+fn store_error_of_put(result: Result<(), PutResultError>) -> Result<(), StoreError> {
     match result {
         Ok(()) => Ok(()),
-        Err(PutRefused::Store(error)) => Err(error),
+        Err(PutResultError::Store(error)) => Err(error),
         Err(other) => panic!("{other:?}"),
     }
 }
 
-fn of_machine<T>(result: Result<T, MachineRefused>) -> Result<(), StoreError> {
+fn store_error_of_machine<T>(result: Result<T, MachineLeaseError>) -> Result<(), StoreError> {
     match result {
-        Ok(_) | Err(MachineRefused::Lost) => Ok(()),
-        Err(MachineRefused::Store(error)) => Err(error),
+        Ok(_) | Err(MachineLeaseError::Lost) => Ok(()),
+        Err(MachineLeaseError::Store(error)) => Err(error),
         Err(other) => panic!("{other:?}"),
     }
 }
 
-/// Makes every call once, and says how each was answered.
-async fn call_all(store: &dyn Store) -> Vec<Result<(), StoreError>> {
-    let mut answers = call_about_runs(store).await;
-    answers.extend(call_about_the_rest(store).await);
-    answers.extend(call_about_the_commons(store).await);
-    answers.extend(call_about_credentials(store).await);
-    answers.extend(call_about_the_keychain(store).await);
-    answers.extend(call_about_the_outbox(store).await);
-    answers.extend(call_about_streams(store).await);
-    answers.extend(call_about_upkeep(store).await);
-    answers.extend(call_about_the_vault(store).await);
-    answers
+/// Makes every call once, and returns the result of each.
+async fn call_all_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let mut results = call_execution_methods(store).await;
+    results.extend(call_command_methods(store).await);
+    results.extend(call_catalog_and_runtime_methods(store).await);
+    results.extend(call_machine_methods(store).await);
+    results.extend(call_coordination_methods(store).await);
+    results.extend(call_credential_methods(store).await);
+    results.extend(call_keychain_methods(store).await);
+    results.extend(call_outbox_methods(store).await);
+    results.extend(call_stream_methods(store).await);
+    results.extend(call_maintenance_methods(store).await);
+    results.extend(call_identity_methods(store).await);
+    results
 }
 
-async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
-    let run = Run::new(1);
+async fn call_execution_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let run = TestExecution::new(1);
     let key = SnapshotKey {
         kind: "engine_state".into(),
         fold_version: 1,
@@ -132,64 +137,99 @@ async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     let snapshot = Snapshot {
         execution_id: run.id,
         key: key.clone(),
-        head: Head::START,
+        head: LogHead::START,
         state: Vec::new(),
         checksum: sha256(""),
     };
-    let appended = match one(store, run.start()).await {
+    let appended = match append_one(store, run.start_request()).await {
         Ok(_) => Ok(()),
-        Err(AppendRefused::Store(error)) => Err(error),
+        Err(AppendError::Store(error)) => Err(error),
         Err(other) => panic!("{other:?}"),
     };
-    let (now, limit, page) = (at("12:00:00"), PageLimit::default(), LogPage::MAX);
+    let (limit, page) = (PageLimit::default(), LogPageLimit::MAX);
     let start = FeedPosition::default();
-    let command_id = CommandId::new(1).unwrap();
+    let event_id = EventId::new(1).unwrap();
     vec![
         appended,
-        store.load(run.id, &key, page).await.map(drop),
-        store.events(run.id, Version::EMPTY, page).await.map(drop),
-        store.gists(run.id, Version::EMPTY, page).await.map(drop),
-        store.event(run.id, command_id.into()).await.map(drop),
-        store.snapshot(run.id, &key, Version::EMPTY).await.map(drop),
+        store.load_execution(run.id, &key, page).await.map(drop),
+        store
+            .read_events(run.id, ExecutionVersion::EMPTY, page)
+            .await
+            .map(drop),
+        store
+            .read_replay_rows(run.id, ExecutionVersion::EMPTY, page)
+            .await
+            .map(drop),
+        store.find_event(run.id, event_id).await.map(drop),
+        store
+            .find_snapshot(run.id, &key, ExecutionVersion::EMPTY)
+            .await
+            .map(drop),
         store.write_snapshot(snapshot).await,
-        store.drop_snapshot(run.id, &key, Version::EMPTY).await,
-        of_put(store.put_result(put(run.id, result(9, b"{}"))).await),
         store
-            .result(run.id, ResultId::new(1).unwrap())
+            .delete_snapshot(run.id, &key, ExecutionVersion::EMPTY)
+            .await,
+        store_error_of_put(
+            store
+                .put_result(result_put(run.id, new_result(9, b"{}")))
+                .await,
+        ),
+        store
+            .find_result(run.id, ResultId::new(1).unwrap())
             .await
             .map(drop),
-        store.feed(start, FeedLimit::MAX).await.map(drop),
-        store.execution(run.id).await.map(drop),
-        store.executions(all_executions()).await.map(drop),
-        store.open_children(run.id, None, limit).await.map(drop),
-        store.counts(&TenantId::default()).await.map(drop),
-        store.executions_by_status().await.map(drop),
+        store.read_feed(start, FeedLimit::MAX).await.map(drop),
+        store.find_execution(run.id).await.map(drop),
+        store.list_executions(all_executions()).await.map(drop),
         store
-            .live_executions(&TenantId::default(), 1)
+            .list_open_children(run.id, None, limit)
             .await
             .map(drop),
-        store.is_gone(run.id).await.map(drop),
-        store.lease(lease_of("w", 1, 1)).await.map(drop),
-        store.claim(command_id, claim("w", 1)).await.map(drop),
-        store.extend(Vec::new(), now).await.map(drop),
-        store.release(Vec::new()).await.map(drop),
-        store.expired(now, limit).await.map(drop),
-        store.command(command_id).await.map(drop),
+        store.tenant_counts(&TenantId::default()).await.map(drop),
+        store.count_executions_by_status().await.map(drop),
         store
-            .commands(CommandFilter::open_of(TenantId::default(), run.id))
+            .count_live_executions(&TenantId::default(), 1)
             .await
             .map(drop),
-        store
-            .release_worker(&TenantId::default(), &worker("w"), now)
-            .await
-            .map(drop),
-        store.pool_counts().await.map(drop),
-        store.due(now, None, limit).await.map(drop),
+        store.is_dropped(run.id).await.map(drop),
     ]
 }
 
-async fn call_about_the_rest(store: &dyn Store) -> Vec<Result<(), StoreError>> {
-    let now = at("12:00:00");
+async fn call_command_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let run = TestExecution::new(1);
+    let (now, limit) = (test_time("12:00:00"), PageLimit::default());
+    let command_id = CommandId::new(1).unwrap();
+    vec![
+        store
+            .lease_commands(lease_request("w", 1, 1))
+            .await
+            .map(drop),
+        store
+            .try_lease_command(command_id, lease_terms("w", 1))
+            .await
+            .map(drop),
+        store.extend_leases(Vec::new(), now).await.map(drop),
+        store.release_leases(Vec::new()).await.map(drop),
+        store.list_expired_leases(now, limit).await.map(drop),
+        store.find_command(command_id).await.map(drop),
+        store
+            .list_commands(CommandFilter::open_in_execution(
+                TenantId::default(),
+                run.id,
+            ))
+            .await
+            .map(drop),
+        store
+            .expire_worker_leases(&TenantId::default(), &worker_id("w"), now)
+            .await
+            .map(drop),
+        store.pool_counts().await.map(drop),
+        store.list_due_timers(now, None, limit).await.map(drop),
+    ]
+}
+
+async fn call_catalog_and_runtime_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let now = test_time("12:00:00");
     let tenant = TenantId::default();
     let path = PlaybookPath::new("etl").unwrap();
     let entry = NewCatalogEntry {
@@ -202,7 +242,7 @@ async fn call_about_the_rest(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         meta: None,
         now,
     };
-    let runtime = NewRuntime {
+    let runtime = RuntimeRegistration {
         runtime_id: RuntimeId::new(1).unwrap(),
         kind: RuntimeKind::Broker,
         name: "b".into(),
@@ -210,28 +250,14 @@ async fn call_about_the_rest(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         detail: None,
         now,
     };
-    let request = MachineRequest {
-        owner: "a".into(),
-        wanted: None,
-        now,
-        lease_until: now,
-    };
-    let renewal = MachineRenewal {
-        machine_id: MachineId::MIN,
-        epoch: 9,
-        high_water: HighWater::NONE,
-        now,
-        lease_until: now,
-        gives_back: false,
-    };
     let definitions = CatalogFilter {
         tenant_id: tenant.clone(),
         kind: None,
-        archived: false,
+        include_archived: false,
         after: None,
         limit: PageLimit::default(),
     };
-    let versions = VersionFilter {
+    let versions = CatalogVersionFilter {
         tenant_id: tenant.clone(),
         path: path.clone(),
         before: None,
@@ -239,49 +265,87 @@ async fn call_about_the_rest(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     };
     let (latest, kind) = (CatalogKey::Latest(path.clone()), RuntimeKind::Broker);
     vec![
-        store.register(entry).await.map(drop),
-        store.catalog_entry(&tenant, latest).await.map(drop),
-        store.catalog(definitions).await.map(drop),
-        store.catalog_versions(versions).await.map(drop),
-        store.archive(&tenant, &path, Some(now)).await.map(drop),
+        store.register_definition(entry).await.map(drop),
+        store.find_catalog_entry(&tenant, latest).await.map(drop),
+        store.list_catalog(definitions).await.map(drop),
+        store.list_catalog_versions(versions).await.map(drop),
+        store
+            .set_definition_archived(&tenant, &path, Some(now))
+            .await
+            .map(drop),
         store.register_runtime(runtime).await.map(drop),
-        store.heartbeat(kind, &"b".into(), now).await.map(drop),
-        store.runtimes(kind).await.map(drop),
+        store
+            .record_heartbeat(kind, &"b".into(), now)
+            .await
+            .map(drop),
+        store.list_runtimes(kind).await.map(drop),
         store.remove_runtime(kind, &"b".into()).await.map(drop),
-        of_machine(store.lease_machine(request).await),
-        of_machine(store.renew_machine(renewal).await),
-        store.line().await.map(drop),
     ]
 }
 
-async fn call_about_the_vault(store: &dyn Store) -> Vec<Result<(), StoreError>> {
-    let (now, limit, tenant) = (at("12:00:00"), PageLimit::default(), TenantId::default());
-    let (token, prefix) = (token(1, &tenant), "prefix1".into());
+async fn call_machine_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let now = test_time("12:00:00");
+    let request = MachineIdRequest {
+        owner: "a".into(),
+        requested_id: None,
+        now,
+        lease_until: now,
+    };
+    let renewal = MachineRenewal {
+        machine_id: MachineId::MIN,
+        epoch: 9,
+        high_water: HighWaterMark::NONE,
+        now,
+        lease_until: now,
+        is_release: false,
+    };
+    vec![
+        store_error_of_machine(store.lease_machine_id(request).await),
+        store_error_of_machine(store.renew_machine_lease(renewal).await),
+        store.open_notify_channel().await.map(drop),
+    ]
+}
+
+async fn call_identity_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (now, limit, tenant) = (
+        test_time("12:00:00"),
+        PageLimit::default(),
+        TenantId::default(),
+    );
+    let (token, prefix) = (api_token(1, &tenant), "prefix1".into());
     let id = token.token_id;
     vec![
         store.put_token(token.clone()).await.map(drop),
         store.put_first_token(token).await.map(drop),
-        store.token(&prefix).await.map(drop),
-        store.tokens(&tenant, None, limit).await.map(drop),
+        store.find_token(&prefix).await.map(drop),
+        store.list_tokens(&tenant, None, limit).await.map(drop),
         store.revoke_token(&tenant, id, now).await.map(drop),
-        store.touch_token(id, now).await,
-        store.common_secret("one".into()).await.map(drop),
-        store.audit(vec![act(1, &tenant)]).await,
-        store.audits(&tenant, None, limit).await.map(drop),
+        store.record_token_use(id, now).await,
         store
-            .secret_acts(SecretActFilter::default(), limit)
+            .get_or_init_shared_secret("one".into())
+            .await
+            .map(drop),
+        store
+            .append_audit_log(vec![new_audit_entry(1, &tenant)])
+            .await,
+        store
+            .list_audit_entries(&tenant, None, limit)
+            .await
+            .map(drop),
+        store
+            .list_secret_audit_entries(SecretAuditFilter::default(), limit)
             .await
             .map(drop),
     ]
 }
 
-async fn call_about_the_commons(store: &dyn Store) -> Vec<Result<(), StoreError>> {
-    let (now, limit) = (at("12:00:00"), PageLimit::default());
-    let (tenant, id) = (TenantId::default(), Run::new(1).id);
-    let (name, digest) = (crate::MatchKey::of(&"k".into()), sha256(""));
+async fn call_coordination_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (now, limit) = (test_time("12:00:00"), PageLimit::default());
+    let (tenant, id) = (TenantId::default(), TestExecution::new(1).id);
+    let (name, digest) = (crate::MatchKey::from_text(&"k".into()), sha256(""));
     let waits = WaitFilter {
         tenant_id: tenant.clone(),
-        choice: WaitChoice::Of(id),
+        selector: WaitSelector::InExecution(id),
         after: None,
         limit,
     };
@@ -291,60 +355,78 @@ async fn call_about_the_commons(store: &dyn Store) -> Vec<Result<(), StoreError>
         since: now,
         limit,
     };
-    let free = SlotChange::Free {
+    let release = SlotChange::Release {
         key: name.clone(),
         holder: SlotHolder::Execution,
     };
-    let old = SlotChoice::Unconfirmed { held_by: now };
-    let done = ErrandOutcome::Done;
-    let take = taking("k", "body", (1, "12:00:00"));
+    let unconfirmed = SlotSelector::Unconfirmed { held_by: now };
+    let done = FollowUpOutcome::Done;
+    let reservation = request_reservation("k", "body", 1, "12:00:00");
     vec![
-        store.waits(waits).await.map(drop),
-        store.broadcast(signal(1, "go", None, now)).await,
-        store.broadcasts(signals).await.map(drop),
-        store.errands(now, limit).await.map(drop),
-        store.settle_errand(id, &"e".into(), done).await.map(drop),
+        store.list_waits(waits).await.map(drop),
+        store
+            .put_broadcast(broadcast_signal(1, "go", None, now))
+            .await,
+        store.list_broadcasts(signals).await.map(drop),
+        store.list_due_follow_ups(now, limit).await.map(drop),
+        store
+            .complete_follow_up(id, &"e".into(), done)
+            .await
+            .map(drop),
         store.grant_slots(&tenant, &name, now).await.map(drop),
-        store.slots(old, limit).await.map(drop),
-        store.change_slots(&tenant, id, vec![free]).await,
-        store.cached(&tenant, &name, digest, now).await.map(drop),
+        store.list_slots(unconfirmed, limit).await.map(drop),
+        store.change_slots(&tenant, id, vec![release]).await,
         store
-            .answered(&tenant, &"r".into(), digest, now)
+            .find_cached_result(&tenant, &name, digest, now)
             .await
             .map(drop),
         store
-            .has_seen(message("m", "body", "12:00:00"))
+            .find_answered_request(&tenant, &"r".into(), digest, now)
             .await
             .map(drop),
-        store.take_request(take.clone()).await.map(drop),
         store
-            .settle_request(take.key, take.work_id, RequestEnd::Refused)
+            .has_seen_message(dedup_reservation("m", "body", "12:00:00"))
+            .await
+            .map(drop),
+        store.reserve_request(reservation.clone()).await.map(drop),
+        store
+            .complete_request(
+                reservation.key,
+                reservation.work_id,
+                RequestOutcome::Refused,
+            )
             .await,
         match store.set_vars(id, Vec::new()).await {
             Ok(()) => Ok(()),
-            Err(VarsRefused::Store(error)) => Err(error),
+            Err(SetVarsError::Store(error)) => Err(error),
             Err(other) => panic!("{other:?}"),
         },
-        store.vars(id, None).await.map(drop),
+        store.list_vars(id, None).await.map(drop),
         store.delete_vars(id, None).await.map(drop),
-        store.sweep(Swept::Blobs, now, limit).await.map(drop),
+        store
+            .delete_expired(GcTarget::Blobs, now, limit)
+            .await
+            .map(drop),
     ]
 }
 
-async fn call_about_the_keychain(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+async fn call_keychain_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     let (tenant, page) = (TenantId::default(), PageLimit::default());
-    let (entry, all) = (entry(1, "default", "k"), KeychainFilter::default());
+    let (entry, all) = (keychain_entry(1, "default", "k"), KeychainFilter::default());
     vec![
-        store.put_keychain(new_entry(entry)).await.map(drop),
-        store.keychain_entry(&tenant, "k").await.map(drop),
-        store.keychain_entries(all, page).await.map(drop),
-        store.delete_keychain(&tenant, "k").await.map(drop),
-        store.key_counts().await.map(drop),
+        store
+            .put_keychain_entry(keychain_put(entry))
+            .await
+            .map(drop),
+        store.find_keychain_entry(&tenant, "k").await.map(drop),
+        store.list_keychain_entries(all, page).await.map(drop),
+        store.delete_keychain_entry(&tenant, "k").await.map(drop),
+        store.count_secrets_by_key().await.map(drop),
     ]
 }
 
-async fn call_about_credentials(store: &dyn Store) -> Vec<Result<(), StoreError>> {
-    let (tenant, now) = (TenantId::default(), at("12:00:00"));
+async fn call_credential_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (tenant, now) = (TenantId::default(), test_time("12:00:00"));
     let credential_id = CredentialId::new(1).unwrap();
     let put = CredentialPut {
         credential: Credential {
@@ -365,12 +447,15 @@ async fn call_about_credentials(store: &dyn Store) -> Vec<Result<(), StoreError>
     };
     let (key, all) = (
         CredentialKey::Id(credential_id),
-        CredentialFilter::of(tenant.clone()),
+        CredentialFilter::for_tenant(tenant.clone()),
     );
     vec![
         store.put_credential(put).await.map(drop),
-        store.credential(&tenant, &key).await.map(drop),
-        store.credentials(all, PageLimit::default()).await.map(drop),
+        store.find_credential(&tenant, &key).await.map(drop),
+        store
+            .list_credentials(all, PageLimit::default())
+            .await
+            .map(drop),
         store
             .delete_credential(&tenant, credential_id)
             .await
@@ -378,8 +463,8 @@ async fn call_about_credentials(store: &dyn Store) -> Vec<Result<(), StoreError>
     ]
 }
 
-async fn call_about_the_outbox(store: &dyn Store) -> Vec<Result<(), StoreError>> {
-    let (now, limit) = (at("12:00:00"), PageLimit::default());
+async fn call_outbox_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (now, limit) = (test_time("12:00:00"), PageLimit::default());
     let row = OutboxId::new(1).unwrap();
     let failure = OutboxFailure {
         outbox_id: row,
@@ -394,7 +479,7 @@ async fn call_about_the_outbox(store: &dyn Store) -> Vec<Result<(), StoreError>>
         after: None,
         limit,
     };
-    let refused = QuarantineFilter {
+    let quarantined = QuarantineFilter {
         source: None,
         after: None,
         limit,
@@ -406,114 +491,120 @@ async fn call_about_the_outbox(store: &dyn Store) -> Vec<Result<(), StoreError>>
             .map(drop),
         store.mark_published(Vec::new(), now).await.map(drop),
         store.mark_failed(failure).await.map(drop),
-        store.outbox_pending(now).await.map(drop),
-        store.outbox(rows).await.map(drop),
-        store.outbox_facts().await.map(drop),
-        store.newest_outbox().await.map(drop),
-        store.replay_outbox(vec![row], now).await.map(drop),
-        store.discard_outbox(vec![row], now).await.map(drop),
-        store.old_outbox(now).await.map(drop),
-        store.purge_outbox(now, limit).await.map(drop),
-        store.known(Vec::new()).await.map(drop),
-        store.quarantine(Vec::new()).await,
-        store.quarantined(refused).await.map(drop),
-        store.purge_quarantine(now, limit).await.map(drop),
+        store.count_claimable_outbox_rows(now).await.map(drop),
+        store.list_outbox_rows(rows).await.map(drop),
+        store.outbox_stats().await.map(drop),
+        store.newest_outbox_row_at().await.map(drop),
+        store.requeue_outbox_rows(vec![row], now).await.map(drop),
+        store.discard_outbox_rows(vec![row], now).await.map(drop),
+        store.count_old_outbox_rows(now).await.map(drop),
+        store.purge_outbox_rows(now, limit).await.map(drop),
+        store.find_known_events(Vec::new()).await.map(drop),
+        store.quarantine_items(Vec::new()).await,
+        store.list_quarantined_items(quarantined).await.map(drop),
+        store.purge_quarantined_items(now, limit).await.map(drop),
     ]
 }
 
-async fn call_about_streams(store: &dyn Store) -> Vec<Result<(), StoreError>> {
-    let (name, now) = (Text::from("s"), at("12:00:00"));
+async fn call_stream_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (name, now) = (Text::from("s"), test_time("12:00:00"));
     let owner = || StreamOwner {
         name: "s".into(),
         epoch: 1,
         now,
     };
-    let restart = StreamMove::Restart {
+    let restart = CursorMove::Restart {
         to: FeedPosition::default(),
         stream_created_at: None,
     };
     vec![
         store.log_epoch().await.map(drop),
-        store.begin_log_epoch().await.map(drop),
+        store.start_log_epoch().await.map(drop),
         store
-            .take_stream(stream_take("s", "me", now))
+            .lease_stream(stream_lease_request("s", "me", now))
             .await
             .map(drop),
-        store.renew_stream(owner(), now).await.map(drop),
-        store.move_stream(owner(), restart).await.map(drop),
-        store.release_stream(owner()).await.map(drop),
-        store.stream_cursor(&name).await.map(drop),
-        store.last_dropped().await.map(drop),
+        store.renew_stream_lease(owner(), now).await.map(drop),
+        store.move_stream_cursor(owner(), restart).await.map(drop),
+        store.release_stream_lease(owner()).await.map(drop),
+        store.find_stream_cursor(&name).await.map(drop),
+        store.last_dropped_position().await.map(drop),
         store
-            .messages(FeedPosition::default(), FeedLimit::MAX)
+            .read_feed_messages(FeedPosition::default(), FeedLimit::MAX)
             .await
             .map(drop),
         store.feed_lag(FeedPosition::default()).await.map(drop),
     ]
 }
 
-async fn call_about_upkeep(store: &dyn Store) -> Vec<Result<(), StoreError>> {
-    let (now, limit) = (at("12:00:00"), PageLimit::default());
-    let none = EnabledOutlets::default();
-    let part = LogPart::of(Month::new(2026, 1).unwrap());
-    let mut answers = vec![
-        store.keep_months(now, 1).await,
-        store.months_until().await.map(drop),
-        store.clock().await.map(drop),
-        store.old_parts(now, &none).await.map(drop),
-        store.drop_part(&part, &none, now).await.map(drop),
-        store.clean_dropped(now, limit).await.map(drop),
-        store.old_commands(now).await.map(drop),
+async fn call_maintenance_methods(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (now, limit) = (test_time("12:00:00"), PageLimit::default());
+    let no_publishers = EnabledPublishers::default();
+    let partition = LogPartition::for_month(Month::new(2026, 1).unwrap());
+    let mut results = vec![
+        store.ensure_log_partitions(now, 1).await,
+        store.log_partitions_until().await.map(drop),
+        store.database_clock().await.map(drop),
+        store
+            .list_old_partitions(now, &no_publishers)
+            .await
+            .map(drop),
+        store
+            .drop_partition(&partition, &no_publishers, now)
+            .await
+            .map(drop),
+        store.purge_dropped_executions(now, limit).await.map(drop),
+        store.count_old_commands(now).await.map(drop),
         store.purge_commands(now, limit).await.map(drop),
-        store.old_runtimes(now).await.map(drop),
+        store.count_old_runtimes(now).await.map(drop),
         store.purge_runtimes(now, limit).await.map(drop),
         store
-            .rewrite_view(
+            .rewrite_execution_view(
                 ExecutionId::new(1).unwrap(),
-                Version::EMPTY,
-                ExecutionView::of_copy(),
+                ExecutionVersion::EMPTY,
+                ExecutionView::new_projected(),
             )
             .await
             .map(drop),
-        store.facts().await.map(drop),
-        store.tables().await.map(drop),
-        store.missing_walls().await.map(drop),
-        store.integrity().await.map(drop),
-        store.execution_ids(None, limit).await.map(drop),
+        store.store_stats().await.map(drop),
+        store.check_tables().await.map(drop),
+        store.list_failed_privilege_checks().await.map(drop),
+        store.check_integrity().await.map(drop),
+        store.list_execution_ids(None, limit).await.map(drop),
     ];
-    answers.push(match store.backup(Path::new("/")).await {
-        // There is nothing to copy, which is not the fault that is looked for.
+    results.push(match store.write_backup(Path::new("/")).await {
+        // A memory store cannot be backed up. That error is not an injected fault.
         Err(StoreError::Fatal { .. }) => Ok(()),
         other => other,
     });
-    answers
+    results
 }
 
 #[tokio::test]
-async fn every_method_fails_in_every_way() {
+async fn every_method_injects_every_fault() {
     for (fault, expected) in [
         (Fault::None, Ok(())),
-        (Fault::Delay(3), Ok(())),
-        (Fault::Wait(std::time::Duration::ZERO), Ok(())),
-        (Fault::Before, Err(StoreError::retry(""))),
-        (Fault::After, Err(StoreError::unknown(""))),
+        (Fault::Yield(3), Ok(())),
+        (Fault::Sleep(std::time::Duration::ZERO), Ok(())),
+        (Fault::FailBefore, Err(StoreError::retry(""))),
+        (Fault::FailAfter, Err(StoreError::unknown_outcome(""))),
     ] {
-        let asked = std::sync::Arc::new(Mutex::new(Vec::new()));
-        let asking = std::sync::Arc::clone(&asked);
+        let called = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let recorder = std::sync::Arc::clone(&called);
         let plan = move |method| {
-            asking.lock().unwrap().push(method);
+            recorder.lock().unwrap().push(method);
             fault
         };
         let store = FaultyStore::new(MemoryStore::new(), Box::new(plan));
-        let answers = call_all(&store).await;
-        assert_eq!(answers, vec![expected; Method::ALL.len()], "{fault:?}");
-        assert_eq!(*asked.lock().unwrap(), Method::ALL, "{fault:?}");
+        let results = call_all_methods(&store).await;
+        assert_eq!(results, vec![expected; StoreMethod::ALL.len()], "{fault:?}");
+        assert_eq!(*called.lock().unwrap(), StoreMethod::ALL, "{fault:?}");
         let exists = store
             .inner()
-            .execution(Run::new(1).id)
+            .find_execution(TestExecution::new(1).id)
             .await
             .unwrap()
             .is_some();
-        assert_eq!(exists, fault != Fault::Before, "{fault:?}");
+        assert_eq!(exists, fault != Fault::FailBefore, "{fault:?}");
     }
 }

@@ -1,30 +1,33 @@
-//! Appending: the verdict first, then everything at once.
+//! Appends: all checks first, then all writes.
 
-use noetl_types::{FeedPosition, StoredEvent, Version};
+use noetl_types::{ExecutionVersion, FeedPosition, StoredEvent};
 
-use super::shared::Sharing;
-use super::state::State;
-use crate::model::{AppendRefused, Appended, CommandChange, Execution, NewResult, TimerChange};
-use crate::seal::Sealed;
+use super::coordination_state::CoordinationChanges;
+use super::state::MemoryState;
+use crate::model::{AppendError, AppendReceipt, CommandChange, Execution, NewResult, TimerChange};
+use crate::prepare_append::PreparedAppend;
 
-impl State {
-    pub(super) fn append(&mut self, sealed: Sealed) -> Result<Appended, AppendRefused> {
-        self.judge(&sealed)?;
-        let head = sealed.head;
-        self.write_execution(&sealed);
-        let feed = self.write_events(&sealed);
-        self.outlets.append(&sealed);
-        let execution_id = sealed.append.execution_id;
-        let tenant_id = sealed.tenant_id.clone();
-        for change in sealed.append.commands {
+impl MemoryState {
+    pub(super) fn apply_append(
+        &mut self,
+        prepared: PreparedAppend,
+    ) -> Result<AppendReceipt, AppendError> {
+        self.check_preconditions(&prepared)?;
+        let head = prepared.head;
+        self.write_execution(&prepared);
+        let feed = self.write_events(&prepared);
+        self.publishing.append_outbox_rows(&prepared);
+        let execution_id = prepared.append.execution_id;
+        let tenant_id = prepared.tenant_id.clone();
+        for change in prepared.append.commands {
             self.change_command(execution_id, change);
         }
-        for result in sealed.append.results {
+        for result in prepared.append.results {
             let key = (execution_id, result.result_id);
             let result = result.into_stored(execution_id, head.ingest_time);
             self.results.insert(key, result);
         }
-        for change in sealed.append.timers {
+        for change in prepared.append.timers {
             match change {
                 TimerChange::Arm { timer_id, fire_at } => {
                     self.timers.insert((execution_id, timer_id), fire_at);
@@ -34,96 +37,96 @@ impl State {
                 }
             }
         }
-        self.shared.append(Sharing {
+        self.coordination.apply_changes(CoordinationChanges {
             tenant_id,
             execution_id,
             ingest_time: head.ingest_time,
-            waits: sealed.append.waits,
-            errands: sealed.append.errands,
-            slots: sealed.append.slots,
-            cached: sealed.append.cached,
-            dedup: sealed.append.dedup,
-            idempotency: sealed.append.idempotency,
+            waits: prepared.append.waits,
+            follow_ups: prepared.append.follow_ups,
+            slots: prepared.append.slots,
+            cache_puts: prepared.append.cache_puts,
+            dedup: prepared.append.dedup,
+            idempotency: prepared.append.idempotency,
         });
-        Ok(Appended { head, feed })
+        Ok(AppendReceipt { head, feed })
     }
 
-    /// The order of these questions is part of what all backends agree on.
-    fn judge(&self, sealed: &Sealed) -> Result<(), AppendRefused> {
-        let append = &sealed.append;
-        if self.is_gone(append.execution_id) {
-            return Err(AppendRefused::Gone);
+    /// All backends make these checks in the same order.
+    fn check_preconditions(&self, prepared: &PreparedAppend) -> Result<(), AppendError> {
+        let append = &prepared.append;
+        if self.is_dropped(append.execution_id) {
+            return Err(AppendError::Dropped);
         }
         let execution = self.executions.get(&append.execution_id);
         match (execution, &append.start) {
-            (Some(_), Some(_)) => return Err(AppendRefused::AlreadyExists),
-            (None, None) => return Err(AppendRefused::NotFound),
+            (Some(_), Some(_)) => return Err(AppendError::AlreadyExists),
+            (None, None) => return Err(AppendError::NotFound),
             (None, Some(_)) => {}
             (Some(execution), None) => {
                 let head = execution.head;
-                let expected = append.expected;
+                let expected = append.expected_head;
                 if head.version != expected.version || head.chain != expected.chain {
-                    return Err(AppendRefused::Conflict {
+                    return Err(AppendError::Conflict {
                         actual: head.version,
                     });
                 }
-                if execution.view.status.is_terminal() && !sealed.is_audit {
-                    return Err(AppendRefused::Terminal);
+                if execution.view.status.is_terminal() && !prepared.is_audit {
+                    return Err(AppendError::Terminal);
                 }
             }
         }
         for fence in &append.fences {
-            let holds = self.commands.get(&fence.command_id).is_some_and(|command| {
-                command.execution_id == append.execution_id && fence.holds(command)
+            let is_satisfied = self.commands.get(&fence.command_id).is_some_and(|command| {
+                command.execution_id == append.execution_id && fence.is_satisfied_by(command)
             });
-            if !holds {
-                return Err(AppendRefused::Fenced {
+            if !is_satisfied {
+                return Err(AppendError::Fenced {
                     command_id: fence.command_id,
                 });
             }
         }
-        self.shared.judge(sealed)?;
-        self.check_ids(sealed)
+        self.coordination.check_keys(prepared)?;
+        self.check_ids(prepared)
     }
 
-    fn check_ids(&self, sealed: &Sealed) -> Result<(), AppendRefused> {
-        let log = self.logs.get(&sealed.append.execution_id);
+    fn check_ids(&self, prepared: &PreparedAppend) -> Result<(), AppendError> {
+        let log = self.logs.get(&prepared.append.execution_id);
         let mut ids = std::collections::BTreeSet::new();
-        let events_are_new = sealed.events.iter().all(|event| {
+        let events_are_new = prepared.events.iter().all(|event| {
             let id = event.record.event.event_id;
             ids.insert(id) && !log.is_some_and(|log| log.by_id.contains_key(&id))
         });
-        let commands_are_new = sealed.append.commands.iter().all(|change| match change {
+        let commands_are_new = prepared.append.commands.iter().all(|change| match change {
             CommandChange::Issue(command) => !self.commands.contains_key(&command.command_id),
             CommandChange::Run { .. }
             | CommandChange::Close { .. }
             | CommandChange::Requeue { .. }
             | CommandChange::Hold { .. } => true,
         });
-        let execution_id = sealed.append.execution_id;
+        let execution_id = prepared.append.execution_id;
         let is_new = |result: &NewResult| {
             let key = (execution_id, result.result_id);
             !self.results.contains_key(&key)
         };
-        let results_are_new = sealed.append.results.iter().all(is_new);
+        let results_are_new = prepared.append.results.iter().all(is_new);
         if events_are_new && commands_are_new && results_are_new {
             Ok(())
         } else {
-            Err(AppendRefused::IdTaken)
+            Err(AppendError::IdTaken)
         }
     }
 
-    fn write_execution(&mut self, sealed: &Sealed) {
-        let Some((last_event_id, last_event_type)) = sealed.last_event() else {
+    fn write_execution(&mut self, prepared: &PreparedAppend) {
+        let Some((last_event_id, last_event_type)) = prepared.last_event() else {
             return;
         };
-        let append = &sealed.append;
+        let append = &prepared.append;
         if let Some(facts) = &append.start {
             self.executions.insert(
                 append.execution_id,
                 Execution {
                     execution_id: append.execution_id,
-                    head: sealed.head,
+                    head: prepared.head,
                     facts: facts.clone(),
                     view: append.view.clone(),
                     last_event_id,
@@ -131,22 +134,22 @@ impl State {
                 },
             );
         } else if let Some(execution) = self.executions.get_mut(&append.execution_id) {
-            execution.head = sealed.head;
+            execution.head = prepared.head;
             execution.view = append.view.clone();
             execution.last_event_id = last_event_id;
             execution.last_event_type = last_event_type.clone();
         }
     }
 
-    fn write_events(&mut self, sealed: &Sealed) -> FeedPosition {
-        let log = self.logs.entry(sealed.append.execution_id).or_default();
-        for event in &sealed.events {
+    fn write_events(&mut self, prepared: &PreparedAppend) -> FeedPosition {
+        let log = self.logs.entry(prepared.append.execution_id).or_default();
+        for event in &prepared.events {
             self.last_position += 1;
             let feed = FeedPosition {
                 tx: 0,
                 position: self.last_position,
             };
-            let version = Version::from(event.record.seq);
+            let version = ExecutionVersion::from(event.record.seq);
             log.by_id.insert(event.record.event.event_id, version);
             log.events.push(StoredEvent {
                 record: event.record.clone(),
@@ -154,7 +157,7 @@ impl State {
                 feed,
             });
             self.feed
-                .insert(feed, (sealed.append.execution_id, version));
+                .insert(feed, (prepared.append.execution_id, version));
         }
         FeedPosition {
             tx: 0,
@@ -163,11 +166,11 @@ impl State {
     }
 
     fn change_command(&mut self, execution_id: noetl_types::ExecutionId, change: CommandChange) {
-        match (change.patch(), change) {
+        match (change.to_patch(), change) {
             (Some(patch), _) => {
                 let command = self.commands.get_mut(&patch.command_id);
                 if let Some(command) = command.filter(|it| it.execution_id == execution_id) {
-                    patch.apply(command);
+                    patch.apply_to(command);
                 }
             }
             (None, CommandChange::Issue(command)) => {

@@ -1,4 +1,4 @@
-//! The cache of the keychain, behind the lock.
+//! The keychain cache in memory.
 
 use async_trait::async_trait;
 use noetl_types::TenantId;
@@ -6,71 +6,80 @@ use noetl_types::limits::PageLimit;
 
 use super::MemoryStore;
 use crate::error::StoreError;
-use crate::keychain::Keychain;
+use crate::keychain::KeychainStore;
 use crate::model::{KeyCounts, KeychainEntry, KeychainFilter, KeychainPut};
 
 #[async_trait]
-impl Keychain for MemoryStore {
-    async fn put_keychain(&self, put: KeychainPut) -> Result<bool, StoreError> {
+impl KeychainStore for MemoryStore {
+    async fn put_keychain_entry(&self, put: KeychainPut) -> Result<bool, StoreError> {
         let new = put.entry;
         let entries = &mut self.lock().keychain;
-        let is_namesake = |kept: &KeychainEntry| {
-            (&kept.tenant_id, &kept.cache_key) == (&new.tenant_id, &new.cache_key)
+        let has_same_key = |existing: &KeychainEntry| {
+            (&existing.tenant_id, &existing.cache_key) == (&new.tenant_id, &new.cache_key)
         };
-        let fits = match (put.replaces, entries.get(&new.keychain_id)) {
-            (None, kept) => kept.is_none() && !entries.values().any(is_namesake),
-            (Some(version), Some(kept)) => is_namesake(kept) && kept.version == version,
+        let is_accepted = match (put.replaces, entries.get(&new.keychain_id)) {
+            (None, existing) => existing.is_none() && !entries.values().any(has_same_key),
+            (Some(version), Some(existing)) => {
+                has_same_key(existing) && existing.version == version
+            }
             (Some(_), None) => false,
         };
-        if fits {
+        if is_accepted {
             entries.insert(new.keychain_id, new);
         }
-        Ok(fits)
+        Ok(is_accepted)
     }
 
-    async fn keychain_entry(
+    async fn find_keychain_entry(
         &self,
         tenant_id: &TenantId,
         cache_key: &str,
     ) -> Result<Option<KeychainEntry>, StoreError> {
         let state = self.lock();
-        let is_it = |kept: &&KeychainEntry| {
-            kept.tenant_id == *tenant_id && kept.cache_key.as_str() == cache_key
+        let is_selected = |entry: &&KeychainEntry| {
+            entry.tenant_id == *tenant_id && entry.cache_key.as_str() == cache_key
         };
-        Ok(state.keychain.values().find(is_it).cloned())
+        Ok(state.keychain.values().find(is_selected).cloned())
     }
 
-    async fn keychain_entries(
+    async fn list_keychain_entries(
         &self,
         filter: KeychainFilter,
         limit: PageLimit,
     ) -> Result<Vec<KeychainEntry>, StoreError> {
         let state = self.lock();
-        let hits = state.keychain.values().filter(|kept| filter.takes(kept));
+        let entries = state
+            .keychain
+            .values()
+            .filter(|entry| filter.matches_keychain_entry(entry));
         let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
-        Ok(hits.take(limit).cloned().collect())
+        Ok(entries.take(limit).cloned().collect())
     }
 
-    async fn delete_keychain(
+    async fn delete_keychain_entry(
         &self,
         tenant_id: &TenantId,
         cache_key: &str,
     ) -> Result<bool, StoreError> {
         let entries = &mut self.lock().keychain;
         let before = entries.len();
-        entries
-            .retain(|_, kept| kept.tenant_id != *tenant_id || kept.cache_key.as_str() != cache_key);
+        entries.retain(|_, entry| {
+            entry.tenant_id != *tenant_id || entry.cache_key.as_str() != cache_key
+        });
         Ok(entries.len() < before)
     }
 
-    async fn key_counts(&self) -> Result<KeyCounts, StoreError> {
+    async fn count_secrets_by_key(&self) -> Result<KeyCounts, StoreError> {
         let state = self.lock();
         let mut counts = KeyCounts::default();
-        for kept in state.credentials.values() {
-            *counts.credentials.entry(kept.kid.clone()).or_default() += 1;
+        for credential in state.credentials.values() {
+            *counts
+                .credentials
+                .entry(credential.kid.clone())
+                .or_default() += 1;
         }
-        for kept in state.keychain.values() {
-            *counts.keychain.entry(kept.kid.clone()).or_default() += 1;
+        for entry in state.keychain.values() {
+            *counts.keychain.entry(entry.kid.clone()).or_default() += 1;
         }
         Ok(counts)
     }

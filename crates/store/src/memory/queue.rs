@@ -1,4 +1,4 @@
-//! The queue: leases and what becomes of them.
+//! The command queue in memory.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,51 +6,58 @@ use std::collections::BTreeMap;
 use noetl_types::limits::PageLimit;
 use noetl_types::{CommandId, CommandStatus, PoolName, TenantId, Timestamp, WorkerId};
 
-use super::state::{State, many};
-use crate::fair::{self, Waiting};
+use super::state::{MemoryState, to_usize};
+use crate::lease_order::{self, WaitingCommand};
 use crate::model::{
-    Claim, ClaimedCommand, Command, CommandFilter, CommandPage, Extension, Fence, LeaseRequest,
-    LeasedCommand, MAX_POOLS, PoolCount, Release,
+    Command, CommandFilter, CommandPage, Fence, LeaseExtension, LeaseOutcome, LeaseRelease,
+    LeaseRequest, LeaseTerms, LeasedCommand, MAX_POOLS, PoolCount,
 };
 
-impl State {
-    pub(super) fn lease(&mut self, request: &LeaseRequest) -> Vec<LeasedCommand> {
-        let now = request.claim.now;
-        let mut waiting: Vec<Waiting> = self
+impl MemoryState {
+    pub(super) fn lease_commands(&mut self, request: &LeaseRequest) -> Vec<LeasedCommand> {
+        let now = request.terms.now;
+        let mut waiting: Vec<WaitingCommand> = self
             .commands
             .values()
             .filter(|command| {
                 command.pool == request.pool
-                    && command.is_free(now)
+                    && command.is_leasable(now)
                     && request
                         .kinds
                         .as_ref()
                         .is_none_or(|kinds| kinds.contains(&command.tool_kind))
             })
-            .map(|command| Waiting {
+            .map(|command| WaitingCommand {
                 command_id: command.command_id,
                 execution_id: command.execution_id,
                 priority: command.priority,
             })
             .collect();
         waiting.sort_by_key(|waiting| (Reverse(waiting.priority), waiting.command_id));
-        waiting.truncate(many(fair::window(request.max)));
-        fair::choose(&waiting, request.max)
+        waiting.truncate(to_usize(lease_order::lookahead_rows(request.max_commands)));
+        lease_order::choose_commands(&waiting, request.max_commands)
             .into_iter()
-            .filter_map(|command_id| self.claim(command_id, &request.claim))
-            .map(|claimed| claimed.leased)
+            .filter_map(|command_id| self.try_lease_command(command_id, &request.terms))
+            .map(|outcome| outcome.leased)
             .collect()
     }
 
-    pub(super) fn claim(&mut self, command_id: CommandId, claim: &Claim) -> Option<ClaimedCommand> {
+    pub(super) fn try_lease_command(
+        &mut self,
+        command_id: CommandId,
+        terms: &LeaseTerms,
+    ) -> Option<LeaseOutcome> {
         let execution_id = self.commands.get(&command_id)?.execution_id;
-        let issued = self.event(execution_id, command_id.into())?.record.clone();
+        let issued = self
+            .find_event(execution_id, command_id.into())?
+            .record
+            .clone();
         let command = self.commands.get_mut(&command_id)?;
-        let is_granted = command.is_free(claim.now);
+        let is_granted = command.is_leasable(terms.now);
         if is_granted {
-            command.grant(claim);
+            command.grant_lease(terms);
         }
-        Some(ClaimedCommand {
+        Some(LeaseOutcome {
             leased: LeasedCommand {
                 command: command.clone(),
                 issued,
@@ -59,21 +66,21 @@ impl State {
         })
     }
 
-    pub(super) fn extend(&mut self, fence: &Fence, until: Timestamp) -> Extension {
+    pub(super) fn extend_lease(&mut self, fence: &Fence, until: Timestamp) -> LeaseExtension {
         let command = self.commands.get_mut(&fence.command_id);
-        let Some(command) = command.filter(|command| fence.holds(command)) else {
-            return Extension::Lost;
+        let Some(command) = command.filter(|command| fence.is_satisfied_by(command)) else {
+            return LeaseExtension::Lost;
         };
-        let until = command.within_deadline(until);
+        let until = command.cap_at_deadline(until);
         if let Some(lease) = &mut command.lease {
             lease.until = until;
         }
-        Extension::Until(until)
+        LeaseExtension::Until(until)
     }
 
-    pub(super) fn release(&mut self, release: &Release) -> bool {
+    pub(super) fn release_lease(&mut self, release: &LeaseRelease) -> bool {
         let command = self.commands.get_mut(&release.fence.command_id);
-        let Some(command) = command.filter(|command| release.fence.holds(command)) else {
+        let Some(command) = command.filter(|command| release.fence.is_satisfied_by(command)) else {
             return false;
         };
         command.status = CommandStatus::Pending;
@@ -83,7 +90,7 @@ impl State {
         true
     }
 
-    pub(super) fn expired(&self, now: Timestamp, limit: PageLimit) -> Vec<Command> {
+    pub(super) fn list_expired_leases(&self, now: Timestamp, limit: PageLimit) -> Vec<Command> {
         let mut expired: Vec<_> = self
             .commands
             .values()
@@ -93,18 +100,18 @@ impl State {
         expired.sort_by_key(|(until, command_id, _)| (*until, *command_id));
         expired
             .into_iter()
-            .take(many(limit.get()))
+            .take(to_usize(limit.get()))
             .map(|(_, _, command)| command.clone())
             .collect()
     }
 
     pub(super) fn list_commands(&self, filter: &CommandFilter) -> CommandPage {
-        let is_of_tenant = |command: &Command| {
+        let belongs_to_tenant = |command: &Command| {
             let execution = self.executions.get(&command.execution_id);
             execution.is_some_and(|it| it.facts.tenant_id == filter.tenant_id)
         };
-        let is_asked_for = |command: &&Command| {
-            filter.choice.includes(command.status)
+        let is_selected = |command: &&Command| {
+            filter.status.matches_status(command.status)
                 && filter
                     .execution_id
                     .is_none_or(|id| command.execution_id == id)
@@ -114,41 +121,44 @@ impl State {
                     .is_none_or(|pool| command.pool == *pool)
                 && (filter.worker.is_none() || command.worker == filter.worker)
                 && filter.after.is_none_or(|after| command.command_id > after)
-                && is_of_tenant(command)
+                && belongs_to_tenant(command)
         };
-        let commands = self.commands.values().filter(is_asked_for);
-        let page = commands.take(many(filter.limit.get())).cloned().collect();
-        CommandPage::of(page, filter.limit)
+        let commands = self.commands.values().filter(is_selected);
+        let page = commands
+            .take(to_usize(filter.limit.get()))
+            .cloned()
+            .collect();
+        CommandPage::from_rows(page, filter.limit)
     }
 
-    pub(super) fn release_worker(
+    pub(super) fn expire_worker_leases(
         &mut self,
         tenant_id: &TenantId,
         worker: &WorkerId,
         now: Timestamp,
     ) -> u64 {
-        let mut ended = 0;
+        let mut expired = 0;
         for command in self.commands.values_mut() {
             let execution = self.executions.get(&command.execution_id);
-            let is_theirs = command.worker.as_ref() == Some(worker)
+            let is_leased_by_worker = command.worker.as_ref() == Some(worker)
                 && execution.is_some_and(|execution| execution.facts.tenant_id == *tenant_id);
             if let Some(lease) = command
                 .lease
                 .as_mut()
-                .filter(|it| is_theirs && it.until > now)
+                .filter(|it| is_leased_by_worker && it.until > now)
             {
                 lease.until = now;
-                ended += 1;
+                expired += 1;
             }
         }
-        ended
+        expired
     }
 
     pub(super) fn pool_counts(&self) -> Vec<PoolCount> {
         let mut counts: BTreeMap<&PoolName, PoolCount> = BTreeMap::new();
         for command in self.commands.values() {
-            let waits = command.status == CommandStatus::Pending && !command.held;
-            if !waits && command.lease.is_none() {
+            let is_waiting = command.status == CommandStatus::Pending && !command.held;
+            if !is_waiting && command.lease.is_none() {
                 continue;
             }
             let count = counts.entry(&command.pool).or_insert_with(|| PoolCount {
@@ -157,7 +167,7 @@ impl State {
                 leased: 0,
                 oldest_lease: None,
             });
-            count.pending += u64::from(waits);
+            count.pending += u64::from(is_waiting);
             if command.lease.is_some() {
                 count.leased += 1;
                 let oldest = count
@@ -168,6 +178,6 @@ impl State {
                 count.oldest_lease = oldest;
             }
         }
-        counts.into_values().take(many(MAX_POOLS)).collect()
+        counts.into_values().take(to_usize(MAX_POOLS)).collect()
     }
 }

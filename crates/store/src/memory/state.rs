@@ -1,4 +1,4 @@
-//! The maps, and what can be asked of them.
+//! The maps and the queries on them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,159 +6,159 @@ use std::ops::Bound;
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CatalogId, CommandId, CredentialId, EventId, ExecutionId, FeedPosition, KeychainId,
-    PlaybookPath, ResultId, StoredEvent, TenantId, Text, Timestamp, Version,
+    CatalogId, CommandId, CredentialId, EventId, ExecutionId, ExecutionVersion, FeedPosition,
+    KeychainId, PlaybookPath, ResultId, StoredEvent, TenantId, Text, Timestamp,
 };
 
-use super::outlets::OutletState;
-use super::shared::Shared;
-use super::vault::Kept;
+use super::coordination_state::CoordinationState;
+use super::identities::IdentityState;
+use super::publishing::PublishingState;
 use crate::error::StoreError;
-use crate::machines::Machines;
+use crate::machine_ids::MachineTable;
 use crate::model::{
-    CatalogEntry, CatalogFilter, CatalogKey, Command, Counts, Credential, DueTimer, Execution,
-    ExecutionCursor, ExecutionFilter, ExecutionPage, FEED_BYTES, FeedBatch, FeedLimit,
-    KeychainEntry, Loaded, LogPage, NewCatalogEntry, NewRuntime, Origin, PutRefused, Registered,
-    Runtime, RuntimeKind, Snapshot, SnapshotKey, StatusCounts, StoredResult, VersionFilter, body,
-    superfluous,
+    CatalogEntry, CatalogFilter, CatalogKey, CatalogVersionFilter, Command, Credential, DueTimer,
+    Execution, ExecutionCursor, ExecutionFilter, ExecutionOrigin, ExecutionPage, FeedBatch,
+    FeedLimit, KeychainEntry, LoadedLog, LogPageLimit, MAX_FEED_BATCH_BYTES, NewCatalogEntry,
+    PutResultError, RegisterOutcome, RegisteredRuntime, RuntimeKind, RuntimeRegistration, Snapshot,
+    SnapshotKey, StatusCounts, StoredResult, TenantCounts, encode_event_body, redundant_snapshot,
 };
 
-/// The log of one execution.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct ExecutionLog {
     pub(super) events: Vec<StoredEvent>,
-    pub(super) by_id: BTreeMap<EventId, Version>,
+    pub(super) by_id: BTreeMap<EventId, ExecutionVersion>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct MemoryState {
     pub(super) executions: BTreeMap<ExecutionId, Execution>,
-    pub(super) logs: BTreeMap<ExecutionId, Log>,
-    pub(super) feed: BTreeMap<FeedPosition, (ExecutionId, Version)>,
+    pub(super) logs: BTreeMap<ExecutionId, ExecutionLog>,
+    pub(super) feed: BTreeMap<FeedPosition, (ExecutionId, ExecutionVersion)>,
     pub(super) last_position: i64,
     pub(super) commands: BTreeMap<CommandId, Command>,
     pub(super) timers: BTreeMap<(ExecutionId, Text), Timestamp>,
     pub(super) results: BTreeMap<(ExecutionId, ResultId), StoredResult>,
-    pub(super) machines: Machines,
-    pub(super) snapshots: BTreeMap<(ExecutionId, SnapshotKey, Version), Snapshot>,
+    pub(super) machines: MachineTable,
+    pub(super) snapshots: BTreeMap<(ExecutionId, SnapshotKey, ExecutionVersion), Snapshot>,
     catalog: BTreeMap<(TenantId, PlaybookPath), BTreeMap<u32, CatalogEntry>>,
     catalog_ids: BTreeMap<CatalogId, (TenantId, PlaybookPath, u32)>,
-    pub(super) runtimes: BTreeMap<(RuntimeKind, Text), Runtime>,
+    pub(super) runtimes: BTreeMap<(RuntimeKind, Text), RegisteredRuntime>,
     pub(super) credentials: BTreeMap<CredentialId, Credential>,
     pub(super) keychain: BTreeMap<KeychainId, KeychainEntry>,
-    /// What is about more than one execution.
-    pub(super) shared: Shared,
-    /// What publishers and projectors use.
-    pub(super) outlets: OutletState,
-    /// Ranges of ids that retention has dropped.
+    pub(super) coordination: CoordinationState,
+    /// State of publishers and projectors.
+    pub(super) publishing: PublishingState,
+    /// Id ranges that retention has dropped.
     pub(super) dropped: Vec<(i64, i64)>,
-    /// Who may come in, and what was done.
-    pub(super) kept: Kept,
+    /// Tokens and the audit log.
+    pub(super) identities: IdentityState,
 }
 
-pub(super) fn many(limit: u32) -> usize {
+pub(super) fn to_usize(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-impl State {
-    pub(super) fn is_gone(&self, execution_id: ExecutionId) -> bool {
+impl MemoryState {
+    pub(super) fn is_dropped(&self, execution_id: ExecutionId) -> bool {
         let mut ranges = self.dropped.iter();
         ranges.any(|(lo, hi)| (*lo..*hi).contains(&execution_id.get()))
     }
 
-    pub(super) fn event(
+    pub(super) fn find_event(
         &self,
         execution_id: ExecutionId,
         event_id: EventId,
     ) -> Option<&StoredEvent> {
         let log = self.logs.get(&execution_id)?;
         let version = log.by_id.get(&event_id)?;
-        let place = usize::try_from(version.get()).ok()?.checked_sub(1)?;
-        log.events.get(place)
+        let index = usize::try_from(version.get()).ok()?.checked_sub(1)?;
+        log.events.get(index)
     }
 
-    pub(super) fn events(
+    pub(super) fn read_events(
         &self,
         execution_id: ExecutionId,
-        after: Version,
-        page: LogPage,
+        after: ExecutionVersion,
+        page: LogPageLimit,
     ) -> Vec<StoredEvent> {
-        // Event n stands at place n - 1, so a version is the place behind its event.
+        // Event n has index n - 1, so a version is the index after its event.
         let first = usize::try_from(after.get()).unwrap_or(usize::MAX);
         self.logs
             .get(&execution_id)
             .and_then(|log| log.events.get(first..))
             .unwrap_or_default()
             .iter()
-            .take(many(page.get()))
+            .take(to_usize(page.get()))
             .cloned()
             .collect()
     }
 
-    pub(super) fn load(
+    pub(super) fn load_execution(
         &self,
         execution_id: ExecutionId,
         key: &SnapshotKey,
-        page: LogPage,
-    ) -> Option<Loaded> {
+        page: LogPageLimit,
+    ) -> Option<LoadedLog> {
         let execution = self.executions.get(&execution_id)?.clone();
-        let snapshot = self.snapshot(execution_id, key, execution.head.version);
+        let snapshot = self.find_snapshot(execution_id, key, execution.head.version);
         let snapshot = snapshot.cloned();
         let after = snapshot
             .as_ref()
-            .map_or(Version::EMPTY, |snapshot| snapshot.head.version);
-        let tail = self.events(execution_id, after, page);
-        Some(Loaded::of(execution, snapshot, tail, page))
+            .map_or(ExecutionVersion::EMPTY, |snapshot| snapshot.head.version);
+        let tail = self.read_events(execution_id, after, page);
+        Some(LoadedLog::from_page(execution, snapshot, tail, page))
     }
 
-    pub(super) fn snapshot(
+    pub(super) fn find_snapshot(
         &self,
         execution_id: ExecutionId,
         key: &SnapshotKey,
-        at_most: Version,
+        max_version: ExecutionVersion,
     ) -> Option<&Snapshot> {
-        let of_key = |version| (execution_id, key.clone(), version);
+        let snapshot_id = |version| (execution_id, key.clone(), version);
         let snapshots = self
             .snapshots
-            .range(of_key(Version::EMPTY)..=of_key(at_most));
+            .range(snapshot_id(ExecutionVersion::EMPTY)..=snapshot_id(max_version));
         snapshots.map(|(_, snapshot)| snapshot).next_back()
     }
 
     pub(super) fn write_snapshot(&mut self, snapshot: Snapshot) {
         let (execution_id, key) = (snapshot.execution_id, snapshot.key.clone());
-        let of_key = |version| (execution_id, key.clone(), version);
-        let place = of_key(snapshot.head.version);
-        self.snapshots.entry(place).or_insert(snapshot);
-        let last = Version::new(i64::MAX).unwrap_or_default();
-        let kept = self.snapshots.range(of_key(Version::EMPTY)..=of_key(last));
-        let versions: Vec<_> = kept.map(|((.., version), _)| *version).collect();
-        if let Some(version) = superfluous(&versions) {
-            self.snapshots.remove(&of_key(version));
+        let snapshot_id = |version| (execution_id, key.clone(), version);
+        let id = snapshot_id(snapshot.head.version);
+        self.snapshots.entry(id).or_insert(snapshot);
+        let last = ExecutionVersion::new(i64::MAX).unwrap_or_default();
+        let stored = self
+            .snapshots
+            .range(snapshot_id(ExecutionVersion::EMPTY)..=snapshot_id(last));
+        let versions: Vec<_> = stored.map(|((.., version), _)| *version).collect();
+        if let Some(version) = redundant_snapshot(&versions) {
+            self.snapshots.remove(&snapshot_id(version));
         }
     }
 
-    pub(super) fn feed(&self, after: FeedPosition, limit: FeedLimit) -> FeedBatch {
+    pub(super) fn read_feed(&self, after: FeedPosition, limit: FeedLimit) -> FeedBatch {
         let mut events: Vec<StoredEvent> = Vec::new();
         let mut bytes = 0;
-        let behind = self.feed.range((Bound::Excluded(after), Bound::Unbounded));
-        for (_, (execution_id, version)) in behind.take(many(limit.get())) {
-            let place = usize::try_from(version.get()).ok();
-            let place = place.and_then(|place| place.checked_sub(1));
+        let range = self.feed.range((Bound::Excluded(after), Bound::Unbounded));
+        for (_, (execution_id, version)) in range.take(to_usize(limit.get())) {
+            let index = usize::try_from(version.get()).ok();
+            let index = index.and_then(|index| index.checked_sub(1));
             let log = self.logs.get(execution_id);
             let event = log
-                .zip(place)
-                .and_then(|(log, place)| log.events.get(place));
-            if bytes >= FEED_BYTES {
-                return FeedBatch::of(events, after, limit, true);
+                .zip(index)
+                .and_then(|(log, index)| log.events.get(index));
+            if bytes >= MAX_FEED_BATCH_BYTES {
+                return FeedBatch::from_items(events, after, limit, true);
             }
-            bytes += event.map_or(0, |event| body(&event.record).len());
+            bytes += event.map_or(0, |event| encode_event_body(&event.record).len());
             events.extend(event.cloned());
         }
-        FeedBatch::of(events, after, limit, false)
+        FeedBatch::from_items(events, after, limit, false)
     }
 
-    pub(super) fn list(&self, filter: &ExecutionFilter) -> ExecutionPage {
-        let is_asked_for = |execution: &&Execution| {
+    pub(super) fn list_executions(&self, filter: &ExecutionFilter) -> ExecutionPage {
+        let is_selected = |execution: &&Execution| {
             let facts = &execution.facts;
             facts.tenant_id == filter.tenant_id
                 && filter
@@ -169,21 +169,21 @@ impl State {
                     || facts.parent_execution_id == filter.parent_execution_id)
                 && filter.after.is_none_or(|after| execution.cursor() < after)
         };
-        let found: BTreeMap<Reverse<ExecutionCursor>, &Execution> = self
+        let sorted: BTreeMap<Reverse<ExecutionCursor>, &Execution> = self
             .executions
             .values()
-            .filter(is_asked_for)
+            .filter(is_selected)
             .map(|execution| (Reverse(execution.cursor()), execution))
             .collect();
-        let page = found
+        let page = sorted
             .into_values()
-            .take(many(filter.limit.get()))
+            .take(to_usize(filter.limit.get()))
             .cloned()
             .collect();
-        ExecutionPage::of(page, filter.limit)
+        ExecutionPage::from_rows(page, filter.limit)
     }
 
-    pub(super) fn due(
+    pub(super) fn list_due_timers(
         &self,
         now: Timestamp,
         after: Option<&DueTimer>,
@@ -200,7 +200,7 @@ impl State {
             .collect();
         due.sort();
         due.into_iter()
-            .take(many(limit.get()))
+            .take(to_usize(limit.get()))
             .map(|(fire_at, execution_id, timer_id)| DueTimer {
                 execution_id,
                 timer_id: timer_id.clone(),
@@ -209,13 +209,16 @@ impl State {
             .collect()
     }
 
-    pub(super) fn register(&mut self, new: NewCatalogEntry) -> Result<Registered, StoreError> {
-        let place = (new.tenant_id.clone(), new.path.clone());
-        let is_taken = self.catalog_ids.contains_key(&new.catalog_id);
-        let versions = self.catalog.entry(place).or_default();
+    pub(super) fn register_definition(
+        &mut self,
+        new: NewCatalogEntry,
+    ) -> Result<RegisterOutcome, StoreError> {
+        let key = (new.tenant_id.clone(), new.path.clone());
+        let is_id_taken = self.catalog_ids.contains_key(&new.catalog_id);
+        let versions = self.catalog.entry(key).or_default();
         let newest = versions.values().next_back().cloned();
-        let registered = new.beside(newest);
-        if is_taken && !registered.is_unchanged {
+        let registered = new.register_after(newest);
+        if is_id_taken && !registered.is_unchanged {
             return Err(StoreError::fatal("the catalog id is taken"));
         }
         for version in versions.values_mut() {
@@ -226,12 +229,12 @@ impl State {
         }
         let entry = &registered.entry;
         versions.insert(entry.version, entry.clone());
-        let place = (entry.tenant_id.clone(), entry.path.clone(), entry.version);
-        self.catalog_ids.insert(entry.catalog_id, place);
+        let key = (entry.tenant_id.clone(), entry.path.clone(), entry.version);
+        self.catalog_ids.insert(entry.catalog_id, key);
         Ok(registered)
     }
 
-    pub(super) fn catalog_entry(
+    pub(super) fn find_catalog_entry(
         &self,
         tenant_id: &TenantId,
         key: &CatalogKey,
@@ -247,7 +250,7 @@ impl State {
         }
     }
 
-    pub(super) fn catalog(&self, filter: &CatalogFilter) -> Vec<CatalogEntry> {
+    pub(super) fn list_catalog(&self, filter: &CatalogFilter) -> Vec<CatalogEntry> {
         self.catalog
             .iter()
             .filter(|((tenant_id, path), _)| {
@@ -256,25 +259,25 @@ impl State {
             })
             .filter_map(|(_, versions)| versions.values().next_back())
             .filter(|entry| filter.kind.as_ref().is_none_or(|kind| entry.kind == *kind))
-            .filter(|entry| filter.archived || entry.archived_at.is_none())
-            .take(many(filter.limit.get()))
+            .filter(|entry| filter.include_archived || entry.archived_at.is_none())
+            .take(to_usize(filter.limit.get()))
             .cloned()
             .collect()
     }
 
-    pub(super) fn catalog_versions(&self, filter: &VersionFilter) -> Vec<CatalogEntry> {
-        let place = (filter.tenant_id.clone(), filter.path.clone());
-        let versions = self.catalog.get(&place).into_iter().flatten();
+    pub(super) fn list_catalog_versions(&self, filter: &CatalogVersionFilter) -> Vec<CatalogEntry> {
+        let key = (filter.tenant_id.clone(), filter.path.clone());
+        let versions = self.catalog.get(&key).into_iter().flatten();
         let mut versions: Vec<_> = versions
             .filter(|(version, _)| filter.before.is_none_or(|before| **version < before))
             .map(|(_, entry)| entry.clone())
             .collect();
         versions.reverse();
-        versions.truncate(many(filter.limit.get()));
+        versions.truncate(to_usize(filter.limit.get()));
         versions
     }
 
-    pub(super) fn archive(
+    pub(super) fn set_definition_archived(
         &mut self,
         tenant_id: &TenantId,
         path: &PlaybookPath,
@@ -291,8 +294,8 @@ impl State {
         is_changed
     }
 
-    pub(super) fn counts(&self, tenant_id: &TenantId) -> Counts {
-        let mut counts = Counts::default();
+    pub(super) fn tenant_counts(&self, tenant_id: &TenantId) -> TenantCounts {
+        let mut counts = TenantCounts::default();
         let executions = self.executions.values();
         for execution in executions.filter(|it| it.facts.tenant_id == *tenant_id) {
             *counts.executions.entry(execution.view.status).or_default() += 1;
@@ -316,14 +319,18 @@ impl State {
         counts
     }
 
-    pub(super) fn live_executions(&self, tenant_id: &TenantId, most: u32) -> u32 {
+    pub(super) fn live_executions(&self, tenant_id: &TenantId, max_count: u32) -> u32 {
         let is_live = |it: &&Execution| {
             it.facts.tenant_id == *tenant_id
-                && it.facts.origin == Origin::Driven
+                && it.facts.origin == ExecutionOrigin::Driven
                 && !it.view.status.is_terminal()
         };
-        let live = self.executions.values().filter(is_live).take(many(most));
-        u32::try_from(live.count()).unwrap_or(most)
+        let live = self
+            .executions
+            .values()
+            .filter(is_live)
+            .take(to_usize(max_count));
+        u32::try_from(live.count()).unwrap_or(max_count)
     }
 
     pub(super) fn open_children(
@@ -332,32 +339,37 @@ impl State {
         after: Option<ExecutionId>,
         limit: PageLimit,
     ) -> Vec<Execution> {
-        let is_wanted = |execution: &&Execution| {
+        let is_selected = |execution: &&Execution| {
             execution.facts.parent_execution_id == Some(parent)
                 && !execution.view.status.is_terminal()
                 && after.is_none_or(|after| execution.execution_id > after)
         };
-        let children = self.executions.values().filter(is_wanted);
-        children.take(many(limit.get())).cloned().collect()
+        let children = self.executions.values().filter(is_selected);
+        children.take(to_usize(limit.get())).cloned().collect()
     }
 
-    pub(super) fn put_result(&mut self, result: StoredResult) -> Result<(), PutRefused> {
+    pub(super) fn put_result(&mut self, result: StoredResult) -> Result<(), PutResultError> {
         let key = (result.execution_id, result.result_id);
-        if let Some(kept) = self.results.get(&key) {
-            return result.beside(kept.sha256);
+        if let Some(existing) = self.results.get(&key) {
+            return result.check_same_digest(existing.sha256);
         }
         self.results.insert(key, result);
         Ok(())
     }
 
-    pub(super) fn register_runtime(&mut self, new: NewRuntime) -> Runtime {
+    pub(super) fn register_runtime(&mut self, new: RuntimeRegistration) -> RegisteredRuntime {
         let key = (new.kind, new.name.clone());
         let runtime = new.into_runtime(self.runtimes.get(&key));
         self.runtimes.insert(key, runtime.clone());
         runtime
     }
 
-    pub(super) fn heartbeat(&mut self, kind: RuntimeKind, name: &Text, now: Timestamp) -> bool {
+    pub(super) fn record_heartbeat(
+        &mut self,
+        kind: RuntimeKind,
+        name: &Text,
+        now: Timestamp,
+    ) -> bool {
         let Some(runtime) = self.runtimes.get_mut(&(kind, name.clone())) else {
             return false;
         };
@@ -369,7 +381,7 @@ impl State {
         self.runtimes.remove(&(kind, name.clone())).is_some()
     }
 
-    pub(super) fn runtimes_of(&self, kind: RuntimeKind) -> Vec<Runtime> {
+    pub(super) fn list_runtimes(&self, kind: RuntimeKind) -> Vec<RegisteredRuntime> {
         self.runtimes
             .values()
             .filter(|runtime| runtime.kind == kind)

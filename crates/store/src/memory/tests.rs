@@ -1,38 +1,43 @@
-//! The suite on the model.
+//! The store suite on the memory store.
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
 
 use super::MemoryStore;
-use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite};
+use crate::suite::{
+    StoreFixture, compare_concurrent_with_model, compare_with_model,
+    compare_with_model_under_faults, publishing_suite, store_suite,
+};
 
-fn bench() -> Ready<Bench> {
+fn create_fixture() -> Ready<StoreFixture> {
     let store = Arc::new(MemoryStore::new());
-    let dropping = Arc::clone(&store);
-    let calling = Arc::clone(&store);
-    ready(Bench {
+    let drop_store = Arc::clone(&store);
+    let outbox_store = Arc::clone(&store);
+    ready(StoreFixture {
         store,
-        drop_before: Box::new(move |time| {
-            dropping.drop_before(time);
+        mark_dropped_before: Box::new(move |time| {
+            drop_store.drop_before(time);
             Box::pin(async {})
         }),
-        call_row: Box::new(move |row, name| calling.call_row(row, name)),
-        keep: Box::new(()),
+        set_message_id: Box::new(move |row, message_id| {
+            outbox_store.set_message_id(row, message_id);
+        }),
+        resources: Box::new(()),
     })
 }
 
-store_suite!(bench);
-outlet_suite!(bench);
+store_suite!(create_fixture);
+publishing_suite!(create_fixture);
 
 #[tokio::test]
-async fn a_history_is_the_same_twice() {
+async fn same_seed_gives_same_history() {
     for seed in 0..20 {
-        differ(&MemoryStore::new(), seed, 200).await;
-        differ_with_faults(MemoryStore::new(), seed, 200).await;
+        compare_with_model(&MemoryStore::new(), seed, 200).await;
+        compare_with_model_under_faults(MemoryStore::new(), seed, 200).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
-async fn histories_beside_each_other_are_those_of_the_model() {
-    differ_in_lanes(Arc::new(MemoryStore::new()), 0, 16, 200).await;
+async fn concurrent_histories_match_model() {
+    compare_concurrent_with_model(Arc::new(MemoryStore::new()), 0, 16, 200).await;
 }

@@ -1,4 +1,4 @@
-//! The trail of acts, each linked to the one before.
+//! The audit log. Each entry is chained to the previous one by a digest.
 
 use std::collections::BTreeMap;
 
@@ -7,50 +7,43 @@ use noetl_types::{
     AuditId, Digest, ExecutionId, Json, SecretOperation, TenantId, Text, Timestamp, WorkerId, json,
 };
 
-/// Something that was done, or tried.
+/// An operation that was performed or attempted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewAudit {
-    /// The id.
+pub struct NewAuditEntry {
     pub audit_id: AuditId,
-    /// Whose trail it belongs to.
     pub tenant_id: TenantId,
-    /// When it happened.
     pub occurred_at: Timestamp,
-    /// Who did it.
     pub actor: Text,
-    /// What was done.
-    pub act: Text,
-    /// What it was done to.
+    pub action: Text,
+    /// Object of the operation.
     pub target: Option<Text>,
-    /// Where the caller was.
+    /// Network address of the caller.
     pub address: Option<Text>,
-    /// What came of it.
     pub outcome: Text,
-    /// What else is worth knowing.
+    /// Additional details.
     pub detail: Json,
-    /// What it did to a secret, where it did.
-    pub secret: Option<SecretAct>,
+    /// Details of an operation on a secret.
+    pub secret: Option<SecretAuditDetails>,
 }
 
-/// What an act does to a secret.
+/// Audit details of an operation on a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SecretAct {
-    /// What is done.
+pub struct SecretAuditDetails {
     pub operation: SecretOperation,
-    /// The name of the secret; absent where it is about many.
+    /// Name of the secret. `None` if the operation concerns many.
     pub credential: Option<Text>,
-    /// The worker that it is for.
+    /// Worker that receives the secret.
     pub worker_id: Option<WorkerId>,
-    /// The run that it is for.
+    /// Execution that uses the secret.
     pub execution_id: Option<ExecutionId>,
-    /// The run that started that one.
+    /// Parent of that execution.
     pub parent_execution_id: Option<ExecutionId>,
-    /// The key that the secret is sealed under.
+    /// Key that seals the secret.
     pub key_id: Option<Text>,
 }
 
-impl SecretAct {
-    /// An act of which nothing else is known yet.
+impl SecretAuditDetails {
+    /// Creates details with only the operation set.
     pub const fn new(operation: SecretOperation) -> Self {
         Self {
             operation,
@@ -62,7 +55,7 @@ impl SecretAct {
         }
     }
 
-    fn told(&self) -> Json {
+    fn to_json(&self) -> Json {
         let text = |text: Option<&str>| text.map_or(Json::Null, Json::from);
         let number = |id: Option<ExecutionId>| id.map_or(Json::Null, |id| Json::from(id.get()));
         Json::object([
@@ -79,122 +72,129 @@ impl SecretAct {
     }
 }
 
-/// Which acts on secrets are meant, of all tenants.
+/// Filter of audit entries about secrets, across all tenants.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SecretActFilter {
-    /// Only those on this secret.
+pub struct SecretAuditFilter {
+    /// Filter by secret name.
     pub credential: Option<Text>,
-    /// Only those for this run.
+    /// Filter by execution.
     pub execution_id: Option<ExecutionId>,
-    /// Only those since then.
+    /// Earliest time, inclusive.
     pub from: Option<Timestamp>,
-    /// Only those until then.
+    /// Latest time, inclusive.
     pub to: Option<Timestamp>,
-    /// Only those before this one.
+    /// Cursor: only entries before this one.
     pub before: Option<(Timestamp, AuditId)>,
 }
 
-impl SecretActFilter {
-    /// Where it begins.
+impl SecretAuditFilter {
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
-    pub(crate) fn begin(&self) -> Timestamp {
+    pub(crate) fn start_time(&self) -> Timestamp {
         self.from.unwrap_or(Timestamp::MIN)
     }
 
-    /// What lies before all that is behind its end.
+    /// Returns the upper bound of the filter: the end of its time range or its cursor.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
-    pub(crate) fn end(&self) -> (Timestamp, i64) {
+    pub(crate) fn upper_bound(&self) -> (Timestamp, i64) {
         let until = (self.to.unwrap_or(Timestamp::MAX), i64::MAX);
         let before = self.before.map(|(time, id)| (time, id.get()));
         before.map_or(until, |before| before.min(until))
     }
 
-    pub(crate) fn takes(&self, act: &NewAudit) -> bool {
-        let Some(secret) = &act.secret else {
+    pub(crate) fn matches_entry(&self, entry: &NewAuditEntry) -> bool {
+        let Some(secret) = &entry.secret else {
             return false;
         };
-        let place = (act.occurred_at, act.audit_id);
+        let cursor = (entry.occurred_at, entry.audit_id);
         let credential = self.credential.as_ref();
-        let run = self.execution_id;
+        let execution_id = self.execution_id;
         credential.is_none_or(|name| secret.credential.as_ref() == Some(name))
-            && run.is_none_or(|run| secret.execution_id == Some(run))
-            && self.from.is_none_or(|from| act.occurred_at >= from)
-            && self.to.is_none_or(|to| act.occurred_at <= to)
-            && self.before.is_none_or(|before| place < before)
+            && execution_id.is_none_or(|execution_id| secret.execution_id == Some(execution_id))
+            && self.from.is_none_or(|from| entry.occurred_at >= from)
+            && self.to.is_none_or(|to| entry.occurred_at <= to)
+            && self.before.is_none_or(|before| cursor < before)
     }
 }
 
-/// An entry of a trail.
+/// An entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// What was done.
-    pub act: NewAudit,
-    /// Its number in the trail of its tenant, from 1 without gaps.
+    pub content: NewAuditEntry,
+    /// Sequence number within its tenant, from 1 without gaps.
     pub seq: i64,
-    /// Its link: a digest over the link before it and everything in the entry.
+    /// Digest over the previous entry's digest and all fields of this entry.
     pub chain: Digest,
 }
 
-/// Where a trail begins.
-const START: Digest = Digest::from_bytes([0; Digest::LEN]);
+/// Digest that precedes the first entry.
+const CHAIN_START: Digest = Digest::from_bytes([0; Digest::LEN]);
 
 impl AuditEntry {
-    /// The entry that follows another one, or the first one.
-    fn after(last: Option<(i64, Digest)>, act: NewAudit) -> Self {
-        let (seq, chain) = last.unwrap_or((0, START));
+    /// Creates the entry that follows `last`, or the first one.
+    fn chain_after(last: Option<(i64, Digest)>, content: NewAuditEntry) -> Self {
+        let (seq, chain) = last.unwrap_or((0, CHAIN_START));
         let seq = seq.saturating_add(1);
-        let chain = link(chain, seq, &act);
-        Self { act, seq, chain }
+        let chain = chain_digest(chain, seq, &content);
+        Self {
+            content,
+            seq,
+            chain,
+        }
     }
 
-    /// Whether this entry is the one that was written behind `previous`, or as the first one.
-    pub fn follows(&self, previous: Option<&Self>) -> bool {
+    /// True if this entry directly follows `previous`, or is the first one if `previous` is `None`.
+    pub fn is_next_after(&self, previous: Option<&Self>) -> bool {
         let last = previous.map(|it| (it.seq, it.chain));
-        Self::after(last, self.act.clone()) == *self
+        Self::chain_after(last, self.content.clone()) == *self
     }
 }
 
-fn link(before: Digest, seq: i64, act: &NewAudit) -> Digest {
+fn chain_digest(previous: Digest, seq: i64, content: &NewAuditEntry) -> Digest {
     let optional = |text: &Option<Text>| text.clone().map_or(Json::Null, Json::from);
-    let mut told = vec![
-        ("audit_id", Json::from(act.audit_id.get())),
-        ("tenant_id", Json::from(act.tenant_id.as_str())),
-        ("occurred_at", Json::from(act.occurred_at.as_micros())),
-        ("actor", Json::from(act.actor.clone())),
-        ("act", Json::from(act.act.clone())),
-        ("target", optional(&act.target)),
-        ("address", optional(&act.address)),
-        ("outcome", Json::from(act.outcome.clone())),
-        ("detail", act.detail.clone()),
+    let mut fields = vec![
+        ("audit_id", Json::from(content.audit_id.get())),
+        ("tenant_id", Json::from(content.tenant_id.as_str())),
+        ("occurred_at", Json::from(content.occurred_at.as_micros())),
+        ("actor", Json::from(content.actor.clone())),
+        ("act", Json::from(content.action.clone())),
+        ("target", optional(&content.target)),
+        ("address", optional(&content.address)),
+        ("outcome", Json::from(content.outcome.clone())),
+        ("detail", content.detail.clone()),
     ];
-    // Entries from before there were such acts keep their links.
-    told.extend(act.secret.as_ref().map(|secret| ("secret", secret.told())));
+    // Entries written before secret details existed must keep their digests.
+    fields.extend(
+        content
+            .secret
+            .as_ref()
+            .map(|secret| ("secret", secret.to_json())),
+    );
     sha256_of_parts(&[
-        before.as_bytes(),
+        previous.as_bytes(),
         &seq.to_be_bytes(),
-        &json::to_canonical(&Json::object(told)),
+        &json::to_canonical(&Json::object(fields)),
     ])
 }
 
-/// Trails while they are written to.
+/// The ends of audit chains during a write.
 #[derive(Debug, Default)]
-pub(crate) struct Trails(BTreeMap<TenantId, Option<(i64, Digest)>>);
+pub(crate) struct AuditChains(BTreeMap<TenantId, Option<(i64, Digest)>>);
 
-impl Trails {
-    /// Whether the end of a trail is known.
-    pub(crate) fn knows(&self, tenant_id: &TenantId) -> bool {
+impl AuditChains {
+    /// True if the end of the tenant's chain is loaded.
+    pub(crate) fn has_tenant(&self, tenant_id: &TenantId) -> bool {
         self.0.contains_key(tenant_id)
     }
 
-    /// Where a trail ends.
-    pub(crate) fn ends(&mut self, tenant_id: TenantId, last: Option<&AuditEntry>) {
+    /// Sets the end of a tenant's chain.
+    pub(crate) fn set_last_entry(&mut self, tenant_id: TenantId, last: Option<&AuditEntry>) {
         self.0.insert(tenant_id, last.map(|it| (it.seq, it.chain)));
     }
 
-    /// The entry that an act becomes.
-    pub(crate) fn link(&mut self, act: NewAudit) -> AuditEntry {
-        let end = self.0.entry(act.tenant_id.clone()).or_default();
-        let entry = AuditEntry::after(*end, act);
+    /// Creates the next entry of the tenant's chain.
+    pub(crate) fn link_entry(&mut self, content: NewAuditEntry) -> AuditEntry {
+        let end = self.0.entry(content.tenant_id.clone()).or_default();
+        let entry = AuditEntry::chain_after(*end, content);
         *end = Some((entry.seq, entry.chain));
         entry
     }
@@ -204,22 +204,22 @@ impl Trails {
 mod tests {
     use super::*;
 
-    /// Trails outlive releases: what was linked once is linked so for ever.
+    /// Audit logs outlive releases, so the digest of an entry must never change.
     #[test]
-    fn an_entry_that_is_about_no_secret_has_the_link_that_it_always_had() {
-        let act = NewAudit {
+    fn chain_digest_of_plain_entry_is_stable() {
+        let content = NewAuditEntry {
             audit_id: AuditId::new(7).unwrap(),
             tenant_id: TenantId::default(),
             occurred_at: Timestamp::UNIX_EPOCH,
             actor: "ci".into(),
-            act: "POST /api/tokens".into(),
+            action: "POST /api/tokens".into(),
             target: None,
             address: None,
             outcome: "ok".into(),
             detail: Json::Null,
             secret: None,
         };
-        let entry = AuditEntry::after(None, act);
+        let entry = AuditEntry::chain_after(None, content);
         let link = "f3994916a6298880de3ae3414605bafa7317388c08d28de0f18430301cf07665";
         assert_eq!(entry.chain.to_string(), link);
     }

@@ -1,99 +1,81 @@
-//! The catalog: definitions in versions.
+//! The catalog of versioned definitions.
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{CatalogId, Digest, Json, PlaybookPath, TenantId, Text, Timestamp};
 
-/// A definition to be registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCatalogEntry {
-    /// The id of the version, if there comes to be one.
+    /// Id of the version, if one is created.
     pub catalog_id: CatalogId,
-    /// Whose it is.
     pub tenant_id: TenantId,
-    /// Where it is found.
     pub path: PlaybookPath,
-    /// What it is: `playbook`, `subscription` and so on.
+    /// `playbook`, `subscription` and so on.
     pub kind: Text,
-    /// Its text.
     pub content: Text,
-    /// The digest of the text.
+    /// Digest of the content.
     pub sha256: Digest,
-    /// What else is known about it.
+    /// Metadata.
     pub meta: Option<Json>,
-    /// The server's clock.
     pub now: Timestamp,
 }
 
-/// A version of a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogEntry {
-    /// The id.
     pub catalog_id: CatalogId,
-    /// Whose it is.
     pub tenant_id: TenantId,
-    /// Where it is found.
     pub path: PlaybookPath,
-    /// Its version, from 1.
+    /// From 1.
     pub version: u32,
-    /// What it is.
     pub kind: Text,
-    /// Its text.
     pub content: Text,
-    /// The digest of the text.
+    /// Digest of the content.
     pub sha256: Digest,
-    /// What else is known about it.
+    /// Metadata.
     pub meta: Option<Json>,
-    /// When it was registered.
     pub created_at: Timestamp,
-    /// When its path was archived. It can still be found, and runs go on; nothing new starts.
+    /// Time at which its path was archived. It can still be read and running executions continue,
+    /// but no new ones start.
     pub archived_at: Option<Timestamp>,
 }
 
-/// What a registration gives.
+/// Result of a registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Registered {
-    /// The version that holds the content now.
+pub struct RegisterOutcome {
+    /// The version with the registered content.
     pub entry: CatalogEntry,
-    /// Whether the newest version had the same content and kind, so that nothing was written.
+    /// True if the newest version already had the same content and kind, so that nothing was
+    /// written.
     pub is_unchanged: bool,
 }
 
-/// How a definition is named.
+/// Lookup key of a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CatalogKey {
-    /// By its id.
     Id(CatalogId),
-    /// The newest version at a path.
     Latest(PlaybookPath),
-    /// A version at a path.
     Version(PlaybookPath, u32),
 }
 
-/// Which versions of a definition a history shows: the newest first.
+/// Filter and page of the versions of a definition, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VersionFilter {
-    /// Whose.
+pub struct CatalogVersionFilter {
     pub tenant_id: TenantId,
-    /// The path.
     pub path: PlaybookPath,
-    /// Those before a version.
+    /// Only versions before this one.
     pub before: Option<u32>,
-    /// How many at most.
     pub limit: PageLimit,
 }
 
-/// Which definitions a list shows: the newest version of each, in the order of their paths.
+/// Filter and page of a list of definitions: the newest version of each, ordered by path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogFilter {
-    /// Whose.
     pub tenant_id: TenantId,
-    /// Only those of a kind.
+    /// Filter by kind.
     pub kind: Option<Text>,
-    /// Whether archived ones are shown too.
-    pub archived: bool,
-    /// After a path.
+    /// Includes archived definitions.
+    pub include_archived: bool,
+    /// Last path of the previous page.
     pub after: Option<PlaybookPath>,
-    /// How many at most.
     pub limit: PageLimit,
 }
 
@@ -113,15 +95,15 @@ impl NewCatalogEntry {
         }
     }
 
-    pub(crate) fn is_same_as(&self, entry: &CatalogEntry) -> bool {
+    pub(crate) fn has_same_content(&self, entry: &CatalogEntry) -> bool {
         self.sha256 == entry.sha256 && self.kind == entry.kind
     }
 
-    /// What a registration beside the newest version comes to: that version, or the next one. Either
-    /// way its path is not archived afterwards.
-    pub(crate) fn beside(self, newest: Option<CatalogEntry>) -> Registered {
+    /// Returns the result of a registration: the newest version if it has the same content,
+    /// otherwise the next version. In both cases the path is no longer archived.
+    pub(crate) fn register_after(self, newest: Option<CatalogEntry>) -> RegisterOutcome {
         match newest {
-            Some(entry) if self.is_same_as(&entry) => Registered {
+            Some(entry) if self.has_same_content(&entry) => RegisterOutcome {
                 entry: CatalogEntry {
                     archived_at: None,
                     ..entry
@@ -130,7 +112,7 @@ impl NewCatalogEntry {
             },
             newest => {
                 let version = newest.map_or(1, |entry| entry.version.saturating_add(1));
-                Registered {
+                RegisterOutcome {
                     entry: self.into_entry(version),
                     is_unchanged: false,
                 }

@@ -1,157 +1,141 @@
-//! The queue: commands, who holds them, and what a change does to one.
+//! The command queue: commands, their leases, and changes to them.
 
-use noetl_types::limits::{LeaseBatch, MaxAttempts, Priority};
+use noetl_types::limits::{LeaseBatchSize, MaxAttempts, Priority};
 use noetl_types::{
     CommandId, CommandStatus, EventRecord, ExecutionId, Millis, PoolName, StepName, Text,
     Timestamp, WorkerId,
 };
 
-/// A secret that only the holder of a lease knows.
+/// A secret known only to the holder of a lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct LeaseToken([u8; Self::LEN]);
 
 impl LeaseToken {
-    /// Number of bytes.
     pub const LEN: usize = 16;
 
-    /// A token of random bytes.
     pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes.
     pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
     }
 }
 
-/// A token is a secret, so it shows nothing of itself.
+/// Prints no bytes, because a token is a secret.
 impl std::fmt::Debug for LeaseToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("LeaseToken(..)")
     }
 }
 
-/// Which run of which step a command does.
+/// The step and the step pass that a command executes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepInstance {
-    /// The step.
     pub step_name: StepName,
-    /// The run of the step, from 1.
-    pub run: u32,
-    /// The iteration of its loop.
+    /// Pass through the step, from 1.
+    pub step_pass: u32,
+    /// Loop iteration.
     pub iter_index: Option<u64>,
-    /// The frame of its cursor.
+    /// Cursor frame.
     pub frame_no: Option<u64>,
-    /// The segment of its pipeline, from 0.
+    /// Pipeline segment, from 0.
     pub segment: u32,
-    /// Retries that the server made for a worker that makes none itself.
+    /// Retries made by the server for a worker that does not retry itself.
     pub server_retry: u32,
 }
 
 /// A command as it is issued.
 ///
-/// Its context is not here: that is in its `command.issued` event, whose id it has.
+/// Its context is stored in its `command.issued` event, which has the same id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCommand {
-    /// The id, which is that of its `command.issued` event.
+    /// Equals the id of its `command.issued` event.
     pub command_id: CommandId,
-    /// What it does.
     pub instance: StepInstance,
-    /// The kind of tool that it needs.
+    /// Tool kind that the worker must support.
     pub tool_kind: Text,
-    /// The pool whose workers may take it.
+    /// Pool whose workers may lease it.
     pub pool: PoolName,
-    /// Its rank in the pool.
+    /// Priority within the pool.
     pub priority: Priority,
-    /// Attempts in all.
+    /// Maximum number of attempts.
     pub max_attempts: MaxAttempts,
-    /// How long one attempt may take, whatever its worker says: no lease of it lasts longer.
+    /// Time limit of one attempt. No lease lasts longer, even if the worker renews it.
     pub deadline: Option<Millis>,
-    /// Not to be leased before.
+    /// Earliest time at which it may be leased.
     pub not_before: Option<Timestamp>,
-    /// Not to be leased while the execution is paused.
+    /// Prevents leases while the execution is paused.
     pub held: bool,
-    /// Who has it from birth: the worker whose report issued it.
-    pub born_claimed: Option<Claim>,
+    /// Lease granted at creation to the worker whose report issued the command.
+    pub eager_lease: Option<LeaseTerms>,
 }
 
-/// A lease as it is granted.
+/// The terms of a lease that is granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
-    /// Who gets it.
+pub struct LeaseTerms {
     pub worker: WorkerId,
-    /// What proves it.
+    /// Proof of ownership.
     pub token: LeaseToken,
-    /// Until when.
     pub lease_until: Timestamp,
-    /// The clock of the grant.
+    /// Time of the grant.
     pub now: Timestamp,
 }
 
-/// A command in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// The id, which is that of its `command.issued` event.
+    /// Equals the id of its `command.issued` event.
     pub command_id: CommandId,
-    /// The execution that issued it.
     pub execution_id: ExecutionId,
-    /// What it does.
     pub instance: StepInstance,
-    /// The kind of tool that it needs.
+    /// Tool kind that the worker must support.
     pub tool_kind: Text,
-    /// The pool whose workers may take it.
+    /// Pool whose workers may lease it.
     pub pool: PoolName,
-    /// Its rank in the pool.
+    /// Priority within the pool.
     pub priority: Priority,
-    /// Attempts in all.
+    /// Maximum number of attempts.
     pub max_attempts: MaxAttempts,
-    /// How long one attempt may take.
+    /// Time limit of one attempt.
     pub deadline: Option<Millis>,
-    /// Not to be leased before.
+    /// Earliest time at which it may be leased.
     pub not_before: Option<Timestamp>,
-    /// Not to be leased while the execution is paused.
+    /// Prevents leases while the execution is paused.
     pub held: bool,
-    /// Where it stands.
     pub status: CommandStatus,
-    /// Attempts so far; 0 before the first grant.
+    /// Attempts so far. Zero before the first grant.
     pub attempt: u32,
-    /// The last worker that had it.
+    /// The worker that leased it last.
     pub worker: Option<WorkerId>,
-    /// The lease, while there is one.
-    pub lease: Option<LeaseHold>,
-    /// When it was granted last.
+    /// The current lease, even if it has expired.
+    pub lease: Option<CommandLease>,
+    /// Time of the last grant.
     pub claimed_at: Option<Timestamp>,
-    /// When it was last known to start.
+    /// Time of the last reported start.
     pub started_at: Option<Timestamp>,
-    /// When it was closed.
     pub completed_at: Option<Timestamp>,
-    /// Why it failed.
     pub error: Option<Text>,
 }
 
-/// A lease that is there, run out or not.
+/// A lease of a command, expired or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LeaseHold {
-    /// What proves it.
+pub struct CommandLease {
+    /// Proof of ownership.
     pub token: LeaseToken,
-    /// Until when.
     pub until: Timestamp,
 }
 
-/// How a command ends.
+/// Final outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEnd {
-    /// It did its work.
     Completed,
-    /// It did not.
     Failed,
-    /// Nobody wants its work any more.
+    /// Its result is no longer needed.
     Cancelled,
 }
 
 impl CommandEnd {
-    /// The status of a command that ended so.
+    /// Returns the command status of this outcome.
     pub const fn status(self) -> CommandStatus {
         match self {
             Self::Completed => CommandStatus::Completed,
@@ -161,47 +145,35 @@ impl CommandEnd {
     }
 }
 
-/// What an append does to the queue.
+/// A change that an append makes to the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandChange {
-    /// A new command.
+    /// Adds a command.
     Issue(Box<NewCommand>),
-    /// It is known to run.
+    /// Marks the command as running.
     Run {
-        /// Which one.
         command_id: CommandId,
-        /// Since when.
         at: Timestamp,
     },
-    /// It is done with.
+    /// Closes the command.
     Close {
-        /// Which one.
         command_id: CommandId,
-        /// How it ended.
         end: CommandEnd,
-        /// When.
         at: Timestamp,
-        /// Why, where it failed.
+        /// Error message of a failure.
         error: Option<Text>,
     },
-    /// Its lease is taken away and it waits for a worker again.
+    /// Ends the lease and makes the command wait for a worker again.
     Requeue {
-        /// Which one.
         command_id: CommandId,
-        /// Not to be leased before.
+        /// Earliest time at which it may be leased.
         not_before: Option<Timestamp>,
     },
-    /// Leases of it stop, or may start again.
-    Hold {
-        /// Which one.
-        command_id: CommandId,
-        /// Whether it is held.
-        held: bool,
-    },
+    /// Stops or resumes leases of the command.
+    Hold { command_id: CommandId, held: bool },
 }
 
 impl CommandChange {
-    /// The command that changes.
     pub fn command_id(&self) -> CommandId {
         match self {
             Self::Issue(command) => command.command_id,
@@ -212,9 +184,9 @@ impl CommandChange {
         }
     }
 
-    /// The change of a command that is there already, as the columns that it writes.
-    pub(crate) fn patch(&self) -> Option<CommandPatch> {
-        let untouched = CommandPatch::of(self.command_id());
+    /// Returns the columns that the change writes to an existing command, or `None` for a new one.
+    pub(crate) fn to_patch(&self) -> Option<CommandPatch> {
+        let untouched = CommandPatch::unchanged(self.command_id());
         match self {
             Self::Issue(_) => None,
             Self::Run { at, .. } => Some(CommandPatch {
@@ -243,14 +215,14 @@ impl CommandChange {
     }
 }
 
-/// What a change writes into a command's row: one form for every kind of change, so that each
-/// backend has one statement for all of them.
+/// The columns that a change writes to a command's row. One form for every kind of change, so that
+/// each backend needs only one statement.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandPatch {
     pub(crate) command_id: CommandId,
     pub(crate) status: Option<CommandStatus>,
     pub(crate) held: Option<bool>,
-    /// Whether token and end of the lease are cleared and `not_before` is written.
+    /// True if the lease columns are cleared and `not_before` is written.
     pub(crate) ends_lease: bool,
     pub(crate) not_before: Option<Timestamp>,
     pub(crate) started_at: Option<Timestamp>,
@@ -259,7 +231,7 @@ pub(crate) struct CommandPatch {
 }
 
 impl CommandPatch {
-    fn of(command_id: CommandId) -> Self {
+    fn unchanged(command_id: CommandId) -> Self {
         Self {
             command_id,
             status: None,
@@ -272,7 +244,7 @@ impl CommandPatch {
         }
     }
 
-    pub(crate) fn apply(self, command: &mut Command) {
+    pub(crate) fn apply_to(self, command: &mut Command) {
         if let Some(status) = self.status {
             command.status = status;
         }
@@ -290,7 +262,7 @@ impl CommandPatch {
 }
 
 impl NewCommand {
-    /// The row of the command as its execution issues it.
+    /// Returns the row of a new command.
     pub(crate) fn into_command(self, execution_id: ExecutionId) -> Command {
         let mut command = Command {
             command_id: self.command_id,
@@ -312,125 +284,124 @@ impl NewCommand {
             completed_at: None,
             error: None,
         };
-        if let Some(claim) = self.born_claimed {
-            command.grant(&claim);
+        if let Some(terms) = self.eager_lease {
+            command.grant_lease(&terms);
         }
         command
     }
 }
 
 impl Command {
-    /// Gives the command to a worker; a lease never passes the deadline.
-    pub(crate) fn grant(&mut self, claim: &Claim) {
+    /// Grants the lease to a worker. A lease never exceeds the deadline.
+    pub(crate) fn grant_lease(&mut self, terms: &LeaseTerms) {
         self.status = CommandStatus::Claimed;
         self.attempt = self.attempt.saturating_add(1);
-        self.worker = Some(claim.worker.clone());
-        self.claimed_at = Some(claim.now);
-        self.lease = Some(LeaseHold {
-            token: claim.token,
-            until: self.within_deadline(claim.lease_until),
+        self.worker = Some(terms.worker.clone());
+        self.claimed_at = Some(terms.now);
+        self.lease = Some(CommandLease {
+            token: terms.token,
+            until: self.cap_at_deadline(terms.lease_until),
         });
     }
 
-    /// Whether a worker may have it at a time.
-    pub(crate) fn is_free(&self, now: Timestamp) -> bool {
+    /// True if the command can be leased at a time.
+    pub(crate) fn is_leasable(&self, now: Timestamp) -> bool {
         self.status == CommandStatus::Pending
             && !self.held
             && self.not_before.is_none_or(|time| time <= now)
     }
 
-    /// When the attempt that was granted last is over, whatever its worker says.
+    /// Returns the end of the current attempt, which renewals cannot extend.
     pub fn deadline_at(&self) -> Option<Timestamp> {
         Some(self.claimed_at?.saturating_add(self.deadline?))
     }
 
-    pub(crate) fn within_deadline(&self, until: Timestamp) -> Timestamp {
+    pub(crate) fn cap_at_deadline(&self, until: Timestamp) -> Timestamp {
         self.deadline_at()
             .map_or(until, |deadline| deadline.min(until))
     }
 }
 
-/// A statement about a lease that the append depends on.
+/// A condition on a lease that an append depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
-    /// The command.
     pub command_id: CommandId,
-    /// The attempt that the lease belongs to.
+    /// Attempt of the lease.
     pub attempt: u32,
-    /// What must be true of the lease. It may have run out: only an append takes it away.
-    pub holder: Holder,
+    /// Condition on the lease. An expired lease still satisfies it: only an append ends a lease.
+    pub condition: LeaseCondition,
 }
 
-/// What proves a lease.
+/// The condition that a lease must satisfy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holder {
-    /// The token that was granted.
+pub enum LeaseCondition {
+    /// The lease has this token.
     Token(LeaseToken),
-    /// The worker that it was granted to, for workers that send no token back.
+    /// The lease belongs to this worker. For workers that send no token.
     Worker(WorkerId),
-    /// Nobody any more: the lease has run out by a time. A worker that renews in between keeps it.
+    /// The lease has expired by this time. If the worker renews it in the meantime, the condition
+    /// fails.
     ExpiredBy(Timestamp),
 }
 
 impl Fence {
-    pub(crate) fn holds(&self, command: &Command) -> bool {
+    pub(crate) fn is_satisfied_by(&self, command: &Command) -> bool {
         let Some(lease) = command.lease else {
             return false;
         };
-        let held = match &self.holder {
-            Holder::Token(token) => *token == lease.token,
-            Holder::Worker(worker) => command.worker.as_ref() == Some(worker),
-            Holder::ExpiredBy(time) => lease.until <= *time,
+        let held = match &self.condition {
+            LeaseCondition::Token(token) => *token == lease.token,
+            LeaseCondition::Worker(worker) => command.worker.as_ref() == Some(worker),
+            LeaseCondition::ExpiredBy(time) => lease.until <= *time,
         };
         held && command.attempt == self.attempt
     }
 }
 
-/// A worker asks for commands.
+/// A worker's request for commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRequest {
-    /// The pool that it works for.
     pub pool: PoolName,
-    /// The kinds of tools that it has; `None` for all.
+    /// Tool kinds that the worker supports. `None` means all.
     pub kinds: Option<Vec<Text>>,
-    /// How many at most.
-    pub max: LeaseBatch,
-    /// What it gets: the same token for all of them, since the fence names command and attempt too.
-    pub claim: Claim,
+    pub max_commands: LeaseBatchSize,
+    /// Terms of the leases. All commands get the same token, because the fence also names the
+    /// command and the attempt.
+    pub terms: LeaseTerms,
 }
 
-/// A command with all that a worker needs.
+/// A leased command with everything that a worker needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeasedCommand {
-    /// The command as it is leased now.
+    /// The command with its new lease.
     pub command: Command,
-    /// Its `command.issued` event, which has its context.
+    /// Its `command.issued` event, which holds its context.
     pub issued: EventRecord,
 }
 
-/// What became of a wish to have one command.
+/// Outcome of a request to lease one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimedCommand {
-    /// The command as it is now, with the event that issued it.
+pub struct LeaseOutcome {
+    /// The command after the request, with its `command.issued` event.
     pub leased: LeasedCommand,
-    /// Whether it was free and is the caller's from now on. Else it stands as it stood before.
+    /// True if the command was free and is now leased to the caller. Otherwise it is unchanged.
     pub is_granted: bool,
 }
 
-/// What became of a wish to keep a lease.
+/// Outcome of a request to extend a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extension {
-    /// It is kept.
+pub enum LeaseExtension {
+    /// The lease was extended to this time.
     Until(Timestamp),
-    /// It is another's, or nobody's: stop.
+    /// The lease ended or belongs to another worker. The worker must stop.
     Lost,
 }
 
-/// A worker gives a command back without having run it.
+/// A request to release a command that was not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Release {
-    /// The lease that it gives back. The attempt does not count.
+pub struct LeaseRelease {
+    /// The lease to release. The attempt does not count.
     pub fence: Fence,
-    /// Not to be leased before.
+    /// Earliest time at which it may be leased.
     pub not_before: Option<Timestamp>,
 }

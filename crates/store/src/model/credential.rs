@@ -1,88 +1,79 @@
-//! Credentials as they are kept: named in the clear, sealed inside.
+//! Stored credentials: plain metadata and sealed secrets.
 
 use noetl_types::{CredentialId, Json, TenantId, Text, Timestamp};
 
-/// A credential.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Credential {
-    /// Its id.
     pub credential_id: CredentialId,
-    /// Whose it is.
     pub tenant_id: TenantId,
-    /// Its name, one of a kind in its tenant.
+    /// Unique within the tenant.
     pub name: Text,
-    /// What it is for.
+    /// Type of the credential.
     pub kind: Text,
-    /// How often its secret was written, from 1.
+    /// Number of writes of the secret, from 1.
     pub version: i64,
-    /// The secret, sealed; nothing here can open it.
+    /// The sealed secret. The store cannot unseal it.
     pub sealed: Json,
-    /// The key that it is sealed under.
+    /// Id of the sealing key.
     pub kid: Text,
-    /// What its owner notes about it.
+    /// User-defined metadata.
     pub meta: Option<Json>,
-    /// Words to find it by: a list of texts.
+    /// Search tags: a list of strings.
     pub tags: Json,
-    /// What it is for, in words.
     pub description: Option<Text>,
-    /// When it was first kept.
     pub created_at: Timestamp,
-    /// When it was last written.
     pub updated_at: Timestamp,
 }
 
-/// A credential to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CredentialPut {
-    /// What it is to be.
     pub credential: Credential,
-    /// The version that it replaces; `None` where there must be none of its name.
+    /// Version that it replaces. `None` if no credential of that name may exist.
     pub replaces: Option<i64>,
 }
 
-/// Which credential is meant.
+/// Lookup key of a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CredentialKey {
-    /// The one of this id.
     Id(CredentialId),
-    /// The one of this name.
     Name(Text),
 }
 
-/// Which credentials are meant.
+/// Filter of credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialFilter {
-    /// Whose they are; anybody's where absent, which is for whoever rotates keys.
+    /// `None` selects all tenants, for key rotation.
     pub tenant_id: Option<TenantId>,
-    /// Only those of this kind.
     pub kind: Option<Text>,
-    /// Only those whose name holds this.
+    /// Substring of the name.
     pub text: Option<Text>,
-    /// Only those that are sealed under another key than this.
-    pub not_under: Option<Text>,
-    /// Only those behind this one.
+    /// Only credentials that are sealed under another key than this.
+    pub excluded_kid: Option<Text>,
+    /// Last id of the previous page.
     pub after: Option<CredentialId>,
 }
 
 impl CredentialFilter {
-    /// All of a tenant.
-    pub const fn of(tenant_id: TenantId) -> Self {
+    /// Selects all credentials of a tenant.
+    pub const fn for_tenant(tenant_id: TenantId) -> Self {
         Self {
             tenant_id: Some(tenant_id),
             kind: None,
             text: None,
-            not_under: None,
+            excluded_kid: None,
             after: None,
         }
     }
 
-    pub(crate) fn takes(&self, credential: &Credential) -> bool {
-        let is = |wanted: &Option<Text>, is: &dyn Fn(&Text) -> bool| wanted.as_ref().is_none_or(is);
+    pub(crate) fn matches_credential(&self, credential: &Credential) -> bool {
+        let matches = |filter: &Option<Text>, predicate: &dyn Fn(&Text) -> bool| {
+            filter.as_ref().is_none_or(predicate)
+        };
         let tenant_id = self.tenant_id.as_ref();
         tenant_id.is_none_or(|tenant_id| *tenant_id == credential.tenant_id)
-            && is(&self.kind, &|kind| *kind == credential.kind)
-            && is(&self.text, &|text| credential.name.contains(text.as_str()))
-            && is(&self.not_under, &|kid| *kid != credential.kid)
+            && matches(&self.kind, &|kind| *kind == credential.kind)
+            && matches(&self.text, &|text| credential.name.contains(text.as_str()))
+            && matches(&self.excluded_kid, &|kid| *kid != credential.kid)
             && self
                 .after
                 .is_none_or(|after| credential.credential_id > after)

@@ -1,4 +1,4 @@
-//! The execution: what is fixed, what changes, and how executions are listed.
+//! Executions: fixed attributes, mutable view, and lists.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,25 @@ use noetl_types::{
     PlaybookPath, PoolName, Seq, TenantId, Text, Timestamp,
 };
 
-use super::head::Head;
+use super::head::LogHead;
 
-/// Where an execution comes from.
+/// Source of an execution's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// This system drives it.
+pub enum ExecutionOrigin {
     Driven,
-    /// It is driven elsewhere, and its events are copied here.
+    /// Driven by another system. Its events are projected into this log.
     Projected,
-    /// It was read from an export.
+    /// Imported from an export.
     Imported,
 }
 
-/// A text that names no origin.
+/// Parse error of an execution origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an origin of an execution")]
 pub struct UnknownOrigin(pub String);
 
-impl Origin {
-    /// The one spelling.
+impl ExecutionOrigin {
+    /// Canonical name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Driven => "driven",
@@ -36,7 +35,7 @@ impl Origin {
         }
     }
 
-    /// Reads the one spelling.
+    /// Parses the canonical name.
     pub fn parse(text: &str) -> Result<Self, UnknownOrigin> {
         match text {
             "driven" => Ok(Self::Driven),
@@ -47,134 +46,113 @@ impl Origin {
     }
 }
 
-/// The event of another execution that this one was forked from.
+/// The point of another execution from which this one was forked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForkedFrom {
-    /// The other execution.
     pub execution_id: ExecutionId,
-    /// Its last event that both have.
+    /// Last event that both executions share.
     pub seq: Seq,
 }
 
-/// What is fixed when an execution is made.
+/// Attributes that are fixed when an execution is created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecutionFacts {
-    /// Whose it is.
     pub tenant_id: TenantId,
-    /// Whose it is, inside of the tenant.
+    /// Organization within the tenant.
     pub organization_id: OrganizationId,
-    /// The definition that it runs.
     pub catalog_id: Option<CatalogId>,
-    /// The path of the definition.
     pub path: Option<PlaybookPath>,
-    /// The version of the definition.
     pub playbook_version: Option<u32>,
-    /// The digest of the definition.
     pub definition_sha256: Option<Digest>,
-    /// The execution that started it.
     pub parent_execution_id: Option<ExecutionId>,
-    /// The execution that a person started, above all parents.
+    /// The topmost ancestor execution, which was not started by another execution.
     pub root_execution_id: Option<ExecutionId>,
-    /// What it was forked from.
     pub forked_from: Option<ForkedFrom>,
-    /// Where it comes from.
-    pub origin: Origin,
-    /// The pool of commands that name none.
+    pub origin: ExecutionOrigin,
+    /// Default pool of its commands.
     pub pool: PoolName,
-    /// The rank of its commands.
+    /// Priority of its commands.
     pub priority: Priority,
-    /// What people tag it with.
+    /// User-defined labels.
     pub labels: Option<Json>,
-    /// When it was started: the order of lists.
+    /// Start time. Lists are ordered by it.
     pub started_at: Timestamp,
 }
 
-/// What changes with the events of an execution; an append gives all of it anew.
+/// Attributes that change with the events of an execution. Each append replaces all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecutionView {
-    /// Where it stands.
     pub status: ExecutionStatus,
-    /// Whether nothing new begins until somebody resumes it.
+    /// True if no new work starts until the execution is resumed.
     pub paused: bool,
-    /// The step that was last entered or left.
+    /// The step that was entered or left last.
     pub last_node_name: Option<Text>,
-    /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// Why it failed.
     pub error: Option<Text>,
 }
 
-/// An execution as lists and pages show it.
+/// An execution as returned by lists and lookups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
-    /// The id.
     pub execution_id: ExecutionId,
-    /// Where its log stands.
-    pub head: Head,
-    /// What is fixed.
+    /// End of its log.
+    pub head: LogHead,
     pub facts: ExecutionFacts,
-    /// What changes.
     pub view: ExecutionView,
-    /// The id of its last event.
     pub last_event_id: EventId,
-    /// The type of its last event.
     pub last_event_type: EventName,
 }
 
-/// Which executions a list shows.
+/// Filter and page of a list of executions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecutionFilter {
-    /// Whose.
     pub tenant_id: TenantId,
-    /// Only those that stand so.
+    /// Filter by status.
     pub status: Option<ExecutionStatus>,
-    /// Only those of a definition.
+    /// Filter by definition.
     pub path: Option<PlaybookPath>,
-    /// Only those that an execution started.
+    /// Filter by parent execution.
     pub parent_execution_id: Option<ExecutionId>,
-    /// After the last one of the page before; the newest come first.
+    /// Cursor of the previous page. The order is newest first.
     pub after: Option<ExecutionCursor>,
-    /// How many at most.
     pub limit: PageLimit,
 }
 
-/// A place in the list of executions.
+/// Position in the list of executions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExecutionCursor {
-    // The fields stand in the order in which they are compared.
-    /// The start of the execution there.
+    // The field order is the comparison order.
     pub started_at: Timestamp,
-    /// The execution there.
     pub execution_id: ExecutionId,
 }
 
-/// How many of everything a tenant has.
+/// Numbers of executions and definitions of a tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Its executions, by where they stand.
+pub struct TenantCounts {
+    /// Executions by status.
     pub executions: BTreeMap<ExecutionStatus, u64>,
-    /// Its definitions that are not archived, by kind.
+    /// Definitions that are not archived, by kind.
     pub definitions: BTreeMap<Text, u64>,
 }
 
-/// How many executions there are, by where they stand.
+/// Numbers of executions by status.
 pub type StatusCounts = BTreeMap<ExecutionStatus, u64>;
 
-/// Executions that go on, for each that is counted among them, that a count of live ones looks at: those
-/// beyond are copies, for the most part.
-pub(crate) const READ_FOR_ONE: i64 = 4;
+/// Running executions that a count of live executions reads per counted one. When the limit is
+/// reached, most of the rest are projected executions, which are not counted.
+pub(crate) const LIVE_COUNT_READ_FACTOR: i64 = 4;
 
-/// A page of a list of executions.
+/// A page of executions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecutionPage {
-    /// The executions, newest first.
+    /// Newest first.
     pub executions: Vec<Execution>,
-    /// Where the next page begins, if this one is full.
+    /// Cursor of the next page, if this one is full.
     pub next: Option<ExecutionCursor>,
 }
 
 impl Execution {
-    /// Its place in lists.
+    /// Returns its position in lists.
     pub fn cursor(&self) -> ExecutionCursor {
         ExecutionCursor {
             started_at: self.facts.started_at,
@@ -184,8 +162,9 @@ impl Execution {
 }
 
 impl ExecutionPage {
-    /// A page of what a list gives. A full page may be the last one, which the next page then says.
-    pub(crate) fn of(executions: Vec<Execution>, limit: PageLimit) -> Self {
+    /// Creates a page from query results. A full page may be the last one, in which case the next
+    /// page is empty.
+    pub(crate) fn from_rows(executions: Vec<Execution>, limit: PageLimit) -> Self {
         let is_full = executions.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
         let last = executions.last().map(Execution::cursor);
         Self {

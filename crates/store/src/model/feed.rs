@@ -1,92 +1,95 @@
-//! The feed: all events of a store in an order that no late commit can change.
+//! The feed: all events of a store in an order that later commits only append to.
 
 use noetl_types::{FeedPosition, StoredEvent};
 
-use super::message::{FeedMessage, Unreadable};
+use super::message::{FeedMessage, UnreadableEvent};
 
-/// How much of the feed one read gives.
+/// Maximum number of events per feed read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedLimit(u32);
 
 impl FeedLimit {
-    /// The most events of one read.
     pub const MAX: Self = Self(1_000);
 
-    /// A number of events, or the nearest one between one and the most.
+    /// Clamps the number to the allowed range.
     pub fn clamped(events: u32) -> Self {
         Self(events.clamp(1, Self::MAX.0))
     }
 
-    /// The number.
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// About how many bytes of events one read gives, but for its last event.
-pub const FEED_BYTES: usize = 8 * 1024 * 1024;
+/// Approximate maximum size of a batch. The last event may exceed it.
+pub const MAX_FEED_BATCH_BYTES: usize = 8 * 1024 * 1024;
 
-/// Some of the feed: whole events, or what is published of them.
+/// A batch of the feed: complete events or messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedBatch<T = StoredEvent> {
-    /// The events, in the order of the feed.
+    /// In feed order.
     pub events: Vec<T>,
-    /// Where the next read goes on: behind the last event, or where this one began.
+    /// Position for the next read: that of the last event, or the start of this read.
     pub next: FeedPosition,
-    /// Whether there may be more right now.
+    /// True if more entries may be available.
     pub is_full: bool,
 }
 
-/// What has a place in the feed.
-pub(crate) trait InFeed {
-    /// The place.
-    fn place(&self) -> FeedPosition;
+/// An entry with a feed position.
+pub(crate) trait FeedEntry {
+    fn feed_position(&self) -> FeedPosition;
 }
 
-impl InFeed for StoredEvent {
-    fn place(&self) -> FeedPosition {
+impl FeedEntry for StoredEvent {
+    fn feed_position(&self) -> FeedPosition {
         self.feed
     }
 }
 
-impl InFeed for FeedMessage {
-    fn place(&self) -> FeedPosition {
+impl FeedEntry for FeedMessage {
+    fn feed_position(&self) -> FeedPosition {
         self.feed
     }
 }
 
-/// What cannot be read has a place all the same.
-impl<T: InFeed> InFeed for Result<T, Unreadable> {
-    fn place(&self) -> FeedPosition {
-        self.as_ref().map_or_else(|it| it.feed, InFeed::place)
+/// An unreadable entry also has a position.
+impl<T: FeedEntry> FeedEntry for Result<T, UnreadableEvent> {
+    fn feed_position(&self) -> FeedPosition {
+        self.as_ref()
+            .map_or_else(|it| it.feed, FeedEntry::feed_position)
     }
 }
 
 impl<T> FeedBatch<T> {
-    /// A read that gives all that was asked for, unless it was cut because of its bytes.
-    pub(crate) fn of(events: Vec<T>, after: FeedPosition, limit: FeedLimit, is_cut: bool) -> Self
+    /// Creates a batch. It is full if it reached the limit or was cut because of its size.
+    pub(crate) fn from_items(
+        events: Vec<T>,
+        after: FeedPosition,
+        limit: FeedLimit,
+        is_cut: bool,
+    ) -> Self
     where
-        T: InFeed,
+        T: FeedEntry,
     {
         let is_full = events.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
         Self {
-            next: events.last().map_or(after, InFeed::place),
+            next: events.last().map_or(after, FeedEntry::feed_position),
             events,
             is_full: is_full || is_cut,
         }
     }
 
-    /// Whether it gives nothing while there may be more behind it: all of it was passed by.
+    /// True if it is empty but more may follow, because all of its entries were skipped.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
-    pub(crate) fn is_passed_by(&self) -> bool {
+    pub(crate) fn is_all_skipped(&self) -> bool {
         self.events.is_empty() && self.is_full
     }
 }
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl<T> FeedBatch<Result<T, Unreadable>> {
-    /// What can be read of it. The next read goes on behind all of it.
-    pub(crate) fn readable(self) -> FeedBatch<T> {
+impl<T> FeedBatch<Result<T, UnreadableEvent>> {
+    /// Returns the readable entries. The next read continues after all entries.
+    pub(crate) fn into_readable(self) -> FeedBatch<T> {
         FeedBatch {
             events: self.events.into_iter().flatten().collect(),
             next: self.next,

@@ -1,31 +1,31 @@
-//! Where the log of an execution stands.
+//! The end of an execution's log.
 
-use noetl_types::{Chain, StoredEvent, Timestamp, Version};
+use noetl_types::{ChainHash, ExecutionVersion, StoredEvent, Timestamp};
 
-/// The end of an execution's log: what the next append must follow.
+/// The end of an execution's log, which the next append must follow.
 ///
-/// It is the optimistic lock. A log is never edited, so its version tells its last link; who knows
-/// the one knows the other, and the links of new events can be computed before the store is asked.
+/// It is the optimistic lock. A log is never edited, so a version implies the digest of its last
+/// event. The chain digests of new events can therefore be computed before the store is accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
-    /// The seq of the last event.
-    pub version: Version,
-    /// The link of the last event.
-    pub chain: Chain,
-    /// When the last event was taken: none that follows is earlier.
+pub struct LogHead {
+    /// Sequence number of the last event.
+    pub version: ExecutionVersion,
+    /// Chain digest of the last event.
+    pub chain: ChainHash,
+    /// Ingest time of the last event. Later events are not earlier.
     pub ingest_time: Timestamp,
 }
 
-impl Head {
-    /// Of an execution without events.
+impl LogHead {
+    /// Head of an execution without events.
     pub const START: Self = Self {
-        version: Version::EMPTY,
-        chain: Chain::START,
+        version: ExecutionVersion::EMPTY,
+        chain: ChainHash::START,
         ingest_time: Timestamp::MIN,
     };
 
-    /// After an event.
-    pub fn after(event: &StoredEvent) -> Self {
+    /// Returns the head after an event.
+    pub fn after_event(event: &StoredEvent) -> Self {
         Self {
             version: event.record.seq.into(),
             chain: event.chain,

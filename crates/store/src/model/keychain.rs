@@ -1,27 +1,27 @@
-//! The cache of the keychain: what workers resolved, kept for a while, sealed inside.
+//! The keychain cache: sealed secrets that workers resolved, stored for a limited time.
 
 use std::collections::BTreeMap;
 
 use noetl_types::{CatalogId, ExecutionId, Json, KeychainId, TenantId, Text, Timestamp};
 
-/// Who shares an entry.
+/// Scope of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeychainScope {
-    /// One run.
+    /// One execution.
     Local,
-    /// The runs of a tree, or of a definition.
+    /// The executions of a tree, or of a definition.
     Shared,
-    /// All runs of a definition.
+    /// All executions of a definition.
     Global,
 }
 
-/// A text that names no scope of an entry.
+/// Parse error of a keychain scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a scope: `local`, `shared`, `global` and `catalog` are")]
+#[error("`{0}` is not a keychain scope; use `local`, `shared`, `global` or `catalog`")]
 pub struct UnknownKeychainScope(pub String);
 
 impl KeychainScope {
-    /// The one spelling.
+    /// Canonical name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -30,7 +30,7 @@ impl KeychainScope {
         }
     }
 
-    /// Reads it; earlier releases say `catalog` for `shared`.
+    /// Parses the canonical name. Earlier releases wrote `catalog` for `shared`.
     pub fn parse(text: &str) -> Result<Self, UnknownKeychainScope> {
         match text {
             "local" => Ok(Self::Local),
@@ -41,76 +41,69 @@ impl KeychainScope {
     }
 }
 
-/// An entry of the cache.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeychainEntry {
-    /// Its id.
     pub keychain_id: KeychainId,
-    /// Whose it is.
     pub tenant_id: TenantId,
-    /// What it is found by, one of a kind in its tenant.
+    /// Lookup key, unique within the tenant.
     pub cache_key: Text,
-    /// Its name in the playbook.
+    /// Name in the playbook.
     pub name: Text,
-    /// The definition that names it.
     pub catalog_id: CatalogId,
-    /// Who shares it.
     pub scope: KeychainScope,
-    /// The run that it is for, where it is not for all.
+    /// The execution that it belongs to, unless it is shared.
     pub execution_id: Option<ExecutionId>,
-    /// How often it was written, from 1.
+    /// Number of writes, from 1.
     pub version: i64,
-    /// What was resolved, sealed; nothing here can open it.
+    /// The sealed secret. The store cannot unseal it.
     pub sealed: Json,
-    /// The key that it is sealed under.
+    /// Id of the sealing key.
     pub kid: Text,
-    /// Whether workers are to resolve it anew when it is over.
+    /// True if workers resolve it again after it expires.
     pub auto_renew: bool,
-    /// When it was first kept.
     pub created_at: Timestamp,
-    /// When it was last written.
     pub updated_at: Timestamp,
-    /// When it is over.
     pub expires_at: Timestamp,
 }
 
-/// An entry to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeychainPut {
-    /// What it is to be.
     pub entry: KeychainEntry,
-    /// The version that it replaces; `None` where there must be none of its key.
+    /// Version that it replaces. `None` if no entry of that key may exist.
     pub replaces: Option<i64>,
 }
 
-/// Which entries are meant.
+/// Filter of entries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeychainFilter {
-    /// Whose they are; anybody's where absent, which is for whoever rotates keys.
+    /// `None` selects all tenants, for key rotation.
     pub tenant_id: Option<TenantId>,
-    /// Only those of this definition.
+    /// Filter by definition.
     pub catalog_id: Option<CatalogId>,
-    /// Only those that are sealed under another key than this.
-    pub not_under: Option<Text>,
-    /// Only those behind this one.
+    /// Only entries that are sealed under another key than this.
+    pub excluded_kid: Option<Text>,
+    /// Last id of the previous page.
     pub after: Option<KeychainId>,
 }
 
 impl KeychainFilter {
-    pub(crate) fn takes(&self, entry: &KeychainEntry) -> bool {
+    pub(crate) fn matches_keychain_entry(&self, entry: &KeychainEntry) -> bool {
         let tenant_id = self.tenant_id.as_ref();
         tenant_id.is_none_or(|tenant_id| *tenant_id == entry.tenant_id)
             && self.catalog_id.is_none_or(|id| id == entry.catalog_id)
-            && self.not_under.as_ref().is_none_or(|kid| *kid != entry.kid)
+            && self
+                .excluded_kid
+                .as_ref()
+                .is_none_or(|kid| *kid != entry.kid)
             && self.after.is_none_or(|after| entry.keychain_id > after)
     }
 }
 
-/// How many secrets of all tenants each key wraps.
+/// Number of secrets per key, across all tenants.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyCounts {
-    /// Credentials, by the key.
+    /// Credentials by key id.
     pub credentials: BTreeMap<Text, u64>,
-    /// Entries of the cache of the keychain, by the key.
+    /// Keychain entries by key id.
     pub keychain: BTreeMap<Text, u64>,
 }

@@ -1,87 +1,83 @@
-//! Reading the log of one execution, and the snapshots that shorten it.
+//! Reading the log of an execution, and the snapshots that shorten it.
 
-use noetl_types::{Digest, ExecutionId, StoredEvent, Text, Version};
+use noetl_types::{Digest, ExecutionId, ExecutionVersion, StoredEvent, Text};
 
 use super::execution::Execution;
-use super::head::Head;
+use super::head::LogHead;
 
-/// How many events one page of a log gives.
+/// Maximum number of events per page of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogPage(u32);
+pub struct LogPageLimit(u32);
 
-impl LogPage {
-    /// The most events of one page.
+impl LogPageLimit {
     pub const MAX: Self = Self(5_000);
 
-    /// A number of events, or the nearest one between one and the most.
+    /// Clamps the number to the allowed range.
     pub fn clamped(events: u32) -> Self {
         Self(events.clamp(1, Self::MAX.0))
     }
 
-    /// The number.
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// Which snapshots a reader can use.
+/// Kind and version of the snapshots that a reader can use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SnapshotKey {
-    /// What was folded: `engine_state`, `replay_state`.
+    /// Folded state: `engine_state` or `replay_state`.
     pub kind: Text,
-    /// The version of the fold; a state of another version means something else.
+    /// Version of the fold. States of other versions are incompatible.
     pub fold_version: u32,
 }
 
-/// Snapshots of one kind and fold that are kept of an execution.
+/// Maximum number of snapshots of an execution per kind and fold version.
 pub const MAX_SNAPSHOTS: usize = 64;
 
-/// Which of too many snapshots goes: the one whose neighbours are closest to each other, and never
-/// the newest. The versions come in rising order.
-pub(crate) fn superfluous(versions: &[Version]) -> Option<Version> {
+/// Returns the snapshot to delete if there are too many: the one whose predecessor and successor
+/// are closest to each other, and never the newest. `versions` is in ascending order.
+pub(crate) fn redundant_snapshot(versions: &[ExecutionVersion]) -> Option<ExecutionVersion> {
     if versions.len() <= MAX_SNAPSHOTS {
         return None;
     }
-    let before = std::iter::once(0).chain(versions.iter().map(|it| it.get()));
-    let between = before.zip(versions).zip(versions.iter().skip(1));
-    let gap = between.map(|((before, this), behind)| (behind.get() - before, *this));
-    gap.min().map(|(_, version)| version)
+    let previous = std::iter::once(0).chain(versions.iter().map(|it| it.get()));
+    let windows = previous.zip(versions).zip(versions.iter().skip(1));
+    let gaps = windows.map(|((previous, this), next)| (next.get() - previous, *this));
+    gaps.min().map(|(_, version)| version)
 }
 
-/// A folded state, as of an event.
+/// A folded state as of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The execution.
     pub execution_id: ExecutionId,
-    /// What it is a snapshot of.
     pub key: SnapshotKey,
-    /// The log as far as it was folded.
-    pub head: Head,
-    /// The state, in the form that its fold gives it.
+    /// Head of the folded part of the log.
+    pub head: LogHead,
+    /// The state, encoded by its fold.
     pub state: Vec<u8>,
-    /// The digest of the state; whoever loads it compares.
+    /// Digest of the state, to be verified by the reader.
     pub checksum: Digest,
 }
 
-/// An execution with what is needed to fold it.
+/// An execution with the data needed to fold it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Loaded {
-    /// The execution. Its log may have grown since: the events tell.
+pub struct LoadedLog {
+    /// The execution. Its log may have grown since, as the events show.
     pub execution: Execution,
-    /// The newest snapshot of the wanted kind.
+    /// Newest snapshot of the requested kind.
     pub snapshot: Option<Snapshot>,
-    /// The first page of the events behind the snapshot.
+    /// First page of the events after the snapshot.
     pub tail: Vec<StoredEvent>,
-    /// Whether the tail goes on behind this page.
+    /// True if more events follow the tail.
     pub has_more: bool,
 }
 
-impl Loaded {
-    pub(crate) fn of(
+impl LoadedLog {
+    pub(crate) fn from_page(
         execution: Execution,
         snapshot: Option<Snapshot>,
         tail: Vec<StoredEvent>,
-        page: LogPage,
+        page: LogPageLimit,
     ) -> Self {
         Self {
             has_more: tail.len() >= usize::try_from(page.get()).unwrap_or(usize::MAX),

@@ -1,121 +1,123 @@
-//! What a store is asked and what it answers: plain data, the same for every backend.
+//! Requests and responses of a store: plain data, identical for every backend.
 
 mod append;
 mod audit;
+mod broadcast;
 mod cache;
 mod catalog;
-mod claim;
 mod command;
-mod copy;
 mod credential;
-mod errand;
+mod dedup;
 mod execution;
+mod expiry;
 mod feed;
-mod gists;
+mod follow_up;
 mod head;
-mod hints;
-mod key;
 mod keychain;
 mod log;
 mod machine;
+mod match_key;
 mod message;
 mod outbox;
+mod privilege_check;
+mod projected;
 mod quarantine;
 mod queue;
+mod replay;
 mod request;
 mod result;
 mod retention;
 mod runtime;
-mod signal;
 mod slot;
 mod stream;
-mod sweep;
 mod timer;
 mod token;
 mod var;
 mod wait;
-mod wall;
+mod wakeup;
 
 pub use append::{
-    Append, AppendRefused, Appended, InvalidAppend, MAX_APPEND_EVENTS, MAX_APPEND_ITEMS,
+    AppendError, AppendReceipt, AppendRequest, InvalidAppend, MAX_APPEND_EVENTS, MAX_APPEND_ITEMS,
 };
-pub use audit::{AuditEntry, NewAudit, SecretAct, SecretActFilter};
-pub use cache::{CachePut, Cached, CachedResult};
+pub use audit::{AuditEntry, NewAuditEntry, SecretAuditDetails, SecretAuditFilter};
+pub use broadcast::{BroadcastFilter, BroadcastSignal};
+pub use cache::{CachePut, CachedResult, CachedStepResult};
 pub use catalog::{
-    CatalogEntry, CatalogFilter, CatalogKey, NewCatalogEntry, Registered, VersionFilter,
+    CatalogEntry, CatalogFilter, CatalogKey, CatalogVersionFilter, NewCatalogEntry, RegisterOutcome,
 };
-pub use claim::{Answered, DedupClaim, IdempotencyClaim};
 pub use command::{
-    Claim, ClaimedCommand, Command, CommandChange, CommandEnd, Extension, Fence, Holder, LeaseHold,
-    LeaseRequest, LeaseToken, LeasedCommand, NewCommand, Release, StepInstance,
+    Command, CommandChange, CommandEnd, CommandLease, Fence, LeaseCondition, LeaseExtension,
+    LeaseOutcome, LeaseRelease, LeaseRequest, LeaseTerms, LeaseToken, LeasedCommand, NewCommand,
+    StepInstance,
 };
-pub use copy::{Copied, CopyBatch, CopyScope, EventKey, Known};
 pub use credential::{Credential, CredentialFilter, CredentialKey, CredentialPut};
-pub use errand::{Errand, ErrandChange, ErrandOutcome};
+pub use dedup::{AnsweredRequest, DedupReservation, IdempotencyRecord};
 pub use execution::{
-    Counts, Execution, ExecutionCursor, ExecutionFacts, ExecutionFilter, ExecutionPage,
-    ExecutionView, ForkedFrom, Origin, StatusCounts, UnknownOrigin,
+    Execution, ExecutionCursor, ExecutionFacts, ExecutionFilter, ExecutionOrigin, ExecutionPage,
+    ExecutionView, ForkedFrom, StatusCounts, TenantCounts, UnknownOrigin,
 };
-pub(crate) use feed::InFeed;
-pub use feed::{FEED_BYTES, FeedBatch, FeedLimit};
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub(crate) use gists::{GistRow, TEXTS};
-pub use gists::{GistRows, Gists};
-pub use head::Head;
-pub use hints::{Growth, Hints, MAX_HINTED, Places};
-pub use key::MatchKey;
+pub use expiry::GcTarget;
+pub(crate) use feed::FeedEntry;
+pub use feed::{FeedBatch, FeedLimit, MAX_FEED_BATCH_BYTES};
+pub use follow_up::{FollowUpChange, FollowUpOutcome, StoredFollowUp};
+pub use head::LogHead;
 pub use keychain::{
     KeyCounts, KeychainEntry, KeychainFilter, KeychainPut, KeychainScope, UnknownKeychainScope,
 };
-pub use log::{Loaded, LogPage, MAX_SNAPSHOTS, Snapshot, SnapshotKey};
-pub use machine::{MachineLease, MachineRefused, MachineRenewal, MachineRequest};
+pub use log::{LoadedLog, LogPageLimit, MAX_SNAPSHOTS, Snapshot, SnapshotKey};
+pub use machine::{MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal};
+pub use match_key::MatchKey;
 pub use message::{
-    EventBody, FeedItem, FeedMessage, LogEpoch, Message, Unreadable, body, message_id, subject,
+    EventBody, EventMessage, FeedItem, FeedMessage, LogEpoch, UnreadableEvent, encode_event_body,
+    event_message_id, event_subject,
 };
 pub use outbox::{
-    Claimed, ClaimedMessage, Failed, JSON_CODEC, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim,
-    OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, Payload,
-    UnknownOutboxStatus, backoff,
+    ClaimedBatch, ClaimedMessage, FailureOutcome, JSON_CODEC, MAX_CLAIM_BYTES,
+    MAX_EXACT_PUBLISHED_COUNT, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxPayload,
+    OutboxRow, OutboxStats, OutboxStatus, UnknownOutboxStatus, outbox_retry_delay,
 };
-pub use quarantine::{QuarantineFilter, Quarantined};
-pub use queue::{CommandChoice, CommandFilter, CommandPage, MAX_POOLS, PoolCount};
-pub use request::{RequestEnd, RequestKey, RequestTake, Taken};
+pub use projected::{EventKey, KnownEvents, ProjectOutcome, ProjectionBatch, ProjectionScope};
+pub use quarantine::{QuarantineFilter, QuarantinedItem};
+pub use queue::{CommandFilter, CommandPage, CommandStatusFilter, MAX_POOLS, PoolCount};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use replay::{PackedReplayRow, TEXT_COLUMN_COUNT};
+pub use replay::{PackedReplayRows, ReplayPage};
+pub use request::{RequestKey, RequestOutcome, RequestReservation, ReserveOutcome};
 pub use result::{
-    BLOB_BYTES, MAX_APPEND_RESULT_BYTES, MAX_RESULT_BYTES, NewResult, PutRefused, ResultPut,
-    StoredResult,
+    MAX_APPEND_RESULT_BYTES, MAX_RESULT_BYTES, MIN_BLOB_BYTES, NewResult, PutResultError,
+    ResultPut, StoredResult,
 };
 pub use retention::{
-    EnabledOutlets, LogPart, MAX_CLOCK_DIFFERENCE, MAX_RETENTION_DAYS, OldPart, Pinned, Purge,
-    Purged, StoreFacts, WindowTooLong, days_before,
+    EnabledPublishers, LogPartition, MAX_CLOCK_DIFFERENCE, MAX_RETENTION_DAYS, OldPartition,
+    PinReason, PurgePlan, PurgeReport, StoreStats, WindowTooLong, retention_cutoff,
 };
-pub use runtime::{NewRuntime, Runtime, RuntimeKind, UnknownRuntimeKind};
-pub use signal::{Broadcast, BroadcastFilter};
-pub use slot::{Slot, SlotChange, SlotChoice, SlotHolder, SlotId, SlotState, SlotWish};
+pub use runtime::{RegisteredRuntime, RuntimeKind, RuntimeRegistration, UnknownRuntimeKind};
+pub use slot::{NewSlot, Slot, SlotChange, SlotHolder, SlotId, SlotSelector, SlotState};
 pub use stream::{
-    FeedLag, MAX_FEED_LAG, StreamBegin, StreamCursor, StreamMove, StreamOwner, StreamTake,
-    StreamTaken,
+    CursorMove, FeedLag, MAX_FEED_LAG_EVENTS, StreamCursor, StreamLeaseOutcome, StreamLeaseRequest,
+    StreamOwner, StreamStart,
 };
-pub use sweep::Swept;
 pub use timer::{DueTimer, TimerChange};
 pub use token::ApiToken;
 pub use var::{
-    MAX_VAR_BYTES, MAX_VAR_NAME_BYTES, MAX_VARS, MAX_VARS_BYTES, UnknownVarKind, Var, VarKind,
-    VarsRefused,
+    ExecutionVar, MAX_VAR_BYTES, MAX_VAR_NAME_BYTES, MAX_VARS, MAX_VARS_BYTES, SetVarsError,
+    UnknownVarKind, VarKind,
 };
 pub use wait::{
-    Awaited, NewWait, OpenWait, UnknownWaitKind, WaitChange, WaitChoice, WaitFilter, WaitKind,
-    WaitPlace,
+    AwaitedName, NewWait, OpenWait, UnknownWaitKind, WaitChange, WaitFilter, WaitKind,
+    WaitPosition, WaitSelector,
 };
+pub use wakeup::{LogChange, MAX_WAKEUP_TARGETS, Wakeup, WakeupSet};
 
-pub(crate) use audit::Trails;
-pub(crate) use claim::KeptDedup;
-pub(crate) use execution::READ_FOR_ONE;
-pub(crate) use log::superfluous;
-pub(crate) use request::UnderWay;
-pub(crate) use signal::oldest;
-pub(crate) use slot::{MAX_GRANTS, grant};
+pub(crate) use audit::AuditChains;
+pub(crate) use broadcast::merge_oldest_first;
+pub(crate) use dedup::DedupRecord;
+pub(crate) use execution::LIVE_COUNT_READ_FACTOR;
+pub(crate) use log::redundant_snapshot;
+pub(crate) use request::InProgressRequest;
+pub(crate) use slot::{MAX_SLOT_GRANTS, grant_waiting_slots};
 pub(crate) use var::check_vars;
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use command::CommandPatch;
-pub use wall::{LogWall, MissingWall};
+pub use privilege_check::{FailedPrivilegeCheck, PrivilegeCheck};

@@ -1,4 +1,4 @@
-//! The outbox: a row for each event that somebody else publishes.
+//! The outbox: one row per event that a publisher has to publish.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,32 @@ use noetl_types::{EventId, ExecutionId, Json, Millis, OutboxId, Text, Timestamp,
 
 use super::message::EventBody;
 
-/// Bytes of payloads that one claim hands out, but for its first row.
+/// Maximum payload bytes per claim. The first row may exceed it.
 pub const MAX_CLAIM_BYTES: usize = 16 * 1024 * 1024;
 
-/// The codec of the rows that the store writes.
+/// Codec of the rows that the store writes.
 pub const JSON_CODEC: &str = "json";
 
-/// How far a row has come.
+/// Publishing status of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OutboxStatus {
-    /// Nobody has tried yet.
+    /// Not attempted yet.
     Pending,
-    /// A publisher has it in hand until its lease ends.
+    /// Claimed by a publisher until its lease ends.
     InFlight,
-    /// It is published.
     Published,
-    /// It failed, and is tried again.
+    /// Failed, and will be retried.
     Failed,
-    /// It failed too often, and waits for an operator.
+    /// Failed too often, and awaits an operator's decision.
     Dead,
 }
 
-/// A text that names no status of an outbox row.
+/// Parse error of an outbox status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a status of an outbox row")]
 pub struct UnknownOutboxStatus(pub String);
 
 impl OutboxStatus {
-    /// Every status.
     pub const ALL: &'static [Self] = &[
         Self::Pending,
         Self::InFlight,
@@ -43,7 +41,7 @@ impl OutboxStatus {
         Self::Dead,
     ];
 
-    /// The one spelling.
+    /// Canonical name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
@@ -54,7 +52,7 @@ impl OutboxStatus {
         }
     }
 
-    /// Reads the one spelling.
+    /// Parses the canonical name.
     pub fn parse(text: &str) -> Result<Self, UnknownOutboxStatus> {
         let all = Self::ALL.iter().copied();
         let mut found = all.filter(|status| status.as_str() == text);
@@ -64,231 +62,206 @@ impl OutboxStatus {
     }
 }
 
-/// A publisher wants rows.
+/// A publisher's request for rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxClaim {
-    /// How many at most.
     pub limit: OutboxClaimLimit,
-    /// Who asks.
     pub owner: Text,
-    /// The server's clock.
     pub now: Timestamp,
-    /// Until when the rows are the publisher's.
+    /// End of the claim.
     pub lease_until: Timestamp,
-    /// A row that was claimed so often and never marked is dead: whoever has it in hand dies of it.
+    /// Number of claims without a mark after which a row is dead, because its publishers presumably
+    /// crash on it.
     pub max_attempts: u32,
 }
 
-/// A row that a publisher has in hand.
+/// A row claimed by a publisher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedMessage {
-    /// The row.
     pub outbox_id: OutboxId,
-    /// The event.
     pub event_id: EventId,
-    /// Its execution, unless somebody else wrote the row and does not say.
+    /// `None` if an external writer left it out.
     pub execution_id: Option<ExecutionId>,
-    /// Where it is published, unless somebody else wrote the row and does not say.
+    /// `None` if an external writer left it out.
     pub subject: Option<Text>,
-    /// The id by which those who get it twice know.
+    /// Id by which consumers detect duplicates.
     pub message_id: Text,
-    /// What is to be published.
-    pub payload: Payload,
-    /// What the payload is written in.
+    pub payload: OutboxPayload,
+    /// Encoding of the payload.
     pub payload_codec: Text,
-    /// How often the row was claimed, this time included: the fence.
+    /// Number of claims, including this one. It is the fence.
     pub attempts: u32,
 }
 
-/// What a row has to publish.
+/// Payload of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Payload {
-    /// Its event, as all outlets carry it.
+pub enum OutboxPayload {
+    /// The body of its event.
     Event(EventBody),
-    /// What somebody else wrote in its place; `null` where there is neither. What is no JSON of this
-    /// system comes as a text.
-    Given(Json),
+    /// A payload written by an external writer, or `null` if there is neither payload nor event. A
+    /// payload that is not valid JSON is passed as a string.
+    External(Json),
 }
 
-impl Payload {
-    /// The canonical text.
+impl OutboxPayload {
+    /// Returns the payload as canonical JSON.
     pub fn into_canonical(self) -> Vec<u8> {
         match self {
             Self::Event(body) => body.bytes.into(),
-            Self::Given(given) => json::to_canonical(&given),
+            Self::External(payload) => json::to_canonical(&payload),
         }
     }
 }
 
-/// What a claim gives.
+/// Result of a claim.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Claimed {
-    /// The rows that the publisher has in hand, in the order in which they may be claimed.
+pub struct ClaimedBatch {
+    /// Claimed rows, ordered by the time at which they may be claimed.
     pub rows: Vec<ClaimedMessage>,
-    /// Rows that were claimed often enough and never marked, or that nobody can read: they are dead from
-    /// now on.
+    /// Rows that became dead because they were claimed too often without a mark, or cannot be read.
     pub dead: Vec<OutboxId>,
 }
 
-/// A publisher says that a row is out.
+/// Report that a row was published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutboxMark {
-    /// The row.
     pub outbox_id: OutboxId,
-    /// The attempt that it was claimed with, where the publisher says: no other one counts.
+    /// The attempt of the claim, if the publisher sends it. Marks of other attempts are ignored.
     pub attempts: Option<u32>,
 }
 
-/// A publisher says that a row could not be published.
+/// Report that a row could not be published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxFailure {
-    /// The row.
     pub outbox_id: OutboxId,
-    /// Why; only its first 2000 characters are kept.
+    /// Error message. Only its first 2000 characters are stored.
     pub error: Text,
-    /// The attempt that it was claimed with. The delay follows from it; above 0 no other one counts.
+    /// The attempt of the claim. It determines the retry delay. If it is above 0, reports of other
+    /// attempts are ignored.
     pub attempts: Option<u32>,
-    /// The longest delay.
+    /// Maximum retry delay.
     pub max_delay: Millis,
-    /// After so many attempts the row is dead.
+    /// Attempts after which the row is dead.
     pub max_attempts: u32,
-    /// The server's clock.
     pub now: Timestamp,
 }
 
 impl OutboxFailure {
-    /// What is kept of the error.
-    pub(crate) fn kept_error(&self) -> Text {
+    /// Returns the part of the error that is stored.
+    pub(crate) fn truncated_error(&self) -> Text {
         match self.error.char_indices().nth(MAX_OUTBOX_ERROR_CHARS) {
             Some((cut, _)) => Text::from(self.error.get(..cut).unwrap_or_default()),
             None => self.error.clone(),
         }
     }
 
-    /// The attempt that the row must be of, if any.
-    pub(crate) fn fence(&self) -> Option<u32> {
+    /// Returns the attempt that the row must have, if any.
+    pub(crate) fn required_attempt(&self) -> Option<u32> {
         self.attempts.filter(|attempts| *attempts > 0)
     }
 
-    /// What becomes of a row that was claimed so often, some of the times before an operator sent it
-    /// out again.
-    pub(crate) fn outcome(&self, attempts: u32, forgiven: u32) -> Failed {
+    /// Returns the outcome for a row with this number of claims, of which `forgiven` came before an
+    /// operator requeued it.
+    pub(crate) fn to_outcome(&self, attempts: u32, forgiven: u32) -> FailureOutcome {
         if attempts.saturating_sub(forgiven) >= self.max_attempts {
-            return Failed::Dead;
+            return FailureOutcome::Dead;
         }
-        let delay = backoff(self.attempts.unwrap_or(attempts), self.max_delay);
-        Failed::Retry { delay }
+        let delay = outbox_retry_delay(self.attempts.unwrap_or(attempts), self.max_delay);
+        FailureOutcome::Retry { delay }
     }
 }
 
-/// What became of a row that failed.
+/// Outcome of a failed row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failed {
-    /// It is tried again.
-    Retry {
-        /// After this time.
-        delay: Millis,
-    },
-    /// It is dead.
+pub enum FailureOutcome {
+    Retry { delay: Millis },
     Dead,
 }
 
-/// How long a row waits after an attempt: one second, two, four and so on, up to 256.
-pub fn backoff(attempts: u32, max_delay: Millis) -> Millis {
+/// Delay before the next attempt: one second, then doubling up to 256 seconds.
+pub fn outbox_retry_delay(attempts: u32, max_delay: Millis) -> Millis {
     let doublings = attempts.saturating_sub(1).min(8);
     Millis::from_secs(1 << doublings).min(max_delay)
 }
 
-/// A row as operators see it.
+/// An outbox row as shown to operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// The row.
     pub outbox_id: OutboxId,
-    /// The event.
     pub event_id: EventId,
-    /// Its execution.
     pub execution_id: Option<ExecutionId>,
-    /// Where it is published.
     pub subject: Option<Text>,
-    /// The id by which those who get it twice know.
+    /// Id by which consumers detect duplicates.
     pub message_id: Text,
-    /// What the payload is written in.
+    /// Encoding of the payload.
     pub payload_codec: Text,
-    /// How far it has come.
     pub status: OutboxStatus,
-    /// How often it was claimed.
+    /// Number of claims.
     pub attempts: u32,
-    /// How many of these do not count, since an operator sent it out again.
+    /// Claims that do not count, because an operator requeued the row.
     pub forgiven: u32,
-    /// When it may be claimed.
     pub available_at: Timestamp,
-    /// Who has, or last had, it in hand.
+    /// Current or last publisher.
     pub claim_owner: Option<Text>,
-    /// When it was last claimed.
     pub locked_at: Option<Timestamp>,
-    /// Until when it is in hand.
     pub lease_until: Option<Timestamp>,
-    /// When it was published.
     pub published_at: Option<Timestamp>,
-    /// When it died.
     pub dead_at: Option<Timestamp>,
-    /// When an operator gave it up: it counts as published.
+    /// Time at which an operator discarded it. It then counts as published.
     pub discarded_at: Option<Timestamp>,
-    /// Why it last failed.
     pub last_error: Option<Text>,
-    /// When it was written.
     pub created_at: Timestamp,
 }
 
 impl OutboxRow {
-    /// Whether it is still to be published.
+    /// True if the row is neither published nor discarded.
     pub fn is_unpublished(&self) -> bool {
         self.status != OutboxStatus::Published && self.discarded_at.is_none()
     }
 }
 
-/// Which rows a list shows.
+/// Filter and page of a list of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutboxFilter {
-    /// Only those that have come so far.
+    /// Filter by status.
     pub status: Option<OutboxStatus>,
-    /// Behind the last one of the page before.
+    /// Last row of the previous page.
     pub after: Option<OutboxId>,
-    /// How many at most.
     pub limit: PageLimit,
 }
 
-/// Published rows that are counted one by one.
-pub const MAX_COUNTED: u32 = 10_000;
+/// Number of published rows up to which they are counted exactly.
+pub const MAX_EXACT_PUBLISHED_COUNT: u32 = 10_000;
 
-/// How the outbox stands. Whoever asks does so often, so it must not cost more the more is published.
+/// Statistics of the outbox. They are read often, so their cost must not grow with the number of
+/// published rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OutboxFacts {
-    /// Rows by how far they have come; what has none is left out. From [`MAX_COUNTED`] on the number
-    /// of published ones is about right.
+pub struct OutboxStats {
+    /// Row counts by status, without zeros. The count of published rows is approximate from
+    /// [`MAX_EXACT_PUBLISHED_COUNT`] on.
     pub rows: BTreeMap<OutboxStatus, u64>,
-    /// When the oldest row was written that is still to be published.
+    /// Creation time of the oldest unpublished row.
     pub oldest_unpublished: Option<Timestamp>,
-    /// Whether a row failed too often that nobody has decided about.
+    /// True if a dead row awaits an operator's decision.
     pub has_dead: bool,
 }
 
-impl OutboxFacts {
-    /// From counts by status, those of published rows up to [`MAX_COUNTED`], and about how many rows
-    /// there are.
-    pub(crate) fn of(
+impl OutboxStats {
+    /// Creates statistics from exact counts by status, with published rows counted up to
+    /// [`MAX_EXACT_PUBLISHED_COUNT`], and an estimate of the total.
+    pub(crate) fn from_counts(
         counts: impl IntoIterator<Item = (OutboxStatus, u64)>,
-        about: u64,
+        estimated_total: u64,
         oldest_unpublished: Option<Timestamp>,
         has_dead: bool,
     ) -> Self {
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
         let mut rows: BTreeMap<_, _> = counts.collect();
-        let all: u64 = rows.values().sum();
+        let counted_total: u64 = rows.values().sum();
         if let Some(published) = rows.get_mut(&OutboxStatus::Published)
-            && *published >= u64::from(MAX_COUNTED)
+            && *published >= u64::from(MAX_EXACT_PUBLISHED_COUNT)
         {
-            *published += about.saturating_sub(all);
+            *published += estimated_total.saturating_sub(counted_total);
         }
         Self {
             rows,
@@ -303,17 +276,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays() {
+    fn retry_delay_grows_to_maximum() {
         let max = Millis::from_secs(300);
         for (attempts, seconds) in [(0, 1), (1, 1), (2, 2), (5, 16), (9, 256), (20, 256)] {
-            assert_eq!(backoff(attempts, max), Millis::from_secs(seconds));
+            assert_eq!(
+                outbox_retry_delay(attempts, max),
+                Millis::from_secs(seconds)
+            );
         }
-        assert_eq!(backoff(5, Millis::from_secs(10)), Millis::from_secs(10));
-        assert_eq!(backoff(u32::MAX, max), Millis::from_secs(256));
+        assert_eq!(
+            outbox_retry_delay(5, Millis::from_secs(10)),
+            Millis::from_secs(10)
+        );
+        assert_eq!(outbox_retry_delay(u32::MAX, max), Millis::from_secs(256));
     }
 
     #[test]
-    fn a_delay_follows_from_what_the_publisher_says_or_else_from_the_row() {
+    fn retry_delay_uses_reported_attempts() {
         let outcome = |attempts, max_delay| {
             let failure = OutboxFailure {
                 outbox_id: OutboxId::new(1).unwrap(),
@@ -323,7 +302,7 @@ mod tests {
                 max_attempts: 20,
                 now: Timestamp::UNIX_EPOCH,
             };
-            failure.outcome(5, 0)
+            failure.to_outcome(5, 0)
         };
         for (attempts, max_delay, seconds) in [
             (None, 300, 16),
@@ -333,36 +312,36 @@ mod tests {
             (Some(2), 300, 2),
         ] {
             let delay = Millis::from_secs(seconds);
-            let is = outcome(attempts, max_delay);
-            assert_eq!(is, Failed::Retry { delay }, "{attempts:?}");
+            let actual = outcome(attempts, max_delay);
+            assert_eq!(actual, FailureOutcome::Retry { delay }, "{attempts:?}");
         }
     }
 
     #[test]
-    fn many_published_rows_are_told_about() {
-        let facts = |published, about| {
+    fn large_published_count_is_estimated() {
+        let rows_by_status = |published, estimated_total| {
             let counts = [
                 (OutboxStatus::Pending, 5),
                 (OutboxStatus::Dead, 0),
                 (OutboxStatus::Published, published),
             ];
-            OutboxFacts::of(counts, about, None, false).rows
+            OutboxStats::from_counts(counts, estimated_total, None, false).rows
         };
-        let rows = |published| {
+        let expected = |published| {
             BTreeMap::from([
                 (OutboxStatus::Pending, 5),
                 (OutboxStatus::Published, published),
             ])
         };
-        let most = u64::from(MAX_COUNTED);
-        assert_eq!(facts(most - 1, 1_000_000), rows(most - 1));
-        assert_eq!(facts(most, 1_000_000), rows(999_995));
-        // What the database has never looked at is at least what was counted.
-        assert_eq!(facts(most, 0), rows(most));
+        let limit = u64::from(MAX_EXACT_PUBLISHED_COUNT);
+        assert_eq!(rows_by_status(limit - 1, 1_000_000), expected(limit - 1));
+        assert_eq!(rows_by_status(limit, 1_000_000), expected(999_995));
+        // The count is at least what was counted, even if the database has no estimate.
+        assert_eq!(rows_by_status(limit, 0), expected(limit));
     }
 
     #[test]
-    fn an_error_is_cut_between_characters() {
+    fn error_truncation_keeps_characters_whole() {
         let mut failure = OutboxFailure {
             outbox_id: OutboxId::new(1).unwrap(),
             error: Text::from("ü".repeat(2_001)),
@@ -371,14 +350,14 @@ mod tests {
             max_attempts: 20,
             now: Timestamp::UNIX_EPOCH,
         };
-        assert_eq!(failure.kept_error().chars().count(), 2_000);
+        assert_eq!(failure.truncated_error().chars().count(), 2_000);
         failure.error = Text::from("ü".repeat(2_000));
-        assert_eq!(failure.kept_error(), failure.error);
-        assert_eq!(failure.fence(), None);
+        assert_eq!(failure.truncated_error(), failure.error);
+        assert_eq!(failure.required_attempt(), None);
     }
 
     #[test]
-    fn spellings() {
+    fn status_names_round_trip() {
         for status in OutboxStatus::ALL {
             assert_eq!(OutboxStatus::parse(status.as_str()), Ok(*status));
         }

@@ -1,42 +1,39 @@
-//! What could not be taken or published, kept for an operator.
+//! Rejected input and undeliverable events, stored for an operator.
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{Digest, QuarantineId, Text, Timestamp, sha256};
 
-/// Something that was refused while its neighbours went on.
+/// An item that was rejected while processing of the others continued.
 ///
-/// The same thing from the same source, refused for the same reason, is kept once: whoever sends it
-/// again and again does not fill the store.
+/// The same item from the same source, rejected for the same reason, is stored once, so that
+/// repeated submissions do not fill the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Quarantined {
-    /// The id.
+pub struct QuarantinedItem {
     pub quarantine_id: QuarantineId,
-    /// Where it was met, such as `projector` or `stream`.
+    /// Component that rejected it, such as `projector` or `stream`.
     pub source: Text,
-    /// The thing itself, as it came.
+    /// The original item.
     pub raw: Text,
-    /// Why it was refused, for programs.
+    /// Machine-readable reason.
     pub code: Text,
-    /// Why it was refused, for people.
+    /// Human-readable reason.
     pub message: Text,
-    /// When.
     pub created_at: Timestamp,
 }
 
-impl Quarantined {
-    /// What the thing is known by.
+impl QuarantinedItem {
+    /// Returns the digest that identifies the item.
     pub(crate) fn raw_sha256(&self) -> Digest {
         sha256(self.raw.as_str())
     }
 }
 
-/// Which refused things a list shows, oldest first.
+/// Filter and page of a list of rejected items, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuarantineFilter {
-    /// Only those of a source.
+    /// Filter by source.
     pub source: Option<Text>,
-    /// Behind the last one of the page before.
+    /// Last id of the previous page.
     pub after: Option<QuarantineId>,
-    /// How many at most.
     pub limit: PageLimit,
 }

@@ -1,55 +1,50 @@
-//! The queue as it is looked at: lists of commands, and how busy its pools are.
+//! Queries on the command queue: lists of commands and the load of pools.
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{CommandId, CommandStatus, ExecutionId, PoolName, TenantId, Timestamp, WorkerId};
 
 use super::command::Command;
 
-/// Pools that [`crate::Store::pool_counts`] tells about at most.
+/// Maximum number of pools that [`crate::Store::pool_counts`] returns.
 pub const MAX_POOLS: u32 = 1_000;
 
-/// Which commands a list shows, as far as their status goes.
+/// Filter of commands by status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommandChoice {
-    /// All that are still kept.
+pub enum CommandStatusFilter {
+    /// All that are still stored.
     All,
-    /// Those that are not done with: waiting, held, leased.
+    /// Commands that are not closed: waiting, held or leased.
     Open,
-    /// Those of one status.
     Only(CommandStatus),
 }
 
-/// Which commands a list shows.
+/// Filter and page of a list of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandFilter {
-    /// Whose.
     pub tenant_id: TenantId,
-    /// Only those that stand so.
-    pub choice: CommandChoice,
-    /// Only those of an execution.
+    /// Filter by status.
+    pub status: CommandStatusFilter,
     pub execution_id: Option<ExecutionId>,
-    /// Only those of a pool.
     pub pool: Option<PoolName>,
-    /// Only those that a worker had last.
+    /// Filter by the worker that leased the command last.
     pub worker: Option<WorkerId>,
-    /// Behind the last one of the page before; the oldest come first.
+    /// Last command of the previous page. The order is oldest first.
     pub after: Option<CommandId>,
-    /// How many at most.
     pub limit: PageLimit,
 }
 
-/// A page of a list of commands.
+/// A page of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandPage {
-    /// The commands, oldest first.
+    /// Oldest first.
     pub commands: Vec<Command>,
-    /// Where the next page begins, if this one is full.
+    /// Cursor of the next page, if this one is full.
     pub next: Option<CommandId>,
 }
 
-impl CommandChoice {
-    /// Whether a status is one of those that are shown.
-    pub fn includes(self, status: CommandStatus) -> bool {
+impl CommandStatusFilter {
+    /// True if the filter includes a status.
+    pub fn matches_status(self, status: CommandStatus) -> bool {
         match self {
             Self::All => true,
             Self::Open => !status.is_terminal(),
@@ -57,25 +52,25 @@ impl CommandChoice {
         }
     }
 
-    /// The statuses that are shown, by name; `None` for all of them.
+    /// Returns the included status names, or `None` for all of them.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
-    pub(crate) fn names(self) -> Option<Vec<&'static str>> {
+    pub(crate) fn status_names(self) -> Option<Vec<&'static str>> {
         if self == Self::All {
             return None;
         }
-        let shown = CommandStatus::ALL
+        let included = CommandStatus::ALL
             .iter()
-            .filter(|status| self.includes(**status));
-        Some(shown.map(|status| status.as_str()).collect())
+            .filter(|status| self.matches_status(**status));
+        Some(included.map(|status| status.as_str()).collect())
     }
 }
 
 impl CommandFilter {
-    /// The open commands of an execution.
-    pub fn open_of(tenant_id: TenantId, execution_id: ExecutionId) -> Self {
+    /// Selects the open commands of an execution.
+    pub fn open_in_execution(tenant_id: TenantId, execution_id: ExecutionId) -> Self {
         Self {
             tenant_id,
-            choice: CommandChoice::Open,
+            status: CommandStatusFilter::Open,
             execution_id: Some(execution_id),
             pool: None,
             worker: None,
@@ -86,8 +81,9 @@ impl CommandFilter {
 }
 
 impl CommandPage {
-    /// A page of what a list gives. A full page may be the last one, which the next page then says.
-    pub(crate) fn of(commands: Vec<Command>, limit: PageLimit) -> Self {
+    /// Creates a page from query results. A full page may be the last one, in which case the next
+    /// page is empty.
+    pub(crate) fn from_rows(commands: Vec<Command>, limit: PageLimit) -> Self {
         let is_full = commands.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
         let last = commands.last().map(|command| command.command_id);
         Self {
@@ -97,15 +93,15 @@ impl CommandPage {
     }
 }
 
-/// How busy a pool is.
+/// Load of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolCount {
-    /// The pool.
     pub pool: PoolName,
-    /// Commands that wait for a worker, whether their time has come or not. Held ones do not wait.
+    /// Commands that wait for a worker, including those that are not due yet. Held commands are not
+    /// counted.
     pub pending: u64,
-    /// Commands that a worker has, or had when its lease ran out.
+    /// Commands with a lease, expired or not.
     pub leased: u64,
-    /// When the lease that is held the longest was granted.
+    /// Grant time of the oldest lease.
     pub oldest_lease: Option<Timestamp>,
 }

@@ -1,76 +1,71 @@
-//! Requests that are worked on under a key.
+//! Requests in progress under an idempotency key.
 //!
-//! Where a request has its effect in one append, its claim is part of that append. All others are
-//! taken before they are worked on and settled afterwards, so that a second one with the same key
-//! waits, hears the answer, or takes over from a server that is gone.
+//! If a request takes effect in one append, its idempotency record is part of that append. Every
+//! other request is reserved before the work and completed afterwards. A second request with the
+//! same key then waits, gets the response, or takes over from a server that has crashed.
 
 use noetl_types::{Digest, EventId, TenantId, Text, Timestamp};
 
-use super::claim::Answered;
+use super::dedup::AnsweredRequest;
 
-/// Where the key of a request is unique.
+/// Scope and digest of an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestKey {
-    /// Whose request it is.
     pub tenant_id: TenantId,
-    /// The route that it was sent to.
+    /// Route of the request.
     pub route: Text,
-    /// The digest of its key.
+    /// Digest of the idempotency key.
     pub key_sha256: Digest,
 }
 
-/// A request that somebody wants to work on.
+/// Reservation of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestTake {
-    /// Its key.
+pub struct RequestReservation {
     pub key: RequestKey,
-    /// The digest of what it asks for.
+    /// Digest of the request body.
     pub body_sha256: Digest,
-    /// An id for what follows from it. Another try after an unknown end has the id of the first one.
+    /// Id for the effects of the request. A retry after an unknown outcome keeps the id of the
+    /// first attempt.
     pub work_id: EventId,
-    /// When it came.
     pub now: Timestamp,
-    /// Until when nobody else may try.
+    /// Time until which no other caller may work on it.
     pub until: Timestamp,
-    /// From when on its key may be used for something else.
+    /// Time from which the key may be reused.
     pub expires_at: Timestamp,
 }
 
-/// What whoever wants to work on a request is told.
+/// Outcome of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken {
-    /// Go ahead, under this id.
-    Yours(EventId),
-    /// Somebody is at it.
-    UnderWay,
-    /// It was answered.
-    Answered(Box<Answered>),
-    /// The key was used for something else.
+pub enum ReserveOutcome {
+    /// The caller may work on the request, under this id.
+    Reserved(EventId),
+    /// Another caller works on it.
+    InProgress,
+    /// The request has a response.
+    Answered(Box<AnsweredRequest>),
+    /// The key was used for another request.
     Mismatch,
 }
 
-/// How work on a request ended.
+/// Outcome of the work on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RequestEnd {
-    /// It had its effect, and this is its answer.
+pub enum RequestOutcome {
+    /// The request took effect.
     Answered {
-        /// The status.
+        /// Response status.
         status: u16,
-        /// The body, as it was written.
+        /// Response body as sent.
         answer: Text,
     },
-    /// It was refused and has changed nothing, so its key is free again.
+    /// The request was rejected and changed nothing. Its key is free again.
     Refused,
-    /// Nobody knows; the same request may be tried again, under the same id.
-    Unknown {
-        /// When that was found out.
-        now: Timestamp,
-    },
+    /// The outcome is unknown. The same request may be retried under the same id.
+    Unknown { now: Timestamp },
 }
 
-/// A request that is being worked on, as it is kept.
+/// A stored reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct UnderWay {
+pub(crate) struct InProgressRequest {
     pub(crate) body_sha256: Digest,
     pub(crate) work_id: EventId,
     pub(crate) until: Timestamp,

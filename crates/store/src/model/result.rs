@@ -1,4 +1,4 @@
-//! Values that are too large for an event, kept beside the log.
+//! Results that are too large for an event, stored outside of the log.
 
 use std::sync::Arc;
 
@@ -6,90 +6,77 @@ use noetl_types::{Digest, ExecutionId, ResultId, Text, Timestamp};
 
 use crate::error::StoreError;
 
-/// Bytes of results that one append may carry.
+/// Maximum total size of the results of an append.
 pub const MAX_APPEND_RESULT_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes of one result that is put by itself.
+/// Maximum size of a result that is stored outside of an append.
 pub const MAX_RESULT_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes beyond which a result that is put by itself becomes a file, where there is a place for it.
-pub const BLOB_BYTES: usize = 1024 * 1024;
+/// Size above which a result that is stored outside of an append becomes a file, if the store has a
+/// blob folder.
+pub const MIN_BLOB_BYTES: usize = 1024 * 1024;
 
 /// A result that is written with the events that refer to it.
 ///
-/// Whoever appends has encoded and digested it already: the store keeps the bytes as they come.
+/// The caller has encoded and hashed it. The store writes the bytes unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewResult {
-    /// The id, unique within the execution; events refer to the result by it.
+    /// Unique within the execution. Events refer to the result by it.
     pub result_id: ResultId,
-    /// What it is called: the step or the task that it came from.
+    /// Name of the step or the task that produced it.
     pub name: Text,
-    /// The value itself; canonical JSON, unless the media type says otherwise.
+    /// The value: canonical JSON, unless the media type says otherwise.
     pub bytes: Arc<[u8]>,
-    /// The digest of the bytes.
     pub sha256: Digest,
-    /// What the bytes are, such as `application/json`.
+    /// Media type such as `application/json`.
     pub media_type: Text,
 }
 
-/// A result that comes by itself, before any event refers to it.
+/// A result that is stored before any event refers to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultPut {
-    /// The execution that it belongs to.
     pub execution_id: ExecutionId,
-    /// The result.
     pub result: NewResult,
-    /// How long and for whom it is meant to live, in the words of whoever put it.
+    /// Intended lifetime and visibility, as given by the caller.
     pub scope: Option<Text>,
-    /// The step that it came from.
     pub source_step: Option<Text>,
-    /// When it is over with it.
     pub expires_at: Option<Timestamp>,
-    /// The server's clock.
     pub now: Timestamp,
 }
 
-/// Why a result was not put.
+/// Reason why a result was not stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PutRefused {
-    /// More than [`MAX_RESULT_BYTES`].
-    #[error("a result has at most {MAX_RESULT_BYTES} bytes")]
+pub enum PutResultError {
+    #[error("the result has more than {MAX_RESULT_BYTES} bytes")]
     TooLarge,
-    /// Another result of the execution has the id.
-    #[error("a result of that id exists already")]
-    Taken,
-    /// The store failed.
+    #[error("a result with that id already exists")]
+    IdTaken,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A result as it is kept.
+/// A stored result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredResult {
-    /// The execution that it belongs to.
     pub execution_id: ExecutionId,
-    /// The id.
     pub result_id: ResultId,
-    /// What it is called.
     pub name: Text,
-    /// The value itself.
     pub bytes: Arc<[u8]>,
-    /// The digest of the bytes; whoever reads them compares.
+    /// Digest of the bytes, to be verified by the reader.
     pub sha256: Digest,
-    /// What the bytes are.
     pub media_type: Text,
-    /// When it was written: the ingest time of the events that came with it.
+    /// Write time: the ingest time of the events of its append.
     pub created_at: Timestamp,
-    /// How long and for whom it is meant to live, where it came by itself.
+    /// Intended lifetime and visibility of a result stored outside of an append.
     pub scope: Option<Text>,
-    /// The step that it came from, where it came by itself.
+    /// Source step of a result stored outside of an append.
     pub source_step: Option<Text>,
-    /// When it is over with it. Until it is swept it can still be read; whoever reads it looks.
+    /// Expiry time. An expired result can be read until it is deleted, so the reader must check.
     pub expires_at: Option<Timestamp>,
 }
 
 impl NewResult {
-    /// The result as its execution keeps it.
+    /// Converts it into its stored form.
     pub(crate) fn into_stored(
         self,
         execution_id: ExecutionId,
@@ -111,10 +98,10 @@ impl NewResult {
 }
 
 impl ResultPut {
-    /// The result as its execution keeps it.
-    pub(crate) fn into_stored(self) -> Result<StoredResult, PutRefused> {
+    /// Converts it into its stored form.
+    pub(crate) fn into_stored(self) -> Result<StoredResult, PutResultError> {
         if self.result.bytes.len() > MAX_RESULT_BYTES {
-            return Err(PutRefused::TooLarge);
+            return Err(PutResultError::TooLarge);
         }
         Ok(StoredResult {
             scope: self.scope,
@@ -126,12 +113,12 @@ impl ResultPut {
 }
 
 impl StoredResult {
-    /// What putting it comes to where a result of its id, with some digest, is there already.
-    pub(crate) fn beside(&self, kept: Digest) -> Result<(), PutRefused> {
-        if kept == self.sha256 {
+    /// Checks a result against a stored one with the same id.
+    pub(crate) fn check_same_digest(&self, stored: Digest) -> Result<(), PutResultError> {
+        if stored == self.sha256 {
             Ok(())
         } else {
-            Err(PutRefused::Taken)
+            Err(PutResultError::IdTaken)
         }
     }
 }

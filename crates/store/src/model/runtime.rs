@@ -1,25 +1,25 @@
-//! Processes that take part: worker pools, servers.
+//! Registered processes: worker pools and servers.
 
 use noetl_types::{Json, RuntimeId, Text, Timestamp};
 
-/// What a process does.
+/// Kind of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuntimeKind {
-    /// Runs commands.
+    /// Executes commands.
     WorkerPool,
     /// Serves the API and drives executions.
     ServerApi,
-    /// Hands messages on.
+    /// Forwards messages.
     Broker,
 }
 
-/// A text that names no kind of process.
+/// Parse error of a runtime kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a kind of runtime")]
 pub struct UnknownRuntimeKind(pub String);
 
 impl RuntimeKind {
-    /// The one spelling.
+    /// Canonical name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::WorkerPool => "worker_pool",
@@ -28,7 +28,7 @@ impl RuntimeKind {
         }
     }
 
-    /// Reads the one spelling.
+    /// Parses the canonical name.
     pub fn parse(text: &str) -> Result<Self, UnknownRuntimeKind> {
         match text {
             "worker_pool" => Ok(Self::WorkerPool),
@@ -39,47 +39,40 @@ impl RuntimeKind {
     }
 }
 
-/// A process introduces itself, or does so again.
+/// First or repeated registration of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewRuntime {
-    /// The id that it gets unless its name is known already.
+pub struct RuntimeRegistration {
+    /// Id of the registration, unless the name is already registered.
     pub runtime_id: RuntimeId,
-    /// What it does.
     pub kind: RuntimeKind,
-    /// Its name, unique among its kind.
+    /// Unique per kind.
     pub name: Text,
-    /// Where it is reached.
     pub uri: Option<Text>,
-    /// What it says about itself.
+    /// Self-reported details.
     pub detail: Option<Json>,
-    /// The server's clock.
     pub now: Timestamp,
 }
 
-/// A process that has introduced itself.
+/// A registered process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Runtime {
-    /// The id.
+pub struct RegisteredRuntime {
     pub runtime_id: RuntimeId,
-    /// What it does.
     pub kind: RuntimeKind,
-    /// Its name.
     pub name: Text,
-    /// Where it is reached.
     pub uri: Option<Text>,
-    /// What it says about itself.
+    /// Self-reported details.
     pub detail: Option<Json>,
-    /// When it was last heard of.
+    /// Time of the last heartbeat.
     pub heartbeat: Timestamp,
-    /// When it first introduced itself.
+    /// Time of the first registration.
     pub created_at: Timestamp,
 }
 
-impl NewRuntime {
-    pub(crate) fn into_runtime(self, known: Option<&Runtime>) -> Runtime {
-        Runtime {
-            runtime_id: known.map_or(self.runtime_id, |known| known.runtime_id),
-            created_at: known.map_or(self.now, |known| known.created_at),
+impl RuntimeRegistration {
+    pub(crate) fn into_runtime(self, existing: Option<&RegisteredRuntime>) -> RegisteredRuntime {
+        RegisteredRuntime {
+            runtime_id: existing.map_or(self.runtime_id, |existing| existing.runtime_id),
+            created_at: existing.map_or(self.now, |existing| existing.created_at),
             kind: self.kind,
             name: self.name,
             uri: self.uri,

@@ -1,137 +1,111 @@
-//! Slots: how many may run at once under a key, across executions.
+//! Concurrency slots, which limit parallelism per key across executions.
 
 use std::cmp::Reverse;
 
 use noetl_types::limits::Priority;
 use noetl_types::{ExecutionId, StepName, TenantId, Timestamp};
 
-use super::key::MatchKey;
+use super::match_key::MatchKey;
 
-/// What holds a slot, inside of an execution.
+/// Holder of a slot within an execution.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlotHolder {
-    /// The execution as a whole.
     Execution,
-    /// A run of one of its steps.
+    /// One pass through a step.
     Step {
-        /// The step.
         step: StepName,
-        /// Its run, from 1.
+        /// Step pass, from 1.
         run: u32,
     },
 }
 
-/// A wish for a slot.
+/// A request for a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SlotWish {
-    /// The key that is shared.
+pub struct NewSlot {
+    /// Shared key.
     pub key: MatchKey,
-    /// Who wants it.
     pub holder: SlotHolder,
-    /// How many may hold the key when this one does; at least one.
+    /// Maximum number of holders of the key, including this one, for this request to be granted. At
+    /// least one.
     pub limit: u32,
-    /// Its rank among those that wait.
+    /// Priority among waiting requests.
     pub priority: Priority,
-    /// Since when it waits: the order among equals.
+    /// Arrival time, which orders requests of equal priority.
     pub arrived_at: Timestamp,
 }
 
-/// What an append does to the slots of its execution.
+/// A change that an append makes to the slots of its execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SlotChange {
-    /// A slot is wanted. Whoever waits for it or holds it already goes on as before.
-    Want(SlotWish),
-    /// The log says that a slot which was granted is in use.
-    Confirm {
-        /// The key.
-        key: MatchKey,
-        /// Who holds it.
-        holder: SlotHolder,
-    },
-    /// A slot is given back, or no longer wanted.
-    Free {
-        /// The key.
-        key: MatchKey,
-        /// Who had it.
-        holder: SlotHolder,
-    },
+    /// Requests a slot. A slot that is already waiting or held is unchanged.
+    Request(NewSlot),
+    /// Confirms a granted slot: the log records that it is in use.
+    Confirm { key: MatchKey, holder: SlotHolder },
+    /// Releases a slot, or withdraws the request.
+    Release { key: MatchKey, holder: SlotHolder },
 }
 
 impl SlotChange {
-    /// The key and the holder that the change is about.
-    pub fn subject(&self) -> (&MatchKey, &SlotHolder) {
+    /// Returns the key and the holder of the changed slot.
+    pub fn key_and_holder(&self) -> (&MatchKey, &SlotHolder) {
         match self {
-            Self::Want(wish) => (&wish.key, &wish.holder),
-            Self::Confirm { key, holder } | Self::Free { key, holder } => (key, holder),
+            Self::Request(request) => (&request.key, &request.holder),
+            Self::Confirm { key, holder } | Self::Release { key, holder } => (key, holder),
         }
     }
 }
 
-/// Which slot.
+/// Identity of a slot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SlotId {
-    // The fields stand in the order in which they are compared.
-    /// Whose.
+    // The field order is the comparison order.
     pub tenant_id: TenantId,
-    /// The key that is shared.
+    /// Shared key.
     pub key: MatchKey,
-    /// The execution that wants or has it.
+    /// The execution that requests or holds it.
     pub execution_id: ExecutionId,
-    /// Who of it.
     pub holder: SlotHolder,
 }
 
-/// Where a slot stands.
+/// State of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotState {
-    /// Its turn has not come.
+    /// Not granted yet.
     Waiting,
-    /// It is held.
     Held {
-        /// Since when.
         since: Timestamp,
-        /// Whether the log of the holder says so too.
+        /// True if the log of the holder records the grant.
         is_confirmed: bool,
     },
 }
 
-/// A slot that is wanted or held.
+/// A slot that is requested or held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
-    /// Which one.
     pub id: SlotId,
-    /// How many may hold the key when this one does.
+    /// Maximum number of holders of the key, including this one, for this request to be granted.
     pub limit: u32,
-    /// Its rank among those that wait.
+    /// Priority among waiting requests.
     pub priority: Priority,
-    /// Since when it waits.
+    /// Arrival time.
     pub arrived_at: Timestamp,
-    /// Where it stands.
     pub state: SlotState,
 }
 
-/// Which slots are asked for.
+/// Selection of slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SlotChoice {
-    /// All of a key: those that hold it, longest first, then those that wait, next first.
-    Key {
-        /// Whose.
-        tenant_id: TenantId,
-        /// The key.
-        key: MatchKey,
-    },
-    /// Those that were granted by a time and never confirmed, longest first: whoever granted them
-    /// may have died before it told the holder.
-    Unconfirmed {
-        /// The time.
-        held_by: Timestamp,
-    },
+pub enum SlotSelector {
+    /// All slots of a key: holders, longest held first, then waiting requests in grant order.
+    Key { tenant_id: TenantId, key: MatchKey },
+    /// Slots that were granted by a time and never confirmed, longest held first. The process that
+    /// granted them may have crashed before it notified the holder.
+    Unconfirmed { held_by: Timestamp },
 }
 
-/// The most slots that one call grants.
-pub(crate) const MAX_GRANTS: u32 = 1_000;
+/// Maximum number of slots granted per call.
+pub(crate) const MAX_SLOT_GRANTS: u32 = 1_000;
 
-impl SlotWish {
+impl NewSlot {
     pub(crate) fn into_slot(self, tenant_id: &TenantId, execution_id: ExecutionId) -> Slot {
         Slot {
             id: SlotId {
@@ -149,12 +123,12 @@ impl SlotWish {
 }
 
 impl Slot {
-    /// The turn of a slot that waits.
-    pub(crate) fn turn(&self) -> (Reverse<Priority>, Timestamp, &SlotId) {
+    /// Returns the sort key of a waiting slot.
+    pub(crate) fn queue_order(&self) -> (Reverse<Priority>, Timestamp, &SlotId) {
         (Reverse(self.priority), self.arrived_at, &self.id)
     }
 
-    /// Since when it is held.
+    /// Returns the grant time of a held slot.
     pub(crate) fn held_since(&self) -> Option<Timestamp> {
         match self.state {
             SlotState::Held { since, .. } => Some(since),
@@ -162,7 +136,7 @@ impl Slot {
         }
     }
 
-    fn hold(mut self, since: Timestamp) -> Self {
+    fn into_held(mut self, since: Timestamp) -> Self {
         self.state = SlotState::Held {
             since,
             is_confirmed: false,
@@ -171,14 +145,15 @@ impl Slot {
     }
 }
 
-/// Those whose turn has come, of slots that wait in the order of their turns, while so many are held.
+/// Returns the waiting slots that are granted. `waiting` is in grant order, and `held` is the
+/// current number of holders.
 ///
-/// Nobody overtakes: one that has to wait, because its own limit is lower than that of others under
-/// the key, keeps those behind it waiting too, or it might wait for ever.
-pub(crate) fn grant(waiting: Vec<Slot>, held: u64, now: Timestamp) -> Vec<Slot> {
+/// The order is strict: a request whose limit is lower than others under the key, and which
+/// therefore has to wait, also blocks the requests after it. Otherwise it could starve.
+pub(crate) fn grant_waiting_slots(waiting: Vec<Slot>, held: u64, now: Timestamp) -> Vec<Slot> {
     (held..)
         .zip(waiting)
         .take_while(|(held, slot)| *held < u64::from(slot.limit))
-        .map(|(_, slot)| slot.hold(now))
+        .map(|(_, slot)| slot.into_held(now))
         .collect()
 }

@@ -1,155 +1,145 @@
-//! Where a stream of the log stands, and who publishes it.
+//! Cursors and leases of event streams.
 
 use noetl_types::{FeedPosition, Millis, Text, Timestamp};
 
 use super::message::LogEpoch;
 
-/// Events behind a place that are counted; beyond it is "many".
-pub const MAX_FEED_LAG: u64 = 100_000;
+/// Maximum lag that is counted exactly.
+pub const MAX_FEED_LAG_EVENTS: u64 = 100_000;
 
-/// Where a new stream begins.
+/// Start of a new stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamBegin {
-    /// Behind all events that are committed and settled.
+pub enum StreamStart {
+    /// After all events that are committed and readable.
     Now,
-    /// Before the first event.
     Beginning,
 }
 
-/// A publisher wants to be the one of a stream.
+/// A publisher's request to lease a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StreamTake {
-    /// The stream.
+pub struct StreamLeaseRequest {
     pub name: Text,
-    /// Who asks.
     pub owner: Text,
-    /// The server's clock.
     pub now: Timestamp,
-    /// Until when it is the publisher's.
+    /// End of the lease.
     pub lease_until: Timestamp,
-    /// Where the stream begins if there is none of that name.
-    pub begin: StreamBegin,
+    /// Start position if the stream does not exist.
+    pub begin: StreamStart,
 }
 
-/// What became of a wish to publish a stream.
+/// Outcome of a request to lease a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StreamTaken {
-    /// The stream is the caller's, under an epoch that nobody had before.
-    Taken(StreamCursor),
-    /// Somebody else has it.
-    Held {
-        /// Who.
-        owner: Text,
-        /// Until when.
-        until: Timestamp,
-    },
+pub enum StreamLeaseOutcome {
+    /// The stream is leased to the caller, under a new epoch.
+    Granted(StreamCursor),
+    /// Another publisher holds it.
+    Held { owner: Text, until: Timestamp },
 }
 
-/// Where a stream stands: everything up to its position is published.
+/// Cursor of a stream. Everything up to its position is published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamCursor {
-    /// The stream.
     pub name: Text,
-    /// The last event that is published, or where the stream began.
+    /// The last published event, or the start of the stream.
     pub position: FeedPosition,
-    /// Rises with every change of hands: the fence.
+    /// Increases with every lease. It is the fence.
     pub epoch: u64,
-    /// Who publishes.
+    /// Current or last publisher.
     pub owner: Option<Text>,
-    /// Until when.
     pub lease_until: Option<Timestamp>,
-    /// The life of the log that the position is of. Where it is not the present one, the log was
-    /// restored, and what the stream holds has to be made anew.
+    /// The log epoch of the position. If it differs from the current one, the log was restored, and
+    /// the stream must be rebuilt.
     pub log_epoch: LogEpoch,
-    /// When the stream was made that the position is about, as the broker says. Where the broker says
-    /// something else, the stream was lost, and has to be made anew.
+    /// Creation time of the broker's stream that the position refers to. If the broker reports
+    /// another one, the stream was lost and must be rebuilt.
     pub stream_created_at: Option<Timestamp>,
-    /// When it last changed.
     pub updated_at: Timestamp,
 }
 
-/// The publisher of a stream.
+/// The holder of a stream lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamOwner {
-    /// The stream.
     pub name: Text,
-    /// The epoch under which it was taken.
+    /// Epoch of the lease.
     pub epoch: u64,
-    /// The server's clock.
     pub now: Timestamp,
 }
 
-/// The publisher moves the cursor.
+/// A cursor movement by the publisher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamMove {
-    /// Forward, over what was published.
+pub enum CursorMove {
+    /// Advances past published events.
     Forward {
-        /// Where the cursor must stand.
+        /// Required current position.
         from: FeedPosition,
-        /// Where it stands then; further on.
+        /// New position, after `from`.
         to: FeedPosition,
     },
-    /// Anywhere, for a stream that is made anew.
+    /// Moves to any position, for a stream that is rebuilt.
     Restart {
-        /// Where it stands then.
+        /// New position.
         to: FeedPosition,
-        /// When the new stream was made.
+        /// Creation time of the new stream.
         stream_created_at: Option<Timestamp>,
     },
 }
 
-/// How far the feed is ahead of a place.
+/// Lag of a consumer behind the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedLag {
-    /// Events behind the place that can be read, counted up to [`MAX_FEED_LAG`].
+    /// Readable events after the position, counted up to [`MAX_FEED_LAG_EVENTS`].
     pub events: u64,
-    /// When the first of them was taken.
+    /// Ingest time of the first of them.
     pub oldest: Option<Timestamp>,
-    /// The last event that can be read.
+    /// The last readable position.
     pub end: FeedPosition,
-    /// When the oldest event was taken that is committed and cannot be read yet, since a transaction
-    /// that began before it is still open.
+    /// Ingest time of the oldest event that is committed but not readable yet, because a
+    /// transaction that began before it is still open.
     pub held_back_since: Option<Timestamp>,
 }
 
 impl FeedLag {
-    /// How old the horizon is: what an alarm looks at.
+    /// Age of the oldest unreadable event. Used for alerts.
     pub fn horizon_age(&self, now: Timestamp) -> Millis {
         self.held_back_since
-            .map_or(Millis::ZERO, |since| now.since(since))
+            .map_or(Millis::ZERO, |since| now.duration_since(since))
     }
 }
 
 impl StreamCursor {
-    /// A stream that nobody has published yet.
-    pub(crate) fn begun(take: &StreamTake, position: FeedPosition, log_epoch: LogEpoch) -> Self {
+    /// Creates the cursor of a new stream that has no publisher yet.
+    pub(crate) fn new_stream(
+        request: &StreamLeaseRequest,
+        position: FeedPosition,
+        log_epoch: LogEpoch,
+    ) -> Self {
         Self {
-            name: take.name.clone(),
+            name: request.name.clone(),
             position,
             epoch: 0,
             owner: None,
             lease_until: None,
             log_epoch,
             stream_created_at: None,
-            updated_at: take.now,
+            updated_at: request.now,
         }
     }
 
-    /// Gives it to whoever asks, unless somebody else has it.
-    pub(crate) fn take(mut self, take: &StreamTake) -> StreamTaken {
+    /// Grants the stream to the caller, unless another publisher holds a valid lease.
+    pub(crate) fn try_lease(mut self, request: &StreamLeaseRequest) -> StreamLeaseOutcome {
         if let (Some(owner), Some(until)) = (&self.owner, self.lease_until)
-            && *owner != take.owner
-            && until > take.now
+            && *owner != request.owner
+            && until > request.now
         {
-            return StreamTaken::Held {
+            return StreamLeaseOutcome::Held {
                 owner: owner.clone(),
                 until,
             };
         }
         self.epoch = self.epoch.saturating_add(1);
-        self.owner = Some(take.owner.clone());
-        self.lease_until = Some(take.lease_until);
-        self.updated_at = take.now;
-        StreamTaken::Taken(self)
+        self.owner = Some(request.owner.clone());
+        self.lease_until = Some(request.lease_until);
+        self.updated_at = request.now;
+        StreamLeaseOutcome::Granted(self)
     }
 }

@@ -1,36 +1,30 @@
-//! Tokens, without their secrets.
+//! API tokens, without their secrets.
 
-use noetl_types::{Digest, OrganizationId, PoolName, Scopes, TenantId, Text, Timestamp, TokenId};
+use noetl_types::{Digest, OrganizationId, PoolName, ScopeSet, TenantId, Text, Timestamp, TokenId};
 
-/// What is known of a token. The secret is not: its digest tells the right one from a wrong one.
+/// A stored API token. The secret is not stored, only its digest for comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiToken {
-    /// The id.
     pub token_id: TokenId,
-    /// Whose data it opens.
+    /// Tenant that it grants access to.
     pub tenant_id: TenantId,
-    /// The organization inside of the tenant.
+    /// Organization within the tenant.
     pub organization_id: OrganizationId,
-    /// What it is found by.
+    /// Lookup key.
     pub prefix: Text,
-    /// The digest of its secret.
+    /// Digest of the secret.
     pub sha256: Digest,
-    /// What people call it.
     pub name: Text,
-    /// What it may do.
-    pub scopes: Scopes,
-    /// The pools that it may work for; `None` means all of its tenant.
+    pub scopes: ScopeSet,
+    /// Pools that it may work for. `None` means all pools of the tenant.
     pub pools: Option<Vec<PoolName>>,
-    /// The paths that it may touch; `None` means all of its tenant.
+    /// Paths that it may access. `None` means all paths of the tenant.
     pub path_globs: Option<Vec<Text>>,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// Who made it.
     pub created_by: Text,
-    /// From when on it opens nothing.
     pub expires_at: Option<Timestamp>,
-    /// When it was used last, roughly.
+    /// Approximate time of last use.
     pub last_used_at: Option<Timestamp>,
-    /// Since when it opens nothing because somebody said so.
+    /// Time of revocation.
     pub revoked_at: Option<Timestamp>,
 }

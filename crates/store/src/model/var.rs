@@ -1,4 +1,4 @@
-//! Variables that workers and people keep beside an execution.
+//! Variables stored with an execution, outside of its log.
 
 use std::collections::BTreeMap;
 
@@ -6,38 +6,37 @@ use noetl_types::{Json, Text, Timestamp, json};
 
 use crate::error::StoreError;
 
-/// Bytes of the name of a variable.
+/// Maximum size of a variable name.
 pub const MAX_VAR_NAME_BYTES: usize = 255;
 
-/// Bytes of the value of a variable, in canonical form.
+/// Maximum size of a variable value in canonical form.
 pub const MAX_VAR_BYTES: usize = 1024 * 1024;
 
-/// Variables that one call may set.
+/// Maximum number of variables per call.
 pub const MAX_VARS: usize = 1_000;
 
-/// Bytes of all values that one call may set.
+/// Maximum total size of the values per call.
 pub const MAX_VARS_BYTES: usize = 16 * 1024 * 1024;
 
-/// What a variable is.
+/// Kind of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VarKind {
-    /// Somebody set it.
+    /// Set by a user or a worker.
     UserDefined,
-    /// The result of a step.
     StepResult,
-    /// It follows from others.
+    /// Derived from other variables.
     Computed,
-    /// Where an iterator stands.
+    /// State of an iterator.
     IteratorState,
 }
 
-/// A text that names no kind of variable.
+/// Parse error of a variable kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a kind of variable")]
 pub struct UnknownVarKind(pub String);
 
 impl VarKind {
-    /// The one spelling.
+    /// Canonical name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::UserDefined => "user_defined",
@@ -47,7 +46,7 @@ impl VarKind {
         }
     }
 
-    /// Reads the one spelling.
+    /// Parses the canonical name.
     pub fn parse(text: &str) -> Result<Self, UnknownVarKind> {
         match text {
             "user_defined" => Ok(Self::UserDefined),
@@ -59,61 +58,52 @@ impl VarKind {
     }
 }
 
-/// A variable of an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Var {
-    /// Its name.
+pub struct ExecutionVar {
     pub name: Text,
-    /// What it is.
     pub kind: VarKind,
-    /// Its value.
     pub value: Json,
-    /// The step that set it.
     pub source_step: Option<Text>,
-    /// When it was set last.
     pub set_at: Timestamp,
 }
 
-/// Why no variable was set.
+/// Reason why no variable was set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum VarsRefused {
-    /// A name that is empty, or longer than [`MAX_VAR_NAME_BYTES`].
+pub enum SetVarsError {
+    /// An empty name, or one longer than [`MAX_VAR_NAME_BYTES`].
     #[error("a name has 1 to {MAX_VAR_NAME_BYTES} bytes")]
-    Name,
-    /// A value of more than [`MAX_VAR_BYTES`].
+    InvalidName,
     #[error("the value of `{name}` has more than {MAX_VAR_BYTES} bytes")]
-    TooLarge {
-        /// The variable.
-        name: Text,
-    },
+    TooLarge { name: Text },
     /// More than [`MAX_VARS`] variables or [`MAX_VARS_BYTES`] bytes.
     #[error("a call sets at most {MAX_VARS} variables with {MAX_VARS_BYTES} bytes")]
     TooMany,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Variables that are to be set, each once: of several of one name the last counts.
-pub(crate) fn check_vars(vars: Vec<Var>) -> Result<BTreeMap<Text, Var>, VarsRefused> {
+/// Validates variables and removes duplicates. The last one of a name wins.
+pub(crate) fn check_vars(
+    vars: Vec<ExecutionVar>,
+) -> Result<BTreeMap<Text, ExecutionVar>, SetVarsError> {
     if vars.len() > MAX_VARS {
-        return Err(VarsRefused::TooMany);
+        return Err(SetVarsError::TooMany);
     }
     let mut bytes = 0;
     for var in &vars {
         if var.name.is_empty() || var.name.len() > MAX_VAR_NAME_BYTES {
-            return Err(VarsRefused::Name);
+            return Err(SetVarsError::InvalidName);
         }
         let size = json::to_canonical(&var.value).len();
         bytes += size;
         if size > MAX_VAR_BYTES {
             let name = var.name.clone();
-            return Err(VarsRefused::TooLarge { name });
+            return Err(SetVarsError::TooLarge { name });
         }
     }
     if bytes > MAX_VARS_BYTES {
-        return Err(VarsRefused::TooMany);
+        return Err(SetVarsError::TooMany);
     }
-    let named = vars.into_iter().map(|var| (var.name.clone(), var));
-    Ok(named.collect())
+    let by_name = vars.into_iter().map(|var| (var.name.clone(), var));
+    Ok(by_name.collect())
 }

@@ -1,26 +1,26 @@
-//! What executions wait for: signals and people.
+//! Waits of executions for signals and approvals.
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{CommandId, ExecutionId, Json, StepName, TenantId, Text, Timestamp};
 
-use super::key::MatchKey;
+use super::match_key::MatchKey;
 
-/// Whom a wait is for.
+/// Kind of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitKind {
-    /// A signal, sent to the execution or to everybody.
+    /// A signal, sent to the execution or broadcast.
     Signal,
-    /// The decision of a person.
+    /// The decision of a user.
     Approval,
 }
 
-/// A text that names no kind of wait.
+/// Parse error of a wait kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a kind of wait")]
 pub struct UnknownWaitKind(pub String);
 
 impl WaitKind {
-    /// The one spelling.
+    /// Canonical name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Signal => "signal",
@@ -28,7 +28,7 @@ impl WaitKind {
         }
     }
 
-    /// Reads the one spelling.
+    /// Parses the canonical name.
     pub fn parse(text: &str) -> Result<Self, UnknownWaitKind> {
         match text {
             "signal" => Ok(Self::Signal),
@@ -38,63 +38,56 @@ impl WaitKind {
     }
 }
 
-/// A name that is awaited, with one key or with any.
+/// An awaited name with one key or any key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Awaited {
-    /// The name.
+pub struct AwaitedName {
     pub name: MatchKey,
-    /// The key; `None` where any will do.
+    /// `None` matches any key.
     pub key: Option<MatchKey>,
 }
 
-impl Awaited {
-    /// A name, and perhaps a key, of any length.
+impl AwaitedName {
+    /// Creates it from a name and an optional key of any length.
     pub fn new(name: &Text, key: Option<&Text>) -> Self {
         Self {
-            name: MatchKey::of(name),
-            key: key.map(MatchKey::of),
+            name: MatchKey::from_text(name),
+            key: key.map(MatchKey::from_text),
         }
     }
 
-    /// Whether a signal of a name and a key is what is awaited.
-    pub fn takes(&self, name: &MatchKey, key: Option<&MatchKey>) -> bool {
+    /// True if a signal with this name and key is awaited.
+    pub fn matches_signal(&self, name: &MatchKey, key: Option<&MatchKey>) -> bool {
         self.name == *name && self.key.as_ref().is_none_or(|wanted| Some(wanted) == key)
     }
 }
 
-/// A wait that opens.
+/// A wait to be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewWait {
-    /// The command that waits; a wait that it had before is replaced.
+    /// The waiting command. Its previous wait is replaced.
     pub command_id: CommandId,
-    /// Whom it is for.
     pub kind: WaitKind,
-    /// What is awaited; at least one.
-    pub names: Vec<Awaited>,
-    /// The step that waits.
+    /// Awaited names, at least one.
+    pub names: Vec<AwaitedName>,
     pub step: StepName,
-    /// The iteration of its loop.
+    /// Loop iteration.
     pub index: Option<u64>,
-    /// Until when it waits.
+    /// Timeout.
     pub until: Option<Timestamp>,
-    /// What people are shown of it.
+    /// Details for users.
     pub detail: Option<Json>,
 }
 
-/// What an append does to the waits of its execution.
+/// A change that an append makes to the waits of its execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaitChange {
-    /// A wait opens, or awaits something else from now on.
+    /// Opens a wait, or replaces its names.
     Open(Box<NewWait>),
-    /// A wait is over.
-    Close {
-        /// The command that waited.
-        command_id: CommandId,
-    },
+    /// Closes a wait.
+    Close { command_id: CommandId },
 }
 
 impl WaitChange {
-    /// The command whose wait changes.
     pub fn command_id(&self) -> CommandId {
         match self {
             Self::Open(wait) => wait.command_id,
@@ -103,83 +96,70 @@ impl WaitChange {
     }
 }
 
-/// One name that an open wait awaits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenWait {
-    /// Where it stands among all of them.
-    pub place: WaitPlace,
-    /// Whose it is.
+    /// Position among all open waits.
+    pub position: WaitPosition,
     pub tenant_id: TenantId,
-    /// Whom the wait is for.
     pub kind: WaitKind,
-    /// What is awaited.
-    pub awaited: Awaited,
-    /// The step that waits.
+    pub awaited: AwaitedName,
     pub step: StepName,
-    /// The iteration of its loop.
+    /// Loop iteration.
     pub index: Option<u64>,
-    /// Until when it waits.
+    /// Timeout.
     pub until: Option<Timestamp>,
-    /// What people are shown of it.
+    /// Details for users.
     pub detail: Option<Json>,
-    /// Since when it awaits this: the ingest time of the append that said so.
+    /// Ingest time of the append that opened it.
     pub since: Timestamp,
 }
 
-/// A place among the open waits, which is also where a page goes on.
+/// Position among the open waits. Also the cursor of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WaitPlace {
-    // The fields stand in the order in which they are compared.
-    /// The execution that waits.
+pub struct WaitPosition {
+    // The field order is the comparison order.
     pub execution_id: ExecutionId,
-    /// The command that waits.
     pub command_id: CommandId,
-    /// Which of the names that it awaits, from 0.
+    /// Index of the name within the wait, from 0.
     pub number: u32,
 }
 
-/// Which waits are asked for.
+/// Selection of waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WaitChoice {
-    /// Those that a signal is for. One without a key is only for those that take any.
-    For {
-        /// The name of the signal.
+pub enum WaitSelector {
+    /// Waits that match a signal. A signal without a key matches only waits that accept any key.
+    Matching {
         name: MatchKey,
-        /// Its key.
         key: Option<MatchKey>,
     },
-    /// Those for a person, each once.
+    /// Waits for an approval, each once.
     Approvals,
-    /// Those of an execution.
-    Of(ExecutionId),
+    InExecution(ExecutionId),
 }
 
-/// Which waits a list shows.
+/// Filter and page of a list of waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitFilter {
-    /// Whose.
     pub tenant_id: TenantId,
-    /// Which of them.
-    pub choice: WaitChoice,
-    /// Behind the last one of the page before.
-    pub after: Option<WaitPlace>,
-    /// How many at most.
+    pub selector: WaitSelector,
+    /// Last position of the previous page.
+    pub after: Option<WaitPosition>,
     pub limit: PageLimit,
 }
 
-impl WaitChoice {
-    pub(crate) fn includes(&self, wait: &OpenWait) -> bool {
+impl WaitSelector {
+    pub(crate) fn matches_wait(&self, wait: &OpenWait) -> bool {
         match self {
-            Self::For { name, key } => wait.awaited.takes(name, key.as_ref()),
-            Self::Approvals => wait.kind == WaitKind::Approval && wait.place.number == 0,
-            Self::Of(execution_id) => wait.place.execution_id == *execution_id,
+            Self::Matching { name, key } => wait.awaited.matches_signal(name, key.as_ref()),
+            Self::Approvals => wait.kind == WaitKind::Approval && wait.position.number == 0,
+            Self::InExecution(execution_id) => wait.position.execution_id == *execution_id,
         }
     }
 }
 
 impl NewWait {
-    /// The names as they are kept, in order.
-    pub(crate) fn into_open(
+    /// Returns one row per awaited name, in order.
+    pub(crate) fn into_open_waits(
         self,
         tenant_id: &TenantId,
         execution_id: ExecutionId,
@@ -187,7 +167,7 @@ impl NewWait {
     ) -> Vec<OpenWait> {
         let (command_id, kind, until) = (self.command_id, self.kind, self.until);
         let open = |(number, awaited)| OpenWait {
-            place: WaitPlace {
+            position: WaitPosition {
                 execution_id,
                 command_id,
                 number,

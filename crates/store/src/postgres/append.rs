@@ -1,35 +1,35 @@
-//! Sending a group of appends: its parameters, its answer.
+//! Encodes a group of appends as parameters, and decodes the verdicts on it.
 
 use std::collections::BTreeMap;
 
-use noetl_types::{CommandId, FeedPosition, Version};
+use noetl_types::{CommandId, ExecutionVersion, FeedPosition};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
-use super::function::{APPEND, APPEND_SHARED};
-use super::record::Records;
-use super::sharing::{self, Sharing};
+use super::append_function::{APPEND, APPEND_WITH_COORDINATION};
+use super::composite_rows::CompositeRows;
+use super::coordination_params::{self, CoordinationParams};
 use crate::error::StoreError;
-use crate::model::{AppendRefused, Appended, Fence, Holder, TimerChange};
-use crate::row::{Cell, Rows, ToCell as _};
+use crate::model::{AppendError, AppendReceipt, Fence, LeaseCondition, TimerChange};
+use crate::row::{AppendRows, Cell, ToCell as _};
 
-/// The statements that append, as a connection has prepared them.
+/// Prepared append statements of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Prepared {
-    plain: Option<Statement>,
-    shared: Option<Statement>,
+pub(super) struct AppendStatements {
+    without_coordination: Option<Statement>,
+    with_coordination: Option<Statement>,
 }
 
-impl Prepared {
-    async fn get(
+impl AppendStatements {
+    async fn get_or_prepare(
         &mut self,
         client: &Client,
-        shares: bool,
+        uses_coordination: bool,
     ) -> Result<Statement, tokio_postgres::Error> {
-        let (prepared, call) = if shares {
-            (&mut self.shared, &APPEND_SHARED.call)
+        let (prepared, call) = if uses_coordination {
+            (&mut self.with_coordination, &APPEND_WITH_COORDINATION.call)
         } else {
-            (&mut self.plain, &APPEND.call)
+            (&mut self.without_coordination, &APPEND.call)
         };
         if let Some(statement) = prepared {
             return Ok(statement.clone());
@@ -39,48 +39,48 @@ impl Prepared {
     }
 }
 
-/// The parameters of a group, in the order of its executions. No execution may be in it twice.
-struct Group<'r> {
-    items: Records<Vec<Cell>>,
-    events: Records<&'r Vec<Cell>>,
-    fences: Records<Vec<Cell>>,
-    issued: Records<&'r Vec<Cell>>,
-    patches: Records<&'r Vec<Cell>>,
-    timers: Records<[Cell; 3]>,
-    results: Records<&'r Vec<Cell>>,
-    outgoing: Records<&'r Vec<Cell>>,
-    /// The commands that fences and patches are about.
-    touched: Vec<i64>,
-    /// What the group does to what executions share, if anything.
-    sharing: Option<Sharing>,
+/// Parameters of a group, sorted by execution. Each execution occurs at most once.
+struct GroupParams<'r> {
+    items: CompositeRows<Vec<Cell>>,
+    events: CompositeRows<&'r Vec<Cell>>,
+    fences: CompositeRows<Vec<Cell>>,
+    issued: CompositeRows<&'r Vec<Cell>>,
+    patches: CompositeRows<&'r Vec<Cell>>,
+    timers: CompositeRows<[Cell; 3]>,
+    results: CompositeRows<&'r Vec<Cell>>,
+    outbox: CompositeRows<&'r Vec<Cell>>,
+    /// Ids of the commands that fences and patches refer to.
+    command_ids: Vec<i64>,
+    /// Changes of coordination tables, if any.
+    coordination: Option<CoordinationParams>,
 }
 
-impl<'r> Group<'r> {
-    fn new(items: &[&'r Rows]) -> Self {
+impl<'r> GroupParams<'r> {
+    fn new(items: &[&'r AppendRows]) -> Self {
         let mut items = items.to_vec();
         items.sort_unstable_by_key(|rows| rows.execution_id);
         let each = || items.iter().copied();
-        let fences = each().flat_map(fence_rows).collect();
+        let fences = each().flat_map(encode_fences).collect();
         let patches = || each().flat_map(|rows| &rows.patches);
         let fenced = each().flat_map(|rows| &rows.fences);
         let fenced = fenced.map(|fence| fence.command_id.get());
         let touched = fenced.chain(patches().map(|(command_id, _)| *command_id));
         Self {
-            touched: touched.collect(),
-            sharing: Sharing::of(&items),
-            items: Records(each().map(item_row).collect()),
-            events: Records(each().flat_map(|rows| &rows.events).collect()),
-            fences: Records(fences),
-            issued: Records(each().flat_map(|rows| &rows.issued).collect()),
-            patches: Records(patches().map(|(_, patch)| patch).collect()),
-            timers: Records(each().flat_map(timer_rows).collect()),
-            results: Records(each().flat_map(|rows| &rows.results).collect()),
-            outgoing: Records(each().flat_map(|rows| &rows.outbox).collect()),
+            command_ids: touched.collect(),
+            coordination: CoordinationParams::from_items(&items),
+            items: CompositeRows(each().map(encode_item).collect()),
+            events: CompositeRows(each().flat_map(|rows| &rows.events).collect()),
+            fences: CompositeRows(fences),
+            issued: CompositeRows(each().flat_map(|rows| &rows.issued).collect()),
+            patches: CompositeRows(patches().map(|(_, patch)| patch).collect()),
+            timers: CompositeRows(each().flat_map(encode_timers).collect()),
+            results: CompositeRows(each().flat_map(|rows| &rows.results).collect()),
+            outbox: CompositeRows(each().flat_map(|rows| &rows.outbox).collect()),
         }
     }
 
-    fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let plain: [&(dyn ToSql + Sync); 9] = [
+    fn as_params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let common: [&(dyn ToSql + Sync); 9] = [
             &self.items,
             &self.events,
             &self.fences,
@@ -88,35 +88,38 @@ impl<'r> Group<'r> {
             &self.patches,
             &self.timers,
             &self.results,
-            &self.outgoing,
-            &self.touched,
+            &self.outbox,
+            &self.command_ids,
         ];
-        let shared = self.sharing.iter().flat_map(Sharing::params);
-        plain.into_iter().chain(shared).collect()
+        let coordination = self
+            .coordination
+            .iter()
+            .flat_map(CoordinationParams::as_params);
+        common.into_iter().chain(coordination).collect()
     }
 }
 
-fn item_row(rows: &Rows) -> Vec<Cell> {
+fn encode_item(rows: &AppendRows) -> Vec<Cell> {
     let expected = [
         rows.expected.version.to_cell(),
         rows.expected.chain.to_cell(),
-        rows.starts.to_cell(),
+        rows.starts_execution.to_cell(),
         rows.is_audit.to_cell(),
     ];
     let execution = rows.execution.iter().cloned();
     expected.into_iter().chain(execution).collect()
 }
 
-fn fence_rows(rows: &Rows) -> impl Iterator<Item = Vec<Cell>> {
+fn encode_fences(rows: &AppendRows) -> impl Iterator<Item = Vec<Cell>> {
     let execution_id = rows.execution_id.to_cell();
     let fences = (0_i64..).zip(&rows.fences);
-    fences.map(move |(place, fence)| {
-        let fence = fence_row(place, fence);
+    fences.map(move |(index, fence)| {
+        let fence = encode_fence(index, fence);
         std::iter::once(execution_id.clone()).chain(fence).collect()
     })
 }
 
-fn timer_rows(rows: &Rows) -> impl Iterator<Item = [Cell; 3]> {
+fn encode_timers(rows: &AppendRows) -> impl Iterator<Item = [Cell; 3]> {
     rows.timers.iter().map(|change| {
         let fire_at = match change {
             TimerChange::Arm { fire_at, .. } => fire_at.to_cell(),
@@ -127,15 +130,15 @@ fn timer_rows(rows: &Rows) -> impl Iterator<Item = [Cell; 3]> {
     })
 }
 
-/// Takes the statement about a lease apart; see [`super::function::FENCE`].
-pub(super) fn fence_row(place: i64, fence: &Fence) -> [Cell; 6] {
-    let (token, worker, expired_by) = match &fence.holder {
-        Holder::Token(token) => (Some(token), None, None),
-        Holder::Worker(worker) => (None, Some(worker), None),
-        Holder::ExpiredBy(time) => (None, None, Some(time)),
+/// Encodes a fence as the columns of [`super::append_function::FENCE_COLUMNS`].
+pub(super) fn encode_fence(index: i64, fence: &Fence) -> [Cell; 6] {
+    let (token, worker, expired_by) = match &fence.condition {
+        LeaseCondition::Token(token) => (Some(token), None, None),
+        LeaseCondition::Worker(worker) => (None, Some(worker), None),
+        LeaseCondition::ExpiredBy(time) => (None, None, Some(time)),
     };
     [
-        Cell::Int(place),
+        Cell::Int(index),
         fence.command_id.to_cell(),
         fence.attempt.to_cell(),
         token.to_cell(),
@@ -144,27 +147,34 @@ pub(super) fn fence_row(place: i64, fence: &Fence) -> [Cell; 6] {
     ]
 }
 
-/// Sends a group, and gives the verdict on each item of it.
-pub(super) async fn append(
+/// Sends a group, and returns the verdict on each item.
+pub(super) async fn append_group(
     client: &Client,
-    prepared: &mut Prepared,
-    items: &[&Rows],
-) -> Result<Vec<Result<Appended, AppendRefused>>, tokio_postgres::Error> {
-    let group = Group::new(items);
-    let statement = prepared.get(client, group.sharing.is_some()).await?;
-    let answers = client.query(&statement, &group.params()).await?;
-    let by_execution: BTreeMap<i64, &Row> = answers
+    prepared: &mut AppendStatements,
+    items: &[&AppendRows],
+) -> Result<Vec<Result<AppendReceipt, AppendError>>, tokio_postgres::Error> {
+    let group = GroupParams::new(items);
+    let statement = prepared
+        .get_or_prepare(client, group.coordination.is_some())
+        .await?;
+    let rows = client.query(&statement, &group.as_params()).await?;
+    let by_execution: BTreeMap<i64, &Row> = rows
         .iter()
         .map(|row| Ok((row.try_get(0)?, row)))
         .collect::<Result<_, tokio_postgres::Error>>()?;
-    let verdict_on = |item: &&Rows| match by_execution.get(&item.execution_id.get()) {
-        Some(row) => read(row, item),
-        None => Ok(Err(StoreError::fatal("an append got no verdict").into())),
+    let verdict_of = |item: &&AppendRows| match by_execution.get(&item.execution_id.get()) {
+        Some(row) => decode_verdict(row, item),
+        None => Ok(Err(
+            StoreError::fatal("the append returned no verdict").into()
+        )),
     };
-    items.iter().map(verdict_on).collect()
+    items.iter().map(verdict_of).collect()
 }
 
-fn read(row: &Row, item: &Rows) -> Result<Result<Appended, AppendRefused>, tokio_postgres::Error> {
+fn decode_verdict(
+    row: &Row,
+    item: &AppendRows,
+) -> Result<Result<AppendReceipt, AppendError>, tokio_postgres::Error> {
     let verdict: &str = row.try_get(1)?;
     Ok(Err(match verdict {
         "accepted" => {
@@ -173,22 +183,22 @@ fn read(row: &Row, item: &Rows) -> Result<Result<Appended, AppendRefused>, tokio
                 tx: u64::try_from(tx).unwrap_or_default(),
                 position: row.try_get(5)?,
             };
-            return Ok(Ok(Appended {
+            return Ok(Ok(AppendReceipt {
                 head: item.head,
                 feed,
             }));
         }
-        "gone" => AppendRefused::Gone,
-        "exists" => AppendRefused::AlreadyExists,
-        "not found" => AppendRefused::NotFound,
-        "ended" => AppendRefused::Terminal,
-        "conflict" => AppendRefused::Conflict {
-            actual: Version::new(row.try_get(2)?).unwrap_or_default(),
+        "gone" => AppendError::Dropped,
+        "exists" => AppendError::AlreadyExists,
+        "not found" => AppendError::NotFound,
+        "ended" => AppendError::Terminal,
+        "conflict" => AppendError::Conflict {
+            actual: ExecutionVersion::new(row.try_get(2)?).unwrap_or_default(),
         },
         "fenced" => match CommandId::new(row.try_get(3)?) {
-            Ok(command_id) => AppendRefused::Fenced { command_id },
-            Err(error) => AppendRefused::Store(StoreError::fatal(error)),
+            Ok(command_id) => AppendError::Fenced { command_id },
+            Err(error) => AppendError::Store(StoreError::fatal(error)),
         },
-        other => sharing::refusal(other, row, item)?,
+        other => coordination_params::decode_refusal(other, row, item)?,
     }))
 }

@@ -1,4 +1,4 @@
-//! Cells and errors in the terms of PostgreSQL.
+//! Conversion of cells and errors from and to PostgreSQL.
 
 use std::error::Error;
 
@@ -7,15 +7,15 @@ use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::error::StoreError;
-use crate::row::{Cell, CellRef, Cells, Corrupt, Row};
+use crate::row::{Cell, CellRef, CorruptRow, Row, RowCells};
 
-/// Microseconds from the epoch of Unix to that of PostgreSQL, 2000-01-01.
+/// Microseconds from the Unix epoch to the PostgreSQL epoch, 2000-01-01.
 const EPOCH_OFFSET: i64 = 946_684_800_000_000;
 
-/// A value of a type that no cell is for.
+/// Error for a value of a type that has no cell.
 #[derive(Debug, thiserror::Error)]
-#[error("a cell cannot be a {0}")]
-struct OddType(Type);
+#[error("unsupported column type {0}")]
+struct UnsupportedType(Type);
 
 impl ToSql for Cell {
     fn to_sql(
@@ -70,17 +70,17 @@ impl<'r> FromSql<'r> for CellRef<'r> {
             Type::BOOL => Self::Bool(bool::from_sql(ty, raw)?),
             Type::INT4 => Self::Int(i32::from_sql(ty, raw)?.into()),
             Type::INT8 => Self::Int(i64::from_sql(ty, raw)?),
-            // Transactions are counted from the beginning of a cluster: there are none that many.
+            // Transaction ids count from the creation of a cluster and do not reach 2^63.
             Type::XID8 => Self::Int(i64::from_be_bytes(raw.try_into()?)),
             Type::FLOAT8 => Self::Float(f64::from_sql(ty, raw)?),
-            // JSON travels as its text, which is stored as it came.
+            // The `json` type stores the text unchanged and sends it as text.
             Type::TEXT | Type::JSON => Self::Text(std::str::from_utf8(raw)?),
             Type::BYTEA => Self::Bytes(raw),
             Type::TIMESTAMPTZ => {
                 let micros = i64::from_be_bytes(raw.try_into()?);
                 Self::Time(micros.saturating_add(EPOCH_OFFSET))
             }
-            _ => return Err(OddType(ty.clone()).into()),
+            _ => return Err(UnsupportedType(ty.clone()).into()),
         })
     }
 
@@ -88,69 +88,72 @@ impl<'r> FromSql<'r> for CellRef<'r> {
         Ok(Self::Null)
     }
 
-    /// Told by the reading itself, which looks at the type anyway: this is asked for every cell.
+    /// Accepts every type. `from_sql` checks the type anyway, and this is called for every cell.
     fn accepts(_: &Type) -> bool {
         true
     }
 }
 
 impl Row for tokio_postgres::Row {
-    fn cell(&self, place: usize) -> CellRef<'_> {
-        self.try_get(place).unwrap_or(CellRef::Null)
+    fn cell(&self, index: usize) -> CellRef<'_> {
+        self.try_get(index).unwrap_or(CellRef::Null)
     }
 }
 
-/// Some of the cells of a row.
-pub(super) fn cells(row: &tokio_postgres::Row, first: usize, count: usize) -> Cells<'_> {
-    Cells::new(row, first..first + count)
+/// Returns a range of the cells of a row.
+pub(super) fn row_cells(row: &tokio_postgres::Row, first: usize, count: usize) -> RowCells<'_> {
+    RowCells::new(row, first..first + count)
 }
 
-/// Puts every row together by a function.
-pub(super) fn read_all<T>(
+/// Decodes all rows with `read`.
+pub(super) fn decode_rows<T>(
     rows: &[tokio_postgres::Row],
-    read: impl Fn(Cells<'_>) -> Result<T, Corrupt>,
+    read: impl Fn(RowCells<'_>) -> Result<T, CorruptRow>,
 ) -> Result<Vec<T>, StoreError> {
     rows.iter()
-        .map(|row| Ok(read(cells(row, 0, row.len()))?))
+        .map(|row| Ok(read(row_cells(row, 0, row.len()))?))
         .collect()
 }
 
-/// What may be over by the next try, and what may not. An error that the server tells has rolled
-/// everything back; without one, nobody knows.
-pub(super) fn failure(error: tokio_postgres::Error) -> StoreError {
+/// Converts an error. Conditions that may pass by the next attempt become retryable errors. An
+/// error from the server means that everything was rolled back. If the connection was lost, the
+/// outcome is unknown.
+pub(super) fn to_store_error(error: tokio_postgres::Error) -> StoreError {
     match error.code() {
-        None if error.is_closed() || is_io(&error) => StoreError::unknown(error),
-        Some(state) if is_passing(state) => StoreError::retry(error),
+        None if error.is_closed() || is_io_error(&error) => StoreError::unknown_outcome(error),
+        Some(state) if is_transient(state) => StoreError::retry(error),
         Some(_) | None => StoreError::fatal(error),
     }
 }
 
-fn is_io(error: &tokio_postgres::Error) -> bool {
+fn is_io_error(error: &tokio_postgres::Error) -> bool {
     error
         .source()
         .is_some_and(<dyn Error>::is::<std::io::Error>)
 }
 
-/// Classes of states: rolled back because of others, out of resources, not ready, operator's act.
-fn is_passing(state: &SqlState) -> bool {
+/// True for the SQLSTATE classes of conditions that pass: connection lost (08), rolled back because
+/// of another transaction (40), insufficient resources (53), not in the required state (55),
+/// operator intervention (57), system error (58).
+fn is_transient(state: &SqlState) -> bool {
     let class = state.code().get(..2);
     matches!(class, Some("08" | "40" | "53" | "55" | "57" | "58"))
 }
 
-/// What the server said was wrong, where it was that.
-pub(super) fn state_of(error: &StoreError) -> Option<&SqlState> {
+/// Returns the SQLSTATE of an error that the server reported.
+pub(super) fn sql_state(error: &StoreError) -> Option<&SqlState> {
     let (StoreError::Retry { cause, .. } | StoreError::Fatal { cause }) = error;
-    let told = cause.downcast_ref::<tokio_postgres::Error>();
-    told.and_then(tokio_postgres::Error::code)
+    let reported = cause.downcast_ref::<tokio_postgres::Error>();
+    reported.and_then(tokio_postgres::Error::code)
 }
 
-/// Whether a row of the same key was there already.
-pub(super) fn is_taken(error: &tokio_postgres::Error) -> bool {
+/// True if a statement violated a unique key.
+pub(super) fn is_key_conflict(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::UNIQUE_VIOLATION)
 }
 
-/// Whether the log has no partition for an execution.
-pub(super) fn lacks_partition(error: &tokio_postgres::Error) -> bool {
-    // The state is that of a check, and no append breaks one of the tables.
+/// True if the log has no partition for an execution.
+pub(super) fn is_missing_partition(error: &tokio_postgres::Error) -> bool {
+    // PostgreSQL reports this as a check violation. Appends violate no other check of the tables.
     error.code() == Some(&SqlState::CHECK_VIOLATION)
 }

@@ -1,39 +1,40 @@
-//! The clustered store: one PostgreSQL database, any number of processes.
+//! Clustered store: one PostgreSQL database, shared by any number of processes.
 //!
-//! Appends of a process are gathered by a few writers, each of which sends what waits as one
-//! statement; everything else takes a connection of a small pool. No statement waits for a lock
-//! that an append holds, but for commands, which all statements lock in the order of their ids.
+//! A few writers per process collect appends, and each sends its queued appends as one statement.
+//! All other calls use connections of a small pool. Commands are the only rows on which a statement
+//! waits for an append's locks. All statements lock commands in the order of their ids, so they do
+//! not deadlock.
 
 mod append;
+mod append_function;
 mod bind;
-mod block;
-mod cluster;
-mod commons;
+mod cluster_identity;
+mod column_arrays;
+mod composite_rows;
+mod coordination;
+mod coordination_params;
+mod coordination_queries;
 mod credentials;
-mod function;
-mod gist;
+mod identities;
 mod keychain;
-mod known;
-mod line;
+mod known_events;
+mod maintenance;
+mod notify_channel;
 mod open;
 mod outbox;
-mod outlets;
-mod owner;
 mod partition;
 mod pool;
+mod privileges;
+mod publishing;
 mod query;
 mod queue;
 mod rebase;
-mod record;
+mod replay;
 mod retention;
-mod rights;
-mod shared;
-mod sharing;
 mod stream;
+mod table_owner;
 #[cfg(test)]
 mod tests;
-mod upkeep;
-mod vault;
 mod writer;
 
 use std::path::PathBuf;
@@ -41,99 +42,102 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-pub use noetl_tls::Trust;
+pub use noetl_tls::TlsVerification;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId, StoredEvent, TenantId,
-    Text, Timestamp, Version, WorkerId,
+    CommandId, EventId, ExecutionId, ExecutionVersion, FeedPosition, PlaybookPath, ResultId,
+    StoredEvent, TenantId, Text, Timestamp, WorkerId,
 };
 
-use self::line::PostgresLine;
+use self::notify_channel::PostgresNotifyChannel;
 #[cfg(test)]
 pub(crate) use self::open::MIGRATIONS;
-use self::owner::Owner;
-use self::pool::{Plans, Pool};
-use self::stream::{FeedBase, KnownBase};
-use self::writer::Writers;
-use crate::blobs::{self, Blobs};
+use self::pool::{ConnectionPool, PlanMode};
+use self::stream::{CachedFeedBase, FeedBase};
+use self::table_owner::TableOwner;
+use self::writer::WriterPool;
+use crate::blobs::{self, BlobFolder};
 use crate::error::StoreError;
-use crate::line::Line;
-use crate::migration::Schema;
+use crate::migration::SchemaStatus;
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
-    ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
-    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
-    LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
-    NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
-    RuntimeKind, Snapshot, SnapshotKey, StatusCounts, StoredResult, VersionFilter,
+    AppendError, AppendReceipt, AppendRequest, CatalogEntry, CatalogFilter, CatalogKey,
+    CatalogVersionFilter, Command, CommandFilter, CommandPage, DueTimer, Execution,
+    ExecutionFilter, ExecutionPage, FeedBatch, FeedLimit, Fence, LeaseExtension, LeaseOutcome,
+    LeaseRelease, LeaseRequest, LeaseTerms, LeasedCommand, LoadedLog, LogPageLimit,
+    MachineIdRequest, MachineLease, MachineLeaseError, MachineRenewal, NewCatalogEntry, PoolCount,
+    PutResultError, RegisterOutcome, RegisteredRuntime, ReplayPage, ResultPut, RuntimeKind,
+    RuntimeRegistration, Snapshot, SnapshotKey, StatusCounts, StoredResult, TenantCounts,
 };
-use crate::row::rows_of;
-use crate::seal::seal_all;
+use crate::notify_channel::NotifyChannel;
+use crate::prepare_append::prepare_appends;
+use crate::row::to_append_rows;
 use crate::store::Store;
 
-/// How a database is reached.
+/// Settings for connecting to a PostgreSQL store.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
-    /// Where it is: a URL, or `key=value` pairs.
+    /// Address of the database: a URL or `key=value` pairs.
     pub config: String,
-    /// Where it is for the role that owns the tables, so that the server's own role cannot change the
-    /// log; `None` where the server's role owns them.
-    pub owner: Option<String>,
-    /// How much of the server's certificate is verified, where the address does not say; `None`
-    /// is everything, unless the server is on this machine.
-    pub trust: Option<Trust>,
-    /// A file with the authorities that certificates are verified with, where the address names
-    /// none; `None` is what the machine trusts.
+    /// Address of the database for the role that owns the tables. A separate owner keeps the
+    /// server's role from changing the log. `None` if the server's role owns the tables.
+    pub owner_config: Option<String>,
+    /// Verification of the server's certificate, if the address does not specify it. `None`
+    /// verifies everything, unless the server is on this machine.
+    pub trust: Option<TlsVerification>,
+    /// File with the certificate authorities to trust, if the address does not name one. `None`
+    /// uses the trust store of the machine.
     pub root_certificates: Option<PathBuf>,
-    /// The schema that the tables are in; made if it is not there.
+    /// Schema of the tables. The schema is created if it does not exist.
     pub schema: String,
-    /// Connections besides those of the writers.
-    pub connections: usize,
-    /// Those of them that are opened with the store.
-    pub opened: usize,
-    /// Statements that each of them keeps prepared; others are prepared each time.
-    pub prepared: usize,
-    /// Whether the server may be one that loses what it has committed.
+    /// Number of connections, not counting those of the writers.
+    pub max_connections: usize,
+    /// Number of these connections that are opened with the store.
+    pub initial_connections: usize,
+    /// Prepared statements that each connection caches. Further statements are prepared each time.
+    pub max_prepared_statements: usize,
+    /// Allows a server whose settings can lose committed transactions.
     pub unsafe_durability: bool,
-    /// Connections that append.
-    pub writers: usize,
-    /// Appends that may wait for each writer; those beyond wait for a place.
-    pub queue: usize,
-    /// How long a call waits for a connection or a place, and a new connection for the server.
+    /// Number of writers. Each has its own connection.
+    pub writer_count: usize,
+    /// Capacity of each writer's queue. Further appends wait for free capacity.
+    pub queue_capacity: usize,
+    /// Maximum time to wait for a connection, for capacity of a queue, or for the server to accept
+    /// a new connection.
     pub acquire_timeout: Duration,
-    /// Months of the log that are made ahead of time.
+    /// Number of monthly log partitions that are created in advance.
     pub months_ahead: u32,
-    /// The folder for large results that come by themselves, which all processes share; without one
-    /// they are in the database too.
-    pub blobs: Option<PathBuf>,
-    /// The server's clock, which tells the present month.
+    /// Folder for large results that are stored separately, shared by all processes. `None` stores
+    /// them in the database.
+    pub blob_folder: Option<PathBuf>,
+    /// Current time of the NoETL server, which determines the current month.
     pub now: Timestamp,
-    /// The zone of the sessions. Answers do not depend on it, which tests show with others.
+    /// Time zone of the sessions. Tests set another one to prove that results do not depend on it.
     time_zone: &'static str,
-    /// Whether the sessions wait for the disk. Tests show with `off` that they would notice a loss.
+    /// The `synchronous_commit` setting of the sessions. Tests set `off` to prove that they detect
+    /// a loss.
     synchronous_commit: &'static str,
-    /// Whether the sessions refuse to write.
+    /// True if the sessions reject writes.
     is_read_only: bool,
 }
 
 impl PostgresOptions {
-    /// The usual settings for a database.
+    /// Returns the default settings for a database.
     pub fn new(config: impl Into<String>, now: Timestamp) -> Self {
         Self {
             config: config.into(),
-            owner: None,
+            owner_config: None,
             trust: None,
             root_certificates: None,
             schema: "noetl".to_owned(),
-            connections: 8,
-            opened: 0,
-            prepared: 100,
+            max_connections: 8,
+            initial_connections: 0,
+            max_prepared_statements: 100,
             unsafe_durability: false,
-            writers: 2,
-            queue: 1024,
+            writer_count: 2,
+            queue_capacity: 1024,
             acquire_timeout: Duration::from_secs(30),
             months_ahead: 2,
-            blobs: None,
+            blob_folder: None,
             now,
             time_zone: "UTC",
             synchronous_commit: "on",
@@ -141,28 +145,28 @@ impl PostgresOptions {
         }
     }
 
-    /// The same with sessions in another zone, for tests that show that it makes no difference.
+    /// Sets the time zone of the sessions, for tests.
     #[must_use]
-    pub fn in_time_zone(self, time_zone: &'static str) -> Self {
+    pub fn with_time_zone(self, time_zone: &'static str) -> Self {
         Self { time_zone, ..self }
     }
 
-    /// The same as the owner of the tables, where one is named.
-    fn of_owner(&self) -> Option<Self> {
+    /// Returns these options with the address of the tables' owner, if there is a separate owner.
+    fn owner_options(&self) -> Option<Self> {
         Some(Self {
-            config: self.owner.clone()?,
-            owner: None,
+            config: self.owner_config.clone()?,
+            owner_config: None,
             ..self.clone()
         })
     }
 
-    /// The role that the address names.
-    fn user(&self) -> Option<String> {
-        let dsn = noetl_tls::Dsn::read(&self.config).ok()?;
+    /// Returns the role in the address.
+    fn login_role(&self) -> Option<String> {
+        let dsn = noetl_tls::PostgresDsn::parse(&self.config).ok()?;
         dsn.login.get_user().map(str::to_owned)
     }
 
-    fn only_to_read(self) -> Self {
+    fn into_read_only(self) -> Self {
         Self {
             is_read_only: true,
             ..self
@@ -170,319 +174,365 @@ impl PostgresOptions {
     }
 }
 
-/// A store in a PostgreSQL database.
+/// Store in a PostgreSQL database.
 #[derive(Debug)]
 pub struct PostgresStore {
-    /// For short statements that are made often.
-    pool: Arc<Pool>,
-    /// For lists, and for what is rare.
-    lists: Arc<Pool>,
-    /// For what only the owner of the tables may do.
-    owner: Arc<Owner>,
-    writers: Writers,
-    /// Where the earlier lives of the log end.
-    feed_base: KnownBase,
-    blobs: Option<Blobs>,
-    /// Where processes on these tables hear each other.
+    /// Connections for short, frequent statements.
+    pool: Arc<ConnectionPool>,
+    /// Connections for lists and rare statements.
+    list_pool: Arc<ConnectionPool>,
+    /// Connection for statements that only the owner of the tables may run.
+    owner: Arc<TableOwner>,
+    writers: WriterPool,
+    /// Last position of the earlier log epochs.
+    feed_base: CachedFeedBase,
+    blobs: Option<BlobFolder>,
+    /// Name of the notification channel that all processes on these tables share.
     channel: String,
 }
 
 impl PostgresStore {
-    /// Connects, checks the settings that promises rest on, and brings the tables up to date.
+    /// Connects, checks the settings that durability depends on, and applies pending migrations.
     ///
-    /// The writers are tasks of the runtime that this is called in.
+    /// The writers are tasks of the current tokio runtime.
     pub async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let lists = Arc::new(Pool::new(options, Plans::AsNeeded)?);
-        let server = open::check(&lists, options).await?;
-        let owner = Owner::of(options, &lists, server).await?;
-        let feed_base = open::prepare(&owner, options).await?;
-        let store = Self::with(lists, owner, feed_base, options)?;
-        store.pool.warm_up(options.opened).await?;
+        let list_pool = Arc::new(ConnectionPool::new(options, PlanMode::Auto)?);
+        let server = open::check_database(&list_pool, options).await?;
+        let owner = TableOwner::from_options(options, &list_pool, server).await?;
+        let feed_base = open::prepare_tables(&owner, options).await?;
+        let store = Self::from_parts(list_pool, owner, feed_base, options)?;
+        store.pool.warm_up(options.initial_connections).await?;
         Ok(store)
     }
 
-    /// Connects to read tables that are there. Nothing is changed: every call that would write is
-    /// refused, and so are tables that are not up to date.
-    pub async fn open_to_read(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let options = &options.clone().only_to_read();
-        let lists = Arc::new(Pool::new(options, Plans::AsNeeded)?);
-        let feed_base = open::look(&lists).await?;
-        let owner = Owner::itself(&lists);
-        Self::with(lists, owner, feed_base, options)
+    /// Connects read-only to existing tables. Calls that would write fail, and so does connecting
+    /// to tables with pending migrations.
+    pub async fn open_read_only(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let options = &options.clone().into_read_only();
+        let list_pool = Arc::new(ConnectionPool::new(options, PlanMode::Auto)?);
+        let feed_base = open::check_read_only(&list_pool).await?;
+        let owner = TableOwner::same_as_server(&list_pool);
+        Self::from_parts(list_pool, owner, feed_base, options)
     }
 
-    /// How far the tables are. Nothing is changed.
-    pub async fn schema(options: &PostgresOptions) -> Result<Schema, StoreError> {
-        let options = options.clone().only_to_read();
-        open::schema(&Pool::new(&options, Plans::AsNeeded)?).await
+    /// Returns the schema version of the tables without changing them.
+    pub async fn schema_status(options: &PostgresOptions) -> Result<SchemaStatus, StoreError> {
+        let options = options.clone().into_read_only();
+        open::read_schema_status(&ConnectionPool::new(&options, PlanMode::Auto)?).await
     }
 
-    fn with(
-        lists: Arc<Pool>,
-        owner: Owner,
+    fn from_parts(
+        list_pool: Arc<ConnectionPool>,
+        owner: TableOwner,
         feed_base: FeedBase,
         options: &PostgresOptions,
     ) -> Result<Self, StoreError> {
-        let pool = Arc::new(Pool::new(options, Plans::Once)?);
+        let pool = Arc::new(ConnectionPool::new(options, PlanMode::Generic)?);
         let owner = Arc::new(owner);
-        let writers = Writers::start(&pool, &owner, options);
+        let writers = WriterPool::spawn_writers(&pool, &owner, options);
         Ok(Self {
             pool,
-            lists,
+            list_pool,
             owner,
             writers,
-            feed_base: KnownBase::new(feed_base),
-            blobs: options.blobs.as_deref().map(Blobs::open).transpose()?,
-            channel: line::channel(&options.schema),
+            feed_base: CachedFeedBase::new(feed_base),
+            blobs: options
+                .blob_folder
+                .as_deref()
+                .map(BlobFolder::open)
+                .transpose()?,
+            channel: notify_channel::channel_name(&options.schema),
         })
     }
 
-    /// How many append statements, each a commit, the writers have sent.
-    pub fn commits(&self) -> u64 {
-        self.writers.commits()
+    /// Returns the number of append statements that the writers have sent. Each is one commit.
+    pub fn commit_count(&self) -> u64 {
+        self.writers.commit_count()
     }
 }
 
 #[async_trait]
 impl Store for PostgresStore {
-    async fn append(&self, appends: Vec<Append>) -> Vec<Result<Appended, AppendRefused>> {
-        self.writers.append(rows_of(seal_all(appends))).await
+    async fn append_events(
+        &self,
+        appends: Vec<AppendRequest>,
+    ) -> Vec<Result<AppendReceipt, AppendError>> {
+        self.writers
+            .append_items(to_append_rows(prepare_appends(appends)))
+            .await
     }
 
-    async fn load(
+    async fn load_execution(
         &self,
         execution_id: ExecutionId,
         snapshot: &SnapshotKey,
-        page: LogPage,
-    ) -> Result<Option<Loaded>, StoreError> {
-        query::load(&self.pool, execution_id, snapshot, page).await
+        page: LogPageLimit,
+    ) -> Result<Option<LoadedLog>, StoreError> {
+        query::load_execution(&self.pool, execution_id, snapshot, page).await
     }
 
-    async fn events(
+    async fn read_events(
         &self,
         execution_id: ExecutionId,
-        after: Version,
-        page: LogPage,
+        after: ExecutionVersion,
+        page: LogPageLimit,
     ) -> Result<Vec<StoredEvent>, StoreError> {
-        query::events(&self.pool, execution_id, after, page).await
+        query::read_events(&self.pool, execution_id, after, page).await
     }
 
-    async fn gists(
+    async fn read_replay_rows(
         &self,
         execution_id: ExecutionId,
-        after: Version,
-        page: LogPage,
-    ) -> Result<Gists, StoreError> {
-        gist::gists(&self.pool, execution_id, after, page).await
+        after: ExecutionVersion,
+        page: LogPageLimit,
+    ) -> Result<ReplayPage, StoreError> {
+        replay::read_replay_rows(&self.pool, execution_id, after, page).await
     }
 
-    async fn event(
+    async fn find_event(
         &self,
         execution_id: ExecutionId,
         event_id: EventId,
     ) -> Result<Option<StoredEvent>, StoreError> {
-        query::event(&self.pool, execution_id, event_id).await
+        query::find_event(&self.pool, execution_id, event_id).await
     }
 
-    async fn snapshot(
+    async fn find_snapshot(
         &self,
         execution_id: ExecutionId,
         key: &SnapshotKey,
-        at_most: Version,
+        max_version: ExecutionVersion,
     ) -> Result<Option<Snapshot>, StoreError> {
-        query::snapshot(&self.pool, execution_id, key, at_most).await
+        query::find_snapshot(&self.pool, execution_id, key, max_version).await
     }
 
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {
         query::write_snapshot(&self.pool, &snapshot).await
     }
 
-    async fn drop_snapshot(
+    async fn delete_snapshot(
         &self,
         execution_id: ExecutionId,
         key: &SnapshotKey,
-        version: Version,
+        version: ExecutionVersion,
     ) -> Result<(), StoreError> {
-        query::drop_snapshot(&self.pool, execution_id, key, version).await
+        query::delete_snapshot(&self.pool, execution_id, key, version).await
     }
 
-    async fn put_result(&self, put: ResultPut) -> Result<(), PutRefused> {
+    async fn put_result(&self, put: ResultPut) -> Result<(), PutResultError> {
         let result = put.into_stored()?;
         let bytes = Arc::clone(&result.bytes);
         let (digest, now) = (result.sha256, result.created_at);
-        let kept = blobs::keep(self.blobs.as_ref(), result).await?;
-        query::put_result(&self.lists, &kept).await?;
-        blobs::make_sure(self.blobs.as_ref(), kept.object_key, (bytes, digest, now)).await?;
+        let row = blobs::store_large_result(self.blobs.as_ref(), result).await?;
+        query::put_result(&self.list_pool, &row).await?;
+        blobs::rewrite_missing_blob(self.blobs.as_ref(), row.object_key, bytes, digest, now)
+            .await?;
         Ok(())
     }
 
-    async fn result(
+    async fn find_result(
         &self,
         execution_id: ExecutionId,
         result_id: ResultId,
     ) -> Result<Option<StoredResult>, StoreError> {
-        let kept = query::result(&self.pool, execution_id, result_id).await?;
-        blobs::fetch(self.blobs.as_ref(), kept).await
+        let row = query::find_result(&self.pool, execution_id, result_id).await?;
+        blobs::load_result_bytes(self.blobs.as_ref(), row).await
     }
 
-    async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
-        stream::feed(&self.pool, &self.feed_base, after, limit).await
+    async fn read_feed(
+        &self,
+        after: FeedPosition,
+        limit: FeedLimit,
+    ) -> Result<FeedBatch, StoreError> {
+        stream::read_feed(&self.pool, &self.feed_base, after, limit).await
     }
 
-    async fn execution(&self, execution_id: ExecutionId) -> Result<Option<Execution>, StoreError> {
-        query::execution(&self.pool, execution_id).await
+    async fn find_execution(
+        &self,
+        execution_id: ExecutionId,
+    ) -> Result<Option<Execution>, StoreError> {
+        query::find_execution(&self.pool, execution_id).await
     }
 
-    async fn executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError> {
-        query::executions(&self.lists, &filter).await
+    async fn list_executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError> {
+        query::list_executions(&self.list_pool, &filter).await
     }
 
-    async fn open_children(
+    async fn list_open_children(
         &self,
         parent: ExecutionId,
         after: Option<ExecutionId>,
         limit: PageLimit,
     ) -> Result<Vec<Execution>, StoreError> {
-        query::open_children(&self.pool, parent, after, limit).await
+        query::list_open_children(&self.pool, parent, after, limit).await
     }
 
-    async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError> {
-        query::counts(&self.lists, tenant_id).await
+    async fn tenant_counts(&self, tenant_id: &TenantId) -> Result<TenantCounts, StoreError> {
+        query::tenant_counts(&self.list_pool, tenant_id).await
     }
 
-    async fn executions_by_status(&self) -> Result<StatusCounts, StoreError> {
-        query::executions_by_status(&self.lists).await
+    async fn count_executions_by_status(&self) -> Result<StatusCounts, StoreError> {
+        query::count_executions_by_status(&self.list_pool).await
     }
 
-    async fn live_executions(&self, tenant_id: &TenantId, most: u32) -> Result<u32, StoreError> {
-        query::live_executions(&self.lists, tenant_id, most).await
+    async fn count_live_executions(
+        &self,
+        tenant_id: &TenantId,
+        max_count: u32,
+    ) -> Result<u32, StoreError> {
+        query::count_live_executions(&self.list_pool, tenant_id, max_count).await
     }
 
-    async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
-        query::is_gone(&self.pool, execution_id).await
+    async fn is_dropped(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
+        query::is_dropped(&self.pool, execution_id).await
     }
 
-    async fn lease(&self, request: LeaseRequest) -> Result<Vec<LeasedCommand>, StoreError> {
-        queue::lease(&self.pool, &request).await
+    async fn lease_commands(
+        &self,
+        request: LeaseRequest,
+    ) -> Result<Vec<LeasedCommand>, StoreError> {
+        queue::lease_commands(&self.pool, &request).await
     }
 
-    async fn claim(
+    async fn try_lease_command(
         &self,
         command_id: CommandId,
-        claim: Claim,
-    ) -> Result<Option<ClaimedCommand>, StoreError> {
-        queue::claim(&self.pool, command_id, &claim).await
+        terms: LeaseTerms,
+    ) -> Result<Option<LeaseOutcome>, StoreError> {
+        queue::try_lease_command(&self.pool, command_id, &terms).await
     }
 
-    async fn extend(
+    async fn extend_leases(
         &self,
         leases: Vec<Fence>,
         until: Timestamp,
-    ) -> Result<Vec<Extension>, StoreError> {
-        queue::extend(&self.pool, &leases, until).await
+    ) -> Result<Vec<LeaseExtension>, StoreError> {
+        queue::extend_leases(&self.pool, &leases, until).await
     }
 
-    async fn release(&self, leases: Vec<Release>) -> Result<Vec<bool>, StoreError> {
-        queue::release(&self.pool, &leases).await
+    async fn release_leases(&self, leases: Vec<LeaseRelease>) -> Result<Vec<bool>, StoreError> {
+        queue::release_leases(&self.pool, &leases).await
     }
 
-    async fn expired(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<Command>, StoreError> {
-        queue::expired(&self.pool, now, limit).await
+    async fn list_expired_leases(
+        &self,
+        now: Timestamp,
+        limit: PageLimit,
+    ) -> Result<Vec<Command>, StoreError> {
+        queue::list_expired_leases(&self.pool, now, limit).await
     }
 
-    async fn command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError> {
-        queue::command(&self.pool, command_id).await
+    async fn find_command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError> {
+        queue::find_command(&self.pool, command_id).await
     }
 
-    async fn commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError> {
-        queue::commands(&self.lists, &filter).await
+    async fn list_commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError> {
+        queue::list_commands(&self.list_pool, &filter).await
     }
 
-    async fn release_worker(
+    async fn expire_worker_leases(
         &self,
         tenant_id: &TenantId,
         worker: &WorkerId,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        queue::release_worker(&self.pool, (tenant_id, worker), now).await
+        queue::expire_worker_leases(&self.pool, tenant_id, worker, now).await
     }
 
     async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {
-        queue::pool_counts(&self.lists).await
+        queue::pool_counts(&self.list_pool).await
     }
 
-    async fn due(
+    async fn list_due_timers(
         &self,
         now: Timestamp,
         after: Option<&DueTimer>,
         limit: PageLimit,
     ) -> Result<Vec<DueTimer>, StoreError> {
-        query::due(&self.pool, now, after, limit).await
+        query::list_due_timers(&self.pool, now, after, limit).await
     }
 
-    async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError> {
-        query::register(&self.lists, entry).await
+    async fn register_definition(
+        &self,
+        entry: NewCatalogEntry,
+    ) -> Result<RegisterOutcome, StoreError> {
+        query::register_definition(&self.list_pool, entry).await
     }
 
-    async fn catalog_entry(
+    async fn find_catalog_entry(
         &self,
         tenant_id: &TenantId,
         key: CatalogKey,
     ) -> Result<Option<CatalogEntry>, StoreError> {
-        query::catalog_entry(&self.lists, tenant_id, &key).await
+        query::find_catalog_entry(&self.list_pool, tenant_id, &key).await
     }
 
-    async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
-        query::catalog(&self.lists, &filter).await
+    async fn list_catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
+        query::list_catalog(&self.list_pool, &filter).await
     }
 
-    async fn catalog_versions(
+    async fn list_catalog_versions(
         &self,
-        filter: VersionFilter,
+        filter: CatalogVersionFilter,
     ) -> Result<Vec<CatalogEntry>, StoreError> {
-        query::catalog_versions(&self.lists, &filter).await
+        query::list_catalog_versions(&self.list_pool, &filter).await
     }
 
-    async fn archive(
+    async fn set_definition_archived(
         &self,
         tenant_id: &TenantId,
         path: &PlaybookPath,
         since: Option<Timestamp>,
     ) -> Result<bool, StoreError> {
-        query::archive(&self.lists, tenant_id, path, since).await
+        query::set_definition_archived(&self.list_pool, tenant_id, path, since).await
     }
 
-    async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError> {
-        query::register_runtime(&self.lists, runtime).await
+    async fn register_runtime(
+        &self,
+        runtime: RuntimeRegistration,
+    ) -> Result<RegisteredRuntime, StoreError> {
+        query::register_runtime(&self.list_pool, runtime).await
     }
 
-    async fn heartbeat(
+    async fn record_heartbeat(
         &self,
         kind: RuntimeKind,
         name: &Text,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        query::heartbeat(&self.pool, kind, name, now).await
+        query::record_heartbeat(&self.pool, kind, name, now).await
     }
 
-    async fn runtimes(&self, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError> {
-        query::runtimes(&self.lists, kind).await
+    async fn list_runtimes(&self, kind: RuntimeKind) -> Result<Vec<RegisteredRuntime>, StoreError> {
+        query::list_runtimes(&self.list_pool, kind).await
     }
 
     async fn remove_runtime(&self, kind: RuntimeKind, name: &Text) -> Result<bool, StoreError> {
-        query::remove_runtime(&self.lists, kind, name).await
+        query::remove_runtime(&self.list_pool, kind, name).await
     }
 
-    async fn lease_machine(&self, request: MachineRequest) -> Result<MachineLease, MachineRefused> {
-        query::change_machines(&self.lists, |machines| machines.lease(request)).await
+    async fn lease_machine_id(
+        &self,
+        request: MachineIdRequest,
+    ) -> Result<MachineLease, MachineLeaseError> {
+        query::update_machine_table(&self.list_pool, |machines| {
+            machines.grant_machine_id(request)
+        })
+        .await
     }
 
-    async fn renew_machine(&self, renewal: MachineRenewal) -> Result<MachineLease, MachineRefused> {
-        query::change_machines(&self.lists, |machines| machines.renew(&renewal)).await
+    async fn renew_machine_lease(
+        &self,
+        renewal: MachineRenewal,
+    ) -> Result<MachineLease, MachineLeaseError> {
+        query::update_machine_table(&self.list_pool, |machines| {
+            machines.renew_machine_id(&renewal)
+        })
+        .await
     }
 
-    async fn line(&self) -> Result<Option<Box<dyn Line>>, StoreError> {
-        let line = PostgresLine::open(&self.pool, &self.channel).await?;
-        Ok(Some(Box::new(line)))
+    async fn open_notify_channel(&self) -> Result<Option<Box<dyn NotifyChannel>>, StoreError> {
+        let channel = PostgresNotifyChannel::open_channel(&self.pool, &self.channel).await?;
+        Ok(Some(Box::new(channel)))
     }
 }

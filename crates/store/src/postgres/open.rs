@@ -1,4 +1,5 @@
-//! Opening a database: the settings that promises rest on, the migrations, the months ahead.
+//! Opens a database: checks the settings that durability depends on, runs migrations, and creates
+//! partitions in advance.
 
 use std::time::Duration;
 
@@ -8,15 +9,17 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, GenericClient, Row, Transaction};
 
 use super::PostgresOptions;
-use super::bind::{failure, state_of};
-use super::function::{APPEND, APPEND_SHARED};
-use super::owner::{self, Guest, Owner};
-use super::pool::Pool;
+use super::append_function::{APPEND, APPEND_WITH_COORDINATION};
+use super::bind::{sql_state, to_store_error};
+use super::pool::ConnectionPool;
 use super::query::Param;
 use super::stream::FeedBase;
-use super::{partition, rebase, rights, stream};
-use crate::error::{Cause, StoreError};
-use crate::migration::{Applied, Migration, OLDEST_PROGRAM, Schema, pending};
+use super::table_owner::{self, ConnectedRole, TableOwner};
+use super::{partition, privileges, rebase, stream};
+use crate::error::{ErrorCause, StoreError};
+use crate::migration::{
+    AppliedMigrations, Migration, OLDEST_COMPATIBLE_VERSION, SchemaStatus, pending_migrations,
+};
 
 pub(crate) static MIGRATIONS: [Migration; 11] = [
     Migration {
@@ -76,282 +79,318 @@ pub(crate) static MIGRATIONS: [Migration; 11] = [
     },
 ];
 
-/// The first release with everything that the statements use.
-const OLDEST_SERVER: i32 = 150_000;
+/// Oldest supported PostgreSQL version (`server_version_num`). The statements use its features.
+const MIN_SERVER_VERSION: i32 = 150_000;
 
-/// The name of the lock under which tables and partitions change: "noetl" in ASCII.
+/// Key of the advisory lock for changes of tables and partitions: "noetl" in ASCII.
 pub(super) const TABLES_LOCK: i64 = 0x6e_6f_65_74_6c;
 
-/// What must be true of a server before anything is written.
+/// Failed check of a server or its tables before anything is written.
 #[derive(Debug, thiserror::Error)]
 enum OpenError {
-    #[error("PostgreSQL {found} is too old: 15 is the oldest that is supported")]
-    OldServer { found: i32 },
-    #[error("the server is a standby, which cannot be written to: connect to its primary")]
+    #[error("PostgreSQL {found} is too old; use PostgreSQL 15 or later")]
+    OutdatedServer { found: i32 },
+    #[error("the PostgreSQL server is a read-only standby; connect to the primary")]
     Standby,
-    #[error("the setting {setting} is off, so an answered append could be lost: turn it on")]
-    Unsafe { setting: &'static str },
+    #[error("the setting {setting} is off, so acknowledged appends could be lost; turn it on")]
+    UnsafeSetting { setting: &'static str },
     #[error(
-        "the tables are at schema {version}, and this program needs {newest}; migrate them, or start \
-         a server of this version"
+        "the tables have schema version {version}, but this program requires {newest}; migrate \
+         them, or start a server of this version"
     )]
-    OldTables { version: i64, newest: i64 },
+    OutdatedSchema { version: i64, newest: i64 },
     #[error(
-        "the tables are not up to date, and others hold a lock that the next migration needs: end the \
-         transactions that are open on them (pg_stat_activity shows which), or start again later"
+        "the next migration of the tables needs a lock that other transactions hold; end the open \
+         transactions on the tables (see pg_stat_activity), or start again later"
     )]
-    Locked(#[source] Cause),
+    LockTimeout(#[source] ErrorCause),
 }
 
-/// Looks whether the database can be trusted, and as whom the server is let in.
-pub(super) async fn check(pool: &Pool, options: &PostgresOptions) -> Result<Guest, StoreError> {
-    let mut pooled = match pool.get().await {
+/// Checks the settings of the database, and returns the role and database of the connection.
+pub(super) async fn check_database(
+    pool: &ConnectionPool,
+    options: &PostgresOptions,
+) -> Result<ConnectedRole, StoreError> {
+    let mut pooled = match pool.acquire().await {
         Ok(pooled) => pooled,
-        Err(error) => return Err(owner::why_not_in(options, error).await),
+        Err(error) => return Err(table_owner::explain_login_error(options, error).await),
     };
     let client = pooled.client()?;
-    check_server(client, options).await?;
-    let guest = Guest::of(client).await?;
-    pooled.done();
-    Ok(guest)
+    check_server_settings(client, options).await?;
+    let role = ConnectedRole::from_client(client).await?;
+    pooled.mark_idle();
+    Ok(role)
 }
 
-/// What only the owner of the tables may do before anybody works with them.
-pub(super) async fn prepare(
-    owner: &Owner,
+/// Migrates the tables, creates partitions, and rebases the log if needed. Only the owner of the
+/// tables may do this, before any other use of them.
+pub(super) async fn prepare_tables(
+    owner: &TableOwner,
     options: &PostgresOptions,
 ) -> Result<FeedBase, StoreError> {
-    let mut pooled = owner.get().await?;
+    let mut pooled = owner.acquire().await?;
     let client = pooled.client()?;
-    let migrated = migrate(client, &options.schema, owner, PATIENCE).await;
-    migrated.map_err(|error| owner.why_not_done(error))?;
-    let ahead = (options.now, options.months_ahead);
-    if let Err(error) = partition::ensure_ahead(client, owner, ahead).await {
-        // There is room for now; the server tells by itself when it can make no more.
-        let is_enough =
-            owner.is_kept_away(&error) && partition::has_ahead(client, (options.now, 0)).await?;
-        if !is_enough {
-            return Err(owner.why_not_done(error));
+    let migrated = run_migrations(client, &options.schema, owner, MIGRATION_TIMEOUT).await;
+    migrated.map_err(|error| owner.explain_migration_error(error))?;
+    let (now, months_ahead) = (options.now, options.months_ahead);
+    if let Err(error) = partition::ensure_partitions_ahead(client, owner, now, months_ahead).await {
+        // The current month exists, so appends work for now. The NoETL server warns later if it
+        // cannot create partitions.
+        let is_sufficient = owner.is_privilege_error(&error)
+            && partition::has_partitions_ahead(client, now, 0).await?;
+        if !is_sufficient {
+            return Err(owner.explain_migration_error(error));
         }
     }
-    let base = rebase::rebase(owner.pool(), client).await?;
-    pooled.done();
+    let base = rebase::rebase_if_moved(owner.pool(), client).await?;
+    pooled.mark_idle();
     Ok(base)
 }
 
-/// What is needed to read tables that are up to date; others are refused, and nothing is changed.
-pub(super) async fn look(pool: &Pool) -> Result<FeedBase, StoreError> {
-    let Schema { version, newest } = schema(pool).await?;
+/// Checks that there are no pending migrations, and returns the feed base. Changes nothing.
+pub(super) async fn check_read_only(pool: &ConnectionPool) -> Result<FeedBase, StoreError> {
+    let SchemaStatus { version, newest } = read_schema_status(pool).await?;
     if version < newest {
-        return Err(StoreError::fatal(OpenError::OldTables { version, newest }));
+        return Err(StoreError::fatal(OpenError::OutdatedSchema {
+            version,
+            newest,
+        }));
     }
-    let mut pooled = pool.get().await?;
-    let base = stream::base(pooled.client()?).await?;
-    pooled.done();
+    let mut pooled = pool.acquire().await?;
+    let base = stream::read_feed_base(pooled.client()?).await?;
+    pooled.mark_idle();
     Ok(base)
 }
 
-/// How far the tables are, which are not changed.
-pub(super) async fn schema(pool: &Pool) -> Result<Schema, StoreError> {
-    let mut pooled = pool.get().await?;
+/// Returns the schema version of the tables without changing them.
+pub(super) async fn read_schema_status(pool: &ConnectionPool) -> Result<SchemaStatus, StoreError> {
+    let mut pooled = pool.acquire().await?;
     let client = pooled.client()?;
     let sql = "SELECT to_regclass('schema_migration') IS NOT NULL";
-    let has_any: bool = client.query_one(sql, &[]).await.map_err(failure)?.get(0);
-    let applied = if has_any {
-        applied(client).await?
+    let has_migrations: bool = client
+        .query_one(sql, &[])
+        .await
+        .map_err(to_store_error)?
+        .get(0);
+    let applied = if has_migrations {
+        read_applied_migrations(client).await?
     } else {
-        Applied::default()
+        AppliedMigrations::default()
     };
-    pooled.done();
-    Schema::of(&MIGRATIONS, &applied).map_err(StoreError::fatal)
+    pooled.mark_idle();
+    SchemaStatus::from_applied(&MIGRATIONS, &applied).map_err(StoreError::fatal)
 }
 
-async fn check_server(client: &Client, options: &PostgresOptions) -> Result<(), StoreError> {
+async fn check_server_settings(
+    client: &Client,
+    options: &PostgresOptions,
+) -> Result<(), StoreError> {
     let sql = "SELECT current_setting('server_version_num')::int4,
         pg_is_in_recovery(),
         current_setting('fsync')::bool,
         current_setting('full_page_writes')::bool,
         current_setting('synchronous_commit') = $1";
-    // What stands between may swallow the settings of a session.
+    // A connection pooler in between may drop session settings, so `synchronous_commit` is read
+    // back.
     let row = client
         .query_one(sql, &[&options.synchronous_commit])
         .await
-        .map_err(failure)?;
-    let refused = |error| Err(StoreError::fatal(error));
+        .map_err(to_store_error)?;
+    let reject = |error| Err(StoreError::fatal(error));
     let version: i32 = row.get(0);
-    if version < OLDEST_SERVER {
-        return refused(OpenError::OldServer {
+    if version < MIN_SERVER_VERSION {
+        return reject(OpenError::OutdatedServer {
             found: version / 10_000,
         });
     }
     if row.get(1) {
-        return refused(OpenError::Standby);
+        return reject(OpenError::Standby);
     }
     let settings = ["fsync", "full_page_writes", "synchronous_commit"];
-    for (place, setting) in settings.into_iter().enumerate() {
-        let is_on: bool = row.get(place + 2);
+    for (index, setting) in settings.into_iter().enumerate() {
+        let is_on: bool = row.get(index + 2);
         if !is_on && !options.unsafe_durability {
-            return refused(OpenError::Unsafe { setting });
+            return reject(OpenError::UnsafeSetting { setting });
         }
     }
     Ok(())
 }
 
-/// How long tables may take to be brought up to date: an index of a large one takes longer than a
-/// statement may elsewhere, and others may have what is needed in hand.
-const PATIENCE: Duration = Duration::from_mins(30);
+/// Maximum duration of migrations, including waits for locks. Building an index on a large table
+/// takes longer than other statements may.
+const MIGRATION_TIMEOUT: Duration = Duration::from_mins(30);
 
-/// How long a lock is waited for at a time: so long does whoever comes behind wait as well.
+/// Maximum wait for a lock per attempt. Transactions queued behind the waiting migration wait as
+/// long.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long others have the locks between two tries.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two attempts, in which other transactions can take the locks.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Brings the tables up to date. A migration that does not get a lock in time is taken back and tried
-/// again, so that nobody is kept from a table by one that only waits for it.
-pub(super) async fn migrate(
+/// Applies pending migrations. A migration that does not get a lock in time is rolled back and
+/// retried, so that a waiting migration does not block other transactions on a table.
+pub(super) async fn run_migrations(
     client: &mut Client,
     schema: &str,
-    owner: &Owner,
-    patience: Duration,
+    owner: &TableOwner,
+    max_duration: Duration,
 ) -> Result<(), StoreError> {
-    let end = Instant::now() + patience;
+    let deadline = Instant::now() + max_duration;
     loop {
-        match step(client, schema, owner).await {
-            Ok(Step::Last) => return Ok(()),
-            Ok(Step::More) => {}
-            Err(error) if state_of(&error) != Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+        match run_migration_step(client, schema, owner).await {
+            Ok(MigrationStep::Last) => return Ok(()),
+            Ok(MigrationStep::More) => {}
+            Err(error) if sql_state(&error) != Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 return Err(error);
             }
             Err(StoreError::Retry { cause, .. } | StoreError::Fatal { cause })
-                if Instant::now() >= end =>
+                if Instant::now() >= deadline =>
             {
-                return Err(StoreError::retry(OpenError::Locked(cause)));
+                return Err(StoreError::retry(OpenError::LockTimeout(cause)));
             }
-            Err(_) => sleep(PAUSE).await,
+            Err(_) => sleep(LOCK_RETRY_INTERVAL).await,
         }
     }
 }
 
-/// Whether a step was the last one.
-enum Step {
+/// Progress after a migration step.
+enum MigrationStep {
     More,
     Last,
 }
 
-/// One transaction under one lock, so that of many processes that start together one migrates and the
-/// others find it done. Where all is there nothing is made, so that who owns nothing may look too.
+/// Runs one transaction under the tables lock, so that one of several starting processes migrates
+/// and the others find the work done. If nothing is missing, nothing is created, so that a role
+/// without ownership can run the check too.
 ///
-/// Each migration has a transaction of its own, and holds what it locks no longer than it takes itself.
-/// Nobody waits for tables that are not there yet: they are made at once, or not at all.
-async fn step(client: &mut Client, schema: &str, owner: &Owner) -> Result<Step, StoreError> {
-    let transaction = client.transaction().await.map_err(failure)?;
+/// Each migration has a separate transaction and holds its locks only for its own duration. In a
+/// new database all migrations run in one transaction, since no other process uses the tables yet.
+async fn run_migration_step(
+    client: &mut Client,
+    schema: &str,
+    owner: &TableOwner,
+) -> Result<MigrationStep, StoreError> {
+    let transaction = client.transaction().await.map_err(to_store_error)?;
     transaction
         .execute("SELECT pg_advisory_xact_lock($1)", &[&TABLES_LOCK])
         .await
-        .map_err(failure)?;
-    begin(&transaction, schema).await?;
-    let applied = applied(&transaction).await?;
-    let pending = pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
+        .map_err(to_store_error)?;
+    create_schema(&transaction, schema).await?;
+    let applied = read_applied_migrations(&transaction).await?;
+    let pending = pending_migrations(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
     let is_new = applied.migrations.is_empty();
     let count = if is_new { pending.len() } else { 1 };
     let (next, later) = pending.split_at(count.min(pending.len()));
     if !next.is_empty() {
-        apply(&transaction, next).await?;
+        apply_migrations(&transaction, next).await?;
     }
     if !later.is_empty() {
-        transaction.commit().await.map_err(failure)?;
-        return Ok(Step::More);
+        transaction.commit().await.map_err(to_store_error)?;
+        return Ok(MigrationStep::More);
     }
-    for function in [&APPEND, &APPEND_SHARED] {
-        function.ensure(&transaction).await.map_err(failure)?;
+    for function in [&APPEND, &APPEND_WITH_COORDINATION] {
+        function
+            .ensure_created(&transaction)
+            .await
+            .map_err(to_store_error)?;
     }
-    if let Some(server) = owner.server() {
-        rights::give(&transaction, server).await?;
+    if let Some(server) = owner.server_role() {
+        privileges::sync_privileges(&transaction, server).await?;
     }
-    transaction.commit().await.map_err(failure)?;
-    Ok(Step::Last)
+    transaction.commit().await.map_err(to_store_error)?;
+    Ok(MigrationStep::Last)
 }
 
-/// Applies migrations, and says which programs may work with what comes of them.
-async fn apply(
+/// Applies migrations, and records the oldest program version that can use the new tables.
+async fn apply_migrations(
     transaction: &Transaction<'_>,
     migrations: &[&'static Migration],
 ) -> Result<(), StoreError> {
     let limits = format!(
         "SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}",
-        PATIENCE.as_millis(),
+        MIGRATION_TIMEOUT.as_millis(),
         LOCK_TIMEOUT.as_millis()
     );
-    transaction.batch_execute(&limits).await.map_err(failure)?;
+    transaction
+        .batch_execute(&limits)
+        .await
+        .map_err(to_store_error)?;
     for migration in migrations {
         let applied = transaction.batch_execute(migration.sql).await;
-        applied.map_err(failure)?;
-        let note = "INSERT INTO schema_migration (version, name, sha256) VALUES ($1, $2, $3)";
+        applied.map_err(to_store_error)?;
+        let record = "INSERT INTO schema_migration (version, name, sha256) VALUES ($1, $2, $3)";
         let checksum = migration.checksum().to_string();
-        let note_of: [Param<'_>; 3] = [&migration.version, &migration.name, &checksum];
-        let noted = transaction.execute(note, &note_of).await;
-        noted.map_err(failure)?;
+        let params: [Param<'_>; 3] = [&migration.version, &migration.name, &checksum];
+        let recorded = transaction.execute(record, &params).await;
+        recorded.map_err(to_store_error)?;
     }
-    if has_meta(transaction).await? {
-        let oldest: [Param<'_>; 1] = [&OLDEST_PROGRAM];
-        let say = transaction.execute(SAY_OLDEST_PROGRAM, &oldest);
-        say.await.map_err(failure)?;
+    if has_meta_table(transaction).await? {
+        let oldest: [Param<'_>; 1] = [&OLDEST_COMPATIBLE_VERSION];
+        let recorded = transaction.execute(RECORD_OLDEST_VERSION, &oldest);
+        recorded.await.map_err(to_store_error)?;
     }
     Ok(())
 }
 
-/// Makes the schema and the table of what was migrated, where they are not there.
-async fn begin(transaction: &Transaction<'_>, schema: &str) -> Result<(), StoreError> {
-    let there =
+/// Creates the schema and the table of applied migrations if they do not exist.
+async fn create_schema(transaction: &Transaction<'_>, schema: &str) -> Result<(), StoreError> {
+    let exists =
         "SELECT to_regnamespace($1) IS NOT NULL, to_regclass('schema_migration') IS NOT NULL";
-    let there = transaction.query_one(there, &[&schema]).await;
-    let there = there.map_err(failure)?;
-    let (has_schema, has_table): (bool, bool) = (there.get(0), there.get(1));
+    let exists = transaction.query_one(exists, &[&schema]).await;
+    let exists = exists.map_err(to_store_error)?;
+    let (has_schema, has_table): (bool, bool) = (exists.get(0), exists.get(1));
     let table = "CREATE TABLE schema_migration (
             version BIGINT PRIMARY KEY,
             name TEXT NOT NULL,
             sha256 TEXT NOT NULL
         )";
-    let make_schema = format!("CREATE SCHEMA {schema}");
-    let makes = [(has_schema, &*make_schema), (has_table, table)];
-    for (_, make) in makes.into_iter().filter(|(is_there, _)| !is_there) {
-        transaction.batch_execute(make).await.map_err(failure)?;
+    let schema_sql = format!("CREATE SCHEMA {schema}");
+    let statements = [(has_schema, &*schema_sql), (has_table, table)];
+    for (_, sql) in statements.into_iter().filter(|(exists, _)| !exists) {
+        transaction
+            .batch_execute(sql)
+            .await
+            .map_err(to_store_error)?;
     }
     Ok(())
 }
 
-const SAY_OLDEST_PROGRAM: &str = "INSERT INTO meta (key, value)
+const RECORD_OLDEST_VERSION: &str = "INSERT INTO meta (key, value)
     VALUES ('oldest_program', $1::bigint::text)
     ON CONFLICT (key) DO UPDATE
     SET value = greatest(meta.value::bigint, excluded.value::bigint)::text";
 
-/// Where it is said: not in the first tables that there were.
-const OLDEST_SAID: &str = "SELECT value::bigint FROM meta WHERE key = 'oldest_program'";
+/// Reads the oldest compatible program version. The first schema versions have no `meta` table.
+const SELECT_OLDEST_VERSION: &str = "SELECT value::bigint FROM meta WHERE key = 'oldest_program'";
 
-async fn has_meta(client: &impl GenericClient) -> Result<bool, StoreError> {
+async fn has_meta_table(client: &impl GenericClient) -> Result<bool, StoreError> {
     let has_meta = "SELECT to_regclass('meta') IS NOT NULL";
     let has_meta = client.query_one(has_meta, &[]).await;
-    Ok(has_meta.map_err(failure)?.get(0))
+    Ok(has_meta.map_err(to_store_error)?.get(0))
 }
 
-async fn applied(client: &impl GenericClient) -> Result<Applied, StoreError> {
-    let said = if has_meta(client).await? {
-        client.query_opt(OLDEST_SAID, &[]).await.map_err(failure)?
+async fn read_applied_migrations(
+    client: &impl GenericClient,
+) -> Result<AppliedMigrations, StoreError> {
+    let oldest_program = if has_meta_table(client).await? {
+        client
+            .query_opt(SELECT_OLDEST_VERSION, &[])
+            .await
+            .map_err(to_store_error)?
     } else {
         None
     };
     let sql = "SELECT version, sha256 FROM schema_migration ORDER BY version";
-    let rows = client.query(sql, &[]).await.map_err(failure)?;
+    let rows = client.query(sql, &[]).await.map_err(to_store_error)?;
     let migration = |row: &Row| {
         let checksum = Digest::parse(row.get(1)).map_err(StoreError::fatal)?;
         Ok((row.get(0), checksum))
     };
-    Ok(Applied {
+    Ok(AppliedMigrations {
         migrations: rows
             .iter()
             .map(migration)
             .collect::<Result<_, StoreError>>()?,
-        oldest_program: said.map(|row| row.get(0)),
+        oldest_program: oldest_program.map(|row| row.get(0)),
     })
 }

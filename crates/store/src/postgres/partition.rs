@@ -1,118 +1,143 @@
-//! The parts of the log: months, made ahead of time and on demand.
+//! Monthly partitions of the log, created in advance and on demand.
 
 use noetl_types::{Month, Text, Timestamp};
 use tokio_postgres::{Client, GenericClient};
 
-use super::bind::failure;
+use super::bind::to_store_error;
 use super::open::TABLES_LOCK;
-use super::owner::Owner;
-use super::rights;
+use super::privileges;
+use super::table_owner::TableOwner;
 use crate::error::StoreError;
-use crate::model::LogPart;
+use crate::model::LogPartition;
 
-const NEEDS_NONE: &str = "SELECT to_regclass($1) IS NOT NULL
+const EXISTS_OR_DROPPED: &str = "SELECT to_regclass($1) IS NOT NULL
     OR EXISTS (SELECT FROM retention_range WHERE lo <= $2 AND $3 <= hi)";
 
-/// Whether the partition of a month is there, or was dropped.
-async fn needs_none(client: &impl GenericClient, part: &LogPart) -> Result<bool, StoreError> {
-    let name = part.name.as_str();
+/// True if the partition of a month exists or was dropped.
+async fn exists_or_dropped(
+    client: &impl GenericClient,
+    partition: &LogPartition,
+) -> Result<bool, StoreError> {
+    let name = partition.name.as_str();
     let row = client
-        .query_one(NEEDS_NONE, &[&name, &part.lo, &part.hi])
+        .query_one(
+            EXISTS_OR_DROPPED,
+            &[&name, &partition.first_id, &partition.end_id],
+        )
         .await
-        .map_err(failure)?;
+        .map_err(to_store_error)?;
     Ok(row.get(0))
 }
 
-/// Makes the partition of a month, unless it is there or was dropped; the connection is the owner's.
+/// Creates the partition of a month, unless it exists or was dropped. Needs a connection of the
+/// owner.
 ///
-/// The table is made first and attached then: making it in place would lock the log against all
-/// readers and writers.
-pub(super) async fn ensure(
+/// The table is created first and attached afterwards. Creating it as a partition would lock the
+/// log against all readers and writers.
+pub(super) async fn ensure_partition(
     client: &mut Client,
-    owner: &Owner,
+    owner: &TableOwner,
     month: Month,
 ) -> Result<(), StoreError> {
-    let part = LogPart::of(month);
-    let transaction = client.transaction().await.map_err(failure)?;
+    let partition = LogPartition::for_month(month);
+    let transaction = client.transaction().await.map_err(to_store_error)?;
     transaction
         .execute("SELECT pg_advisory_xact_lock($1)", &[&TABLES_LOCK])
         .await
-        .map_err(failure)?;
-    if !needs_none(&transaction, &part).await? {
-        let LogPart { name, lo, hi, .. } = part;
-        let make = format!(
+        .map_err(to_store_error)?;
+    if !exists_or_dropped(&transaction, &partition).await? {
+        let LogPartition {
+            name,
+            first_id: lo,
+            end_id: hi,
+            ..
+        } = partition;
+        let create = format!(
             "CREATE TABLE {name} (LIKE event INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);
              ALTER TABLE event ATTACH PARTITION {name} FOR VALUES FROM ({lo}) TO ({hi})"
         );
-        transaction.batch_execute(&make).await.map_err(failure)?;
-        if let Some(server) = owner.server() {
-            rights::give(&transaction, server).await?;
+        transaction
+            .batch_execute(&create)
+            .await
+            .map_err(to_store_error)?;
+        if let Some(server) = owner.server_role() {
+            privileges::sync_privileges(&transaction, server).await?;
         }
     }
-    transaction.commit().await.map_err(failure)
+    transaction.commit().await.map_err(to_store_error)
 }
 
-/// The present month and so many behind it.
-fn months((now, ahead): (Timestamp, u32)) -> impl Iterator<Item = Month> {
+/// Returns the current month and a number of months after it.
+fn months_from(now: Timestamp, months_ahead: u32) -> impl Iterator<Item = Month> {
     let next = |month: &Month| Some(month.next());
-    let ahead = usize::try_from(ahead).unwrap_or(usize::MAX);
-    std::iter::successors(Some(Month::of(now)), next).take(ahead.saturating_add(1))
+    let count = usize::try_from(months_ahead).unwrap_or(usize::MAX);
+    std::iter::successors(Some(Month::from_timestamp(now)), next).take(count.saturating_add(1))
 }
 
-/// Makes the present month and so many behind it; the connection is the owner's.
-pub(super) async fn ensure_ahead(
+/// Creates the partitions of the current month and a number of months after it. Needs a connection
+/// of the owner.
+pub(super) async fn ensure_partitions_ahead(
     client: &mut Client,
-    owner: &Owner,
-    ahead: (Timestamp, u32),
+    owner: &TableOwner,
+    now: Timestamp,
+    months_ahead: u32,
 ) -> Result<(), StoreError> {
-    for month in months(ahead) {
-        ensure(client, owner, month).await?;
+    for month in months_from(now, months_ahead) {
+        ensure_partition(client, owner, month).await?;
     }
     Ok(())
 }
 
-/// Whether the present month and so many behind it are there, which anybody may ask.
-pub(super) async fn has_ahead(
+/// Returns true if the partitions of the current month and a number of months after it exist. Any
+/// role may check this.
+pub(super) async fn has_partitions_ahead(
     client: &impl GenericClient,
-    ahead: (Timestamp, u32),
+    now: Timestamp,
+    months_ahead: u32,
 ) -> Result<bool, StoreError> {
-    for month in months(ahead) {
-        if !needs_none(client, &LogPart::of(month)).await? {
+    for month in months_from(now, months_ahead) {
+        if !exists_or_dropped(client, &LogPartition::for_month(month)).await? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-const PARTS: &str = "SELECT child.relname, pg_get_expr(child.relpartbound, child.oid), child.oid
+const LIST_PARTITIONS: &str =
+    "SELECT child.relname, pg_get_expr(child.relpartbound, child.oid), child.oid
     FROM pg_inherits
     JOIN pg_class AS child ON child.oid = pg_inherits.inhrelid
     WHERE pg_inherits.inhparent = 'event'::regclass
     ORDER BY child.relname";
 
-/// The parts that the log has, by their ends. One that takes whatever fits nowhere else, or that
-/// has no end, is none of them.
-pub(super) async fn parts(client: &impl GenericClient) -> Result<Vec<LogPart>, StoreError> {
-    let rows = client.query(PARTS, &[]).await.map_err(failure)?;
-    let mut parts: Vec<_> = rows
+/// Returns the partitions of the log, sorted by their end. The default partition and partitions
+/// without an upper bound are not included.
+pub(super) async fn list_partitions(
+    client: &impl GenericClient,
+) -> Result<Vec<LogPartition>, StoreError> {
+    let rows = client
+        .query(LIST_PARTITIONS, &[])
+        .await
+        .map_err(to_store_error)?;
+    let mut partitions: Vec<_> = rows
         .iter()
         .filter_map(|row| {
-            // One that somebody drops at this moment is still listed, and has no bounds any more.
-            let (lo, hi) = bounds(row.get::<_, Option<&str>>(1)?)?;
-            Some(LogPart {
+            // A partition that is being dropped is still listed, but has no bounds.
+            let (lo, hi) = parse_bounds(row.get::<_, Option<&str>>(1)?)?;
+            Some(LogPartition {
                 name: Text::from(row.get::<_, &str>(0)),
-                lo,
-                hi,
-                table: Some(row.get(2)),
+                first_id: lo,
+                end_id: hi,
+                table_oid: Some(row.get(2)),
             })
         })
         .collect();
-    parts.sort_by_key(|part| part.hi);
-    Ok(parts)
+    partitions.sort_by_key(|partition| partition.end_id);
+    Ok(partitions)
 }
 
-/// Reads `FOR VALUES FROM ('1') TO ('2')`.
-fn bounds(text: &str) -> Option<(i64, i64)> {
+/// Parses bounds of the form `FOR VALUES FROM ('1') TO ('2')`.
+fn parse_bounds(text: &str) -> Option<(i64, i64)> {
     let rest = text.strip_prefix("FOR VALUES FROM (")?;
     let (lo, hi) = rest.strip_suffix(')')?.split_once(") TO (")?;
     let number = |text: &str| text.trim_matches('\'').parse::<i64>().ok();
@@ -129,11 +154,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_read_and_others_never_match() {
-        assert_eq!(bounds("FOR VALUES FROM ('5') TO ('9')"), Some((5, 9)));
-        assert_eq!(bounds("FOR VALUES FROM (5) TO (9)"), Some((5, 9)));
-        assert_eq!(bounds("FOR VALUES FROM (MINVALUE) TO ('9')"), Some((0, 9)));
-        for never in [
+    fn parses_partition_bounds() {
+        assert_eq!(parse_bounds("FOR VALUES FROM ('5') TO ('9')"), Some((5, 9)));
+        assert_eq!(parse_bounds("FOR VALUES FROM (5) TO (9)"), Some((5, 9)));
+        assert_eq!(
+            parse_bounds("FOR VALUES FROM (MINVALUE) TO ('9')"),
+            Some((0, 9))
+        );
+        for bounds in [
             "DEFAULT",
             "FOR VALUES FROM ('5') TO (MAXVALUE)",
             "FOR VALUES FROM ('5') TO ('99999999999999999999')",
@@ -141,7 +169,7 @@ mod tests {
             "FOR VALUES FROM ('5', '1') TO ('9', '1')",
             "",
         ] {
-            assert_eq!(bounds(never), None, "{never}");
+            assert_eq!(parse_bounds(bounds), None, "{bounds}");
         }
     }
 }

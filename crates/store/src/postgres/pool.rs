@@ -1,4 +1,4 @@
-//! Connections: how one is made, and the few that calls share.
+//! Connection pool: opens connections and shares them between calls.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
-use noetl_tls::{Connector, Dsn, Trust};
+use noetl_tls::{MakeTlsConnector, PostgresDsn, TlsVerification};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -21,159 +21,168 @@ use tokio_postgres::{
 };
 
 use super::PostgresOptions;
-use super::bind::failure;
-use crate::error::{Saturated, StoreError};
+use super::bind::to_store_error;
+use crate::error::{StoreError, StoreSaturated};
 
-/// Makes connections.
+/// Pool of connections with the same session settings.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct ConnectionPool {
     config: Config,
-    /// How connections are encrypted, where they are.
-    tls: Option<Connector>,
-    /// What every session begins with.
-    set_up: String,
-    places: Semaphore,
-    /// How long one waits for a place, and for the server.
-    patience: Duration,
-    idle: Mutex<Vec<Session>>,
-    /// Whether a connection that nobody needs stays open for the next who does.
-    keeps: bool,
-    /// How many statements a connection keeps prepared.
-    prepared: usize,
+    /// TLS connector. `None` for unencrypted connections.
+    tls: Option<MakeTlsConnector>,
+    /// SQL that every new session runs.
+    session_setup: String,
+    permits: Semaphore,
+    /// Maximum time to wait for a connection of the pool, and for the server to accept a new one.
+    acquire_timeout: Duration,
+    idle: Mutex<Vec<PooledSession>>,
+    /// True if idle connections stay open for later calls.
+    keeps_idle: bool,
+    /// Prepared statements that a connection caches.
+    max_prepared: usize,
 }
 
-/// When the server plans the statements of a session.
+/// Plan cache mode of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plans {
-    /// Once: the plan does not depend on the parameters, and making one takes longer than the
-    /// statement itself.
-    Once,
-    /// As the server thinks best: lists with filters have many plans.
-    AsNeeded,
+pub(super) enum PlanMode {
+    /// One generic plan per statement, for statements whose plan does not depend on the parameters.
+    /// Planning them takes longer than running them.
+    Generic,
+    /// The server decides. Lists with filters have many plans.
+    Auto,
 }
 
-impl Plans {
-    /// The settings of a session. A plan that is made once is made while tables may be empty, and
-    /// must be right when they are not: a few rows by their keys, never a walk through a table.
-    fn settings(self) -> &'static str {
+impl PlanMode {
+    /// Returns the session settings. A generic plan may be made while tables are empty, and must be
+    /// right when they are full: it must read a few rows by key and never scan a table.
+    fn session_settings(self) -> &'static str {
         match self {
-            Self::Once => {
+            Self::Generic => {
                 "SET plan_cache_mode = force_generic_plan;
                  SET enable_hashjoin = off;
                  SET enable_mergejoin = off"
             }
-            Self::AsNeeded => "SET plan_cache_mode = auto",
+            Self::Auto => "SET plan_cache_mode = auto",
         }
     }
 
-    /// How many of the connections are for sessions of this kind: most of them are for the short
-    /// statements that everything waits for.
-    fn share(self, connections: usize) -> usize {
+    /// Returns the number of connections for this mode. Most connections are for the short
+    /// statements that all other work depends on.
+    fn connection_share(self, connections: usize) -> usize {
         let for_lists = (connections / 4).max(1);
         match self {
-            Self::Once => connections.saturating_sub(for_lists).max(1),
-            Self::AsNeeded => for_lists,
+            Self::Generic => connections.saturating_sub(for_lists).max(1),
+            Self::Auto => for_lists,
         }
     }
 }
 
-/// A connection with the statements that it has prepared. There is one for each of the constants in
-/// this crate at most.
+/// Connection with its prepared statements. At most one is cached for each SQL constant of this
+/// crate.
 #[derive(Debug)]
-struct Session {
+struct PooledSession {
     client: Client,
     prepared: BTreeMap<&'static str, Statement>,
-    /// How many of them are kept.
-    most: usize,
-    /// Whether something may be under way that nobody has the answer to yet.
+    /// Maximum number of cached statements.
+    max_prepared: usize,
+    /// True if a statement may still be running whose result was not read.
     is_busy: bool,
 }
 
-/// One of this crate's statements with its parameters.
-pub(super) type Query<'q> = (&'static str, &'q [&'q (dyn ToSql + Sync)]);
+/// SQL constant with its parameters.
+pub(super) type StatementWithParams<'q> = (&'static str, &'q [&'q (dyn ToSql + Sync)]);
 
-impl Session {
-    async fn prepare(&mut self, sql: &'static str) -> Result<Statement, StoreError> {
+impl PooledSession {
+    async fn prepare_cached(&mut self, sql: &'static str) -> Result<Statement, StoreError> {
         if let Some(statement) = self.prepared.get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.client.prepare(sql).await.map_err(not_connected)?;
-        if self.prepared.len() < self.most {
+        let statement = self.client.prepare(sql).await.map_err(to_connect_error)?;
+        if self.prepared.len() < self.max_prepared {
             self.prepared.insert(sql, statement.clone());
         }
         Ok(statement)
     }
 
-    async fn rows(
+    async fn query_rows(
         &mut self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
-        let statement = self.prepare(sql).await?;
+        let statement = self.prepare_cached(sql).await?;
         let rows = self.client.query(&statement, params).await;
-        rows.map_err(failure)
+        rows.map_err(to_store_error)
     }
 
-    async fn each(
+    async fn query_each(
         &mut self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-        mut look: impl FnMut(&Row) -> Result<bool, StoreError>,
+        mut visit: impl FnMut(&Row) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        let statement = self.prepare(sql).await?;
+        let statement = self.prepare_cached(sql).await?;
         let params = params.iter().map(|param| *param as &dyn ToSql);
         let rows = self.client.query_raw(&statement, params).await;
-        let mut rows = pin!(rows.map_err(failure)?);
-        let mut goes_on = Ok(true);
-        // What comes behind the last that is looked at comes all the same.
-        while let Some(row) = rows.try_next().await.map_err(failure)? {
-            if matches!(goes_on, Ok(true)) {
-                goes_on = look(&row);
+        let mut rows = pin!(rows.map_err(to_store_error)?);
+        let mut wants_more = Ok(true);
+        // The server sends all rows, also those after `visit` has returned false.
+        while let Some(row) = rows.try_next().await.map_err(to_store_error)? {
+            if matches!(wants_more, Ok(true)) {
+                wants_more = visit(&row);
             }
         }
-        goes_on.map(drop)
+        wants_more.map(drop)
     }
 
-    async fn two(
+    async fn query_pipelined(
         &mut self,
-        first: Query<'_>,
-        second: Query<'_>,
+        first: StatementWithParams<'_>,
+        second: StatementWithParams<'_>,
     ) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
-        let statements = (self.prepare(first.0).await?, self.prepare(second.0).await?);
-        // The second is sent before the first is answered.
+        let statements = (
+            self.prepare_cached(first.0).await?,
+            self.prepare_cached(second.0).await?,
+        );
+        // The second statement is sent before the first result arrives.
         let (first, second) = tokio::join!(
             self.client.query(&statements.0, first.1),
             self.client.query(&statements.1, second.1),
         );
-        Ok((first.map_err(failure)?, second.map_err(failure)?))
+        Ok((
+            first.map_err(to_store_error)?,
+            second.map_err(to_store_error)?,
+        ))
     }
 }
 
-/// A connection that goes back to the pool, unless it broke, or whoever had it left before an answer:
-/// the next one would wait for what nobody waits for any more.
-pub(super) struct Pooled<'p> {
-    pool: &'p Pool,
-    /// Present until it is dropped.
-    session: Option<Session>,
-    _place: SemaphorePermit<'p>,
+/// Connection that returns to the pool when dropped. It is closed instead if it is broken or if its
+/// user stopped waiting for a result, since the next user would have to wait for that result.
+pub(super) struct PooledConnection<'p> {
+    pool: &'p ConnectionPool,
+    /// `None` once dropped.
+    busy_session: Option<PooledSession>,
+    _permit: SemaphorePermit<'p>,
 }
 
-/// Why a name cannot be that of a schema here.
+/// Error for an unsupported schema name.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a schema: lower-case letters, digits and underscores are, from a letter on")]
-struct OddSchema(String);
+#[error(
+    "invalid schema name `{0}`: start with a lower-case letter, then use lower-case letters, \
+     digits and underscores"
+)]
+struct InvalidSchemaName(String);
 
-impl Pool {
-    pub(super) fn new(options: &PostgresOptions, plans: Plans) -> Result<Self, StoreError> {
+impl ConnectionPool {
+    pub(super) fn new(options: &PostgresOptions, plan_mode: PlanMode) -> Result<Self, StoreError> {
         let schema = &options.schema;
-        let is_name = schema.starts_with(|first: char| first.is_ascii_lowercase())
+        let is_valid = schema.starts_with(|first: char| first.is_ascii_lowercase())
             && schema
                 .chars()
                 .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_');
-        if !is_name || schema.len() > 63 {
-            return Err(StoreError::fatal(OddSchema(schema.clone())));
+        if !is_valid || schema.len() > 63 {
+            return Err(StoreError::fatal(InvalidSchemaName(schema.clone())));
         }
-        let set_up = format!(
+        let session_setup = format!(
             "SET TIME ZONE '{}';
              SET synchronous_commit = {};
              SET default_transaction_isolation = 'read committed';
@@ -191,125 +200,132 @@ impl Pool {
             } else {
                 ""
             },
-            plans.settings()
+            plan_mode.session_settings()
         );
-        let (config, tls) = address(options)?;
+        let (config, tls) = connection_config(options)?;
         Ok(Self {
             config,
             tls,
-            set_up,
-            places: Semaphore::new(plans.share(options.connections)),
-            patience: options.acquire_timeout,
+            session_setup,
+            permits: Semaphore::new(plan_mode.connection_share(options.max_connections)),
+            acquire_timeout: options.acquire_timeout,
             idle: Mutex::new(Vec::new()),
-            keeps: true,
-            prepared: options.prepared,
+            keeps_idle: true,
+            max_prepared: options.max_prepared_statements,
         })
     }
 
-    /// The same with one connection at a time, which lives no longer than it is needed.
-    pub(super) fn for_one_at_a_time(self) -> Self {
+    /// Limits the pool to one connection, which is closed after use.
+    pub(super) fn into_single_use(self) -> Self {
         Self {
-            places: Semaphore::new(1),
-            keeps: false,
+            permits: Semaphore::new(1),
+            keeps_idle: false,
             ..self
         }
     }
 
-    /// A new connection, with its session set up. A server that takes it and says nothing is as good
-    /// as away.
-    pub(super) async fn connect(&self) -> Result<Client, StoreError> {
-        // A session that listens to nothing is told nothing.
-        self.connect_to_hear(Box::new(drop)).await
+    /// Opens a new connection and sets its session up. Fails if the server accepts the connection
+    /// but does not answer in time.
+    pub(super) async fn open_connection(&self) -> Result<Client, StoreError> {
+        // A session without LISTEN receives no notifications.
+        self.open_listening_connection(Box::new(drop)).await
     }
 
-    /// The same with somebody who hears what the server tells without being asked. The ear is dropped
-    /// when the connection is gone.
-    pub(super) async fn connect_to_hear(&self, ear: Ear) -> Result<Client, StoreError> {
-        let silent = |_| StoreError::retry("the PostgreSQL server does not answer");
-        let connected = timeout(self.patience, self.connect_patiently(ear)).await;
-        connected.map_err(silent)?
+    /// Opens a new connection that passes notifications to a handler. The handler is dropped when
+    /// the connection ends.
+    pub(super) async fn open_listening_connection(
+        &self,
+        handler: NotificationHandler,
+    ) -> Result<Client, StoreError> {
+        let timed_out = |_| StoreError::retry("the PostgreSQL server does not answer");
+        let connected = timeout(self.acquire_timeout, self.connect_and_set_up(handler)).await;
+        connected.map_err(timed_out)?
     }
 
-    async fn connect_patiently(&self, ear: Ear) -> Result<Client, StoreError> {
+    async fn connect_and_set_up(&self, handler: NotificationHandler) -> Result<Client, StoreError> {
         let client = if let Some(tls) = &self.tls {
             let connected = self.config.connect(tls.clone()).await;
-            let (client, connection) = connected.map_err(not_connected)?;
-            tokio::spawn(drive(connection, ear));
+            let (client, connection) = connected.map_err(to_connect_error)?;
+            tokio::spawn(drive_connection(connection, handler));
             client
         } else {
             let connected = self.config.connect(NoTls).await;
-            let (client, connection) = connected.map_err(not_connected)?;
-            tokio::spawn(drive(connection, ear));
+            let (client, connection) = connected.map_err(to_connect_error)?;
+            tokio::spawn(drive_connection(connection, handler));
             client
         };
         client
-            .batch_execute(&self.set_up)
+            .batch_execute(&self.session_setup)
             .await
-            .map_err(not_connected)?;
+            .map_err(to_connect_error)?;
         Ok(client)
     }
 
-    pub(super) async fn get(&self) -> Result<Pooled<'_>, StoreError> {
-        let saturated = |_| StoreError::retry(Saturated(self.patience));
-        let place = timeout(self.patience, self.places.acquire()).await;
-        let place = place.map_err(saturated)?.map_err(StoreError::fatal)?;
-        let session = match self.take() {
+    pub(super) async fn acquire(&self) -> Result<PooledConnection<'_>, StoreError> {
+        let saturated = |_| StoreError::retry(StoreSaturated(self.acquire_timeout));
+        let permit = timeout(self.acquire_timeout, self.permits.acquire()).await;
+        let permit = permit.map_err(saturated)?.map_err(StoreError::fatal)?;
+        let session = match self.pop_idle() {
             Some(session) => session,
-            None => Session {
-                client: self.connect().await?,
+            None => PooledSession {
+                client: self.open_connection().await?,
                 prepared: BTreeMap::new(),
-                most: self.prepared,
+                max_prepared: self.max_prepared,
                 is_busy: false,
             },
         };
-        Ok(Pooled {
+        Ok(PooledConnection {
             pool: self,
-            session: Some(session),
-            _place: place,
+            busy_session: Some(session),
+            _permit: permit,
         })
     }
 
-    /// Opens so many connections before anybody needs them, as far as there are places.
+    /// Opens up to `count` connections in advance, within the limit of the pool.
     pub(super) async fn warm_up(&self, count: usize) -> Result<(), StoreError> {
         let mut opened = Vec::new();
-        for _ in 0..count.min(self.places.available_permits()) {
-            opened.push(self.get().await?);
+        for _ in 0..count.min(self.permits.available_permits()) {
+            opened.push(self.acquire().await?);
         }
         Ok(())
     }
 
-    /// How many statements each connection has prepared that nobody uses.
+    /// Returns the number of cached statements of each idle connection.
     #[cfg(test)]
-    pub(super) fn idle_sessions(&self) -> Vec<usize> {
+    pub(super) fn idle_statement_counts(&self) -> Vec<usize> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.iter().map(|session| session.prepared.len()).collect()
     }
 
-    fn take(&self) -> Option<Session> {
+    fn pop_idle(&self) -> Option<PooledSession> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|session| !session.client.is_closed());
         idle.pop()
     }
 
-    fn put_back(&self, session: Session) {
+    fn return_session(&self, session: PooledSession) {
         if session.is_busy {
-            self.give_up(&session.client);
-        } else if self.keeps && !session.client.is_closed() {
+            self.cancel_statement(&session.client);
+        } else if self.keeps_idle && !session.client.is_closed() {
             let idle = self.idle.lock();
             idle.unwrap_or_else(PoisonError::into_inner).push(session);
         }
     }
 
-    /// Has the server end what a connection was asked: without a word it goes on with it to its end, also
-    /// when nobody is there any more.
-    fn give_up(&self, client: &Client) {
+    /// Sends a cancel request for the running statement of a connection. Without it the server runs
+    /// the statement to its end, even after the client has disconnected.
+    fn cancel_statement(&self, client: &Client) {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        let (cancel, tls, patience) = (client.cancel_token(), self.tls.clone(), self.patience);
+        let (cancel, tls, cancel_timeout) = (
+            client.cancel_token(),
+            self.tls.clone(),
+            self.acquire_timeout,
+        );
         runtime.spawn(async move {
-            // Where the server does not hear of it, the statement ends by its own limit of time.
-            let _ = timeout(patience, async {
+            // If the request does not reach the server, the statement ends by `statement_timeout`.
+            let _ = timeout(cancel_timeout, async {
                 match tls {
                     Some(tls) => cancel.cancel_query(tls).await,
                     None => cancel.cancel_query(NoTls).await,
@@ -320,100 +336,112 @@ impl Pool {
     }
 }
 
-/// Hears notifications.
-pub(super) type Ear = Box<dyn FnMut(Notification) + Send>;
+/// Handler of notifications from the server.
+pub(super) type NotificationHandler = Box<dyn FnMut(Notification) + Send>;
 
-/// Ends with the client; whatever goes wrong is told to the client's calls.
-async fn drive<S, T>(mut connection: Connection<S, T>, mut ear: Ear)
+/// Runs a connection until its client is dropped or it fails. Errors are reported by the client's
+/// calls.
+async fn drive_connection<S, T>(mut connection: Connection<S, T>, mut handler: NotificationHandler)
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
         if let AsyncMessage::Notification(notification) = message {
-            ear(notification);
+            handler(notification);
         }
     }
 }
 
-/// How long a machine may take to answer at all, where the address does not say.
-const CONNECT: Duration = Duration::from_secs(10);
-/// How long what was sent may stay without a sign that it came, where the address does not say.
-const UNHEARD: Duration = Duration::from_secs(30);
+/// Maximum time to connect, if the address does not set one.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time that sent data may stay unacknowledged, if the address does not set one.
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Gives an address limits of time where it names none: of itself nothing ends a wait for a machine
-/// that is gone.
-fn with_limits(config: &mut Config) {
+/// Sets timeouts that the address does not set. Without them, waiting for an unreachable machine
+/// never ends.
+fn set_default_timeouts(config: &mut Config) {
     if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT);
+        config.connect_timeout(CONNECT_TIMEOUT);
     }
     if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(UNHEARD);
+        config.tcp_user_timeout(UNACKNOWLEDGED_TIMEOUT);
     }
-    // Who waits for an answer has sent nothing that could stay unheard; only a probe tells.
+    // While waiting for a result no sent data is unacknowledged, so only keepalives detect a dead
+    // peer.
     if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
-        config.keepalives_idle(UNHEARD);
+        config.keepalives_idle(UNACKNOWLEDGED_TIMEOUT);
     }
 }
 
-/// The largest file of certificates that is read.
-const LARGEST_ROOTS: u64 = 1024 * 1024;
+/// Maximum size of a file with root certificates.
+const MAX_ROOTS_BYTES: u64 = 1024 * 1024;
 
-/// Where the database is, and how connections to it are encrypted.
-fn address(options: &PostgresOptions) -> Result<(Config, Option<Connector>), StoreError> {
-    let Dsn {
+/// Returns the connection settings and the TLS connector for the address in the options.
+fn connection_config(
+    options: &PostgresOptions,
+) -> Result<(Config, Option<MakeTlsConnector>), StoreError> {
+    let PostgresDsn {
         login: mut config,
-        mode,
-        root,
-    } = Dsn::read(&options.config).map_err(StoreError::fatal)?;
-    let told = mode.as_deref().map(Trust::read).transpose();
-    let told = told.map_err(StoreError::fatal)?.or(options.trust);
+        ssl_mode: mode,
+        root_cert: root,
+    } = PostgresDsn::parse(&options.config).map_err(StoreError::fatal)?;
+    let configured = mode
+        .as_deref()
+        .map(TlsVerification::parse_sslmode)
+        .transpose();
+    let configured = configured.map_err(StoreError::fatal)?.or(options.trust);
     let hosts = config.get_hosts();
     let is_socket = |host: &Host| !matches!(host, Host::Tcp(_));
     let trust = if !hosts.is_empty() && hosts.iter().all(is_socket) {
-        // A socket of this machine needs no encryption, whatever is asked for.
-        Trust::Plain
+        // Unix sockets need no encryption, so the configured trust is ignored.
+        TlsVerification::Disable
     } else {
-        told.unwrap_or_else(|| Trust::usual(hosts))
+        configured.unwrap_or_else(|| TlsVerification::default_for_hosts(hosts))
     };
     let roots = match root
         .map(PathBuf::from)
         .or(options.root_certificates.clone())
     {
-        Some(file) if matches!(trust, Trust::Authority | Trust::Full) => {
-            Some(certificates(&file).map_err(StoreError::fatal)?)
+        Some(file)
+            if matches!(
+                trust,
+                TlsVerification::VerifyCa | TlsVerification::VerifyFull
+            ) =>
+        {
+            Some(read_root_certificates(&file).map_err(StoreError::fatal)?)
         }
         Some(_) | None => None,
     };
-    config.ssl_mode(trust.mode());
-    with_limits(&mut config);
-    let tls = Connector::new(trust, roots.as_deref()).map_err(StoreError::fatal)?;
+    config.ssl_mode(trust.to_ssl_mode());
+    set_default_timeouts(&mut config);
+    let tls = MakeTlsConnector::new(trust, roots.as_deref()).map_err(StoreError::fatal)?;
     Ok((config, tls))
 }
 
-/// Why there are no authorities.
+/// Error for root certificates that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificates in '{}' cannot be read: {source}", file.display())]
-struct NoRoots {
+struct UnreadableRoots {
     file: PathBuf,
     source: std::io::Error,
 }
 
-fn certificates(file: &Path) -> Result<Vec<u8>, NoRoots> {
-    let refused = |source| NoRoots {
+fn read_root_certificates(file: &Path) -> Result<Vec<u8>, UnreadableRoots> {
+    let unreadable = |source| UnreadableRoots {
         file: file.to_owned(),
         source,
     };
-    let size = std::fs::metadata(file).map_err(refused)?.len();
-    if size > LARGEST_ROOTS {
-        return Err(refused(std::io::Error::other("the file is too large")));
+    let size = std::fs::metadata(file).map_err(unreadable)?.len();
+    if size > MAX_ROOTS_BYTES {
+        return Err(unreadable(std::io::Error::other("the file is too large")));
     }
-    std::fs::read(file).map_err(refused)
+    std::fs::read(file).map_err(unreadable)
 }
 
-/// Nothing was asked yet, so nothing can have happened.
-fn not_connected(error: tokio_postgres::Error) -> StoreError {
-    match failure(error) {
+/// Converts an error that occurred before any statement was sent, so its outcome is known.
+fn to_connect_error(error: tokio_postgres::Error) -> StoreError {
+    match to_store_error(error) {
         StoreError::Retry { cause, .. } => StoreError::Retry {
             outcome_unknown: false,
             cause,
@@ -422,119 +450,122 @@ fn not_connected(error: tokio_postgres::Error) -> StoreError {
     }
 }
 
-impl Pooled<'_> {
-    /// Runs one of this crate's statements, which is prepared once: then it is one round trip.
-    pub(super) async fn rows(
+impl PooledConnection<'_> {
+    /// Runs a statement. It is prepared once per connection, so that later runs take one round
+    /// trip.
+    pub(super) async fn query_rows(
         &mut self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
-        let rows = self.session()?.rows(sql, params).await;
-        self.done();
+        let rows = self.busy_session()?.query_rows(sql, params).await;
+        self.mark_idle();
         rows
     }
 
-    /// The same with the rows as they come, as long as whoever looks at them goes on.
-    pub(super) async fn each(
+    /// Runs a statement and passes its rows to `visit` as they arrive, until it returns false.
+    pub(super) async fn query_each(
         &mut self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-        look: impl FnMut(&Row) -> Result<bool, StoreError>,
+        visit: impl FnMut(&Row) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        let looked = self.session()?.each(sql, params, look).await;
-        self.done();
-        looked
+        let result = self.busy_session()?.query_each(sql, params, visit).await;
+        self.mark_idle();
+        result
     }
 
-    /// Runs two statements one behind the other, in one round trip.
-    pub(super) async fn two(
+    /// Runs two statements one after the other in one round trip.
+    pub(super) async fn query_pipelined(
         &mut self,
-        first: Query<'_>,
-        second: Query<'_>,
+        first: StatementWithParams<'_>,
+        second: StatementWithParams<'_>,
     ) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
-        let rows = self.session()?.two(first, second).await;
-        self.done();
+        let rows = self.busy_session()?.query_pipelined(first, second).await;
+        self.mark_idle();
         rows
     }
 
-    /// A transaction of several statements.
-    pub(super) async fn transaction(&mut self) -> Result<Transaction<'_>, StoreError> {
-        let Session {
+    /// Starts a transaction.
+    pub(super) async fn begin_transaction(&mut self) -> Result<PooledTransaction<'_>, StoreError> {
+        let PooledSession {
             client, is_busy, ..
-        } = self.session()?;
-        let own = client.transaction().await.map_err(not_connected)?;
-        Ok(Transaction { own, is_busy })
+        } = self.busy_session()?;
+        let inner = client.transaction().await.map_err(to_connect_error)?;
+        Ok(PooledTransaction { inner, is_busy })
     }
 
-    /// A transaction that only reads, all of it as it is at one moment.
-    pub(super) async fn moment(&mut self) -> Result<Transaction<'_>, StoreError> {
-        let Session {
+    /// Starts a read-only transaction whose statements all see one snapshot.
+    pub(super) async fn begin_read_snapshot(
+        &mut self,
+    ) -> Result<PooledTransaction<'_>, StoreError> {
+        let PooledSession {
             client, is_busy, ..
-        } = self.session()?;
-        let begun = client
+        } = self.busy_session()?;
+        let started = client
             .build_transaction()
             .isolation_level(IsolationLevel::RepeatableRead)
             .read_only(true)
             .start();
-        let own = begun.await.map_err(not_connected)?;
-        Ok(Transaction { own, is_busy })
+        let inner = started.await.map_err(to_connect_error)?;
+        Ok(PooledTransaction { inner, is_busy })
     }
 
-    /// The connection itself. It only goes back once it is said that all that it was asked is
-    /// [done](Self::done).
+    /// Returns the client of the connection. The connection returns to the pool only if
+    /// [`mark_idle`](Self::mark_idle) is called after its last statement.
     pub(super) fn client(&mut self) -> Result<&mut Client, StoreError> {
-        Ok(&mut self.session()?.client)
+        Ok(&mut self.busy_session()?.client)
     }
 
-    /// Says that nothing is under way.
-    pub(super) fn done(&mut self) {
-        if let Some(session) = &mut self.session {
+    /// Marks that no statement is running.
+    pub(super) fn mark_idle(&mut self) {
+        if let Some(session) = &mut self.busy_session {
             session.is_busy = false;
         }
     }
 
-    /// Whoever gets the session is about to ask something.
-    fn session(&mut self) -> Result<&mut Session, StoreError> {
-        let given_back = || StoreError::fatal("the connection was given back");
-        let session = self.session.as_mut().ok_or_else(given_back)?;
+    /// Returns the session and marks it as busy.
+    fn busy_session(&mut self) -> Result<&mut PooledSession, StoreError> {
+        let returned = || StoreError::fatal("the connection was already returned to the pool");
+        let session = self.busy_session.as_mut().ok_or_else(returned)?;
         session.is_busy = true;
         Ok(session)
     }
 }
 
-impl Drop for Pooled<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
-        if let Some(session) = self.session.take() {
-            self.pool.put_back(session);
+        if let Some(session) = self.busy_session.take() {
+            self.pool.return_session(session);
         }
     }
 }
 
-/// A transaction whose connection goes back to the pool once it has ended one way or the other. One that
-/// is merely dropped takes its connection with it.
-pub(super) struct Transaction<'p> {
-    own: tokio_postgres::Transaction<'p>,
+/// Transaction whose connection returns to the pool after a commit or rollback. If the transaction
+/// is dropped without either, its connection is closed.
+pub(super) struct PooledTransaction<'p> {
+    inner: tokio_postgres::Transaction<'p>,
     is_busy: &'p mut bool,
 }
 
-impl Transaction<'_> {
+impl PooledTransaction<'_> {
     pub(super) async fn commit(self) -> Result<(), tokio_postgres::Error> {
-        let ended = self.own.commit().await;
+        let result = self.inner.commit().await;
         *self.is_busy = false;
-        ended
+        result
     }
 
     pub(super) async fn rollback(self) -> Result<(), tokio_postgres::Error> {
-        let ended = self.own.rollback().await;
+        let result = self.inner.rollback().await;
         *self.is_busy = false;
-        ended
+        result
     }
 }
 
-impl<'p> Deref for Transaction<'p> {
+impl<'p> Deref for PooledTransaction<'p> {
     type Target = tokio_postgres::Transaction<'p>;
 
     fn deref(&self) -> &Self::Target {
-        &self.own
+        &self.inner
     }
 }

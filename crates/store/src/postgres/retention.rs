@@ -1,8 +1,8 @@
-//! Dropping old parts of the log.
+//! Drops old partitions of the log.
 //!
-//! A part goes in one transaction: its executions are locked and checked, their rows deleted, the
-//! range is noted, and the partition dropped. Rows in other tables are cleaned up afterwards, in small
-//! steps: nobody finds them any more.
+//! A partition is dropped in one transaction: its executions are locked and checked, their rows are
+//! deleted, the dropped range is recorded, and the table is dropped. Rows in other tables are
+//! purged afterwards, in small steps. They can no longer be found once their execution is gone.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -13,45 +13,47 @@ use noetl_types::{ExecutionId, FeedPosition, Text, Timestamp};
 use tokio_postgres::Transaction;
 use tokio_postgres::error::SqlState;
 
-use super::bind::failure;
+use super::bind::to_store_error;
 use super::open::TABLES_LOCK;
-use super::owner::Owner;
 use super::partition;
-use super::pool::Pool;
-use super::query::{Param, rows};
+use super::pool::ConnectionPool;
+use super::query::{Param, query_rows};
 use super::stream;
+use super::table_owner::TableOwner;
 use crate::error::StoreError;
-use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned};
-use crate::row::{CLEANED, Cleaned, ToCell as _};
+use crate::model::{EnabledPublishers, LogPartition, OldPartition, PinReason};
+use crate::row::{DEPENDENT_TABLES, DependentTable, ToCell as _};
 
-/// How long a lock is waited for: so long may whoever appends have to wait for a drop.
+/// Maximum wait for a lock. Appends may have to wait this long for a drop.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 const _: () = assert!(LOCK_TIMEOUT.as_millis() <= 500);
 
-/// How often a part is tried whose lock is not had in that time.
-const TRIES: u32 = 4;
+/// Maximum attempts to drop a partition whose locks are not available in time.
+const MAX_DROP_ATTEMPTS: u32 = 4;
 
-/// How long others have the locks between two tries.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Pause between two attempts, in which other transactions can take the locks.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long whoever looks at a part, or drops it, may take for one statement of it.
+/// Maximum duration of one statement that checks or drops a partition.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
 
-pub(super) const LIVE: &str = "SELECT execution_id FROM execution
+pub(super) const FIRST_LIVE_EXECUTION: &str = "SELECT execution_id FROM execution
     WHERE $1 <= execution_id AND execution_id < $2 AND NOT ended ORDER BY execution_id LIMIT 1";
 
-const OWED: &str = "SELECT execution_id FROM errand
+const FIRST_PENDING_FOLLOW_UP: &str = "SELECT execution_id FROM errand
     WHERE $1 <= execution_id AND execution_id < $2 ORDER BY execution_id LIMIT 1";
 
-/// Found by the executions, among all of their rows: of a month that is old, what was published is mostly
-/// purged, and where it is kept for longer each look reads what is left of it.
-pub(super) const UNPUBLISHED: &str = "SELECT execution_id FROM outbox
+/// First execution with unpublished rows, found by scanning the rows of the executions. Published
+/// rows of an old month are mostly purged. If they are retained longer, each check reads those that
+/// are left.
+pub(super) const FIRST_UNPUBLISHED: &str = "SELECT execution_id FROM outbox
     WHERE $1 <= execution_id AND execution_id < $2
         AND status <> 'PUBLISHED' AND discarded_at IS NULL
     ORDER BY execution_id LIMIT 1";
 
-/// Whether there is an event behind a place, rows of earlier lives counting as of transaction 0.
-const BEHIND: &str = "SELECT EXISTS (
+/// Selects true if there is an event after a position. Rows of earlier log epochs count as written
+/// by transaction 0.
+const HAS_EVENT_AFTER: &str = "SELECT EXISTS (
         SELECT FROM event
         WHERE $1 <= execution_id AND execution_id < $2 AND position > $5::bigint
             AND (tx, position) > ($3::text::xid8, $4::bigint)
@@ -61,153 +63,174 @@ const BEHIND: &str = "SELECT EXISTS (
             AND position <= $5::bigint AND position > $4::bigint
     ))";
 
-async fn first_id(
+async fn first_execution_id(
     transaction: &Transaction<'_>,
     sql: &str,
-    part: &LogPart,
+    partition: &LogPartition,
 ) -> Result<Option<ExecutionId>, StoreError> {
-    let found = rows(transaction, sql, &[&part.lo, &part.hi]).await?;
+    let found = query_rows(transaction, sql, &[&partition.first_id, &partition.end_id]).await?;
     let id = found.first().map(|row| ExecutionId::new(row.get(0)));
     id.transpose().map_err(StoreError::fatal)
 }
 
-/// What keeps a part, if anything.
-async fn pinned(
+/// Returns the reason that a partition cannot be dropped.
+async fn pin_reason(
     transaction: &Transaction<'_>,
-    part: &LogPart,
-    outlets: &EnabledOutlets,
-) -> Result<Option<Pinned>, StoreError> {
-    if let Some(id) = first_id(transaction, LIVE, part).await? {
-        return Ok(Some(Pinned::Live(id)));
+    partition: &LogPartition,
+    publishers: &EnabledPublishers,
+) -> Result<Option<PinReason>, StoreError> {
+    if let Some(id) = first_execution_id(transaction, FIRST_LIVE_EXECUTION, partition).await? {
+        return Ok(Some(PinReason::NotEnded(id)));
     }
-    if let Some(id) = first_id(transaction, OWED, part).await? {
-        return Ok(Some(Pinned::Owed(id)));
+    if let Some(id) = first_execution_id(transaction, FIRST_PENDING_FOLLOW_UP, partition).await? {
+        return Ok(Some(PinReason::PendingFollowUp(id)));
     }
-    if outlets.outbox
-        && let Some(id) = first_id(transaction, UNPUBLISHED, part).await?
+    if publishers.outbox
+        && let Some(id) = first_execution_id(transaction, FIRST_UNPUBLISHED, partition).await?
     {
-        return Ok(Some(Pinned::Outbox(id)));
+        return Ok(Some(PinReason::Outbox(id)));
     }
-    if outlets.streams.is_empty() {
+    if publishers.streams.is_empty() {
         return Ok(None);
     }
-    let base = stream::base_in(transaction).await?;
-    for name in &outlets.streams {
-        // A stream that never began, or that is of an earlier life, has published nothing.
-        let published = stream::published(transaction, name).await?;
+    let base = stream::feed_base_in_transaction(transaction).await?;
+    for name in &publishers.streams {
+        // A stream that never started, or that belongs to an earlier log epoch, has published
+        // nothing.
+        let published = stream::published_position(transaction, name).await?;
         let FeedPosition { tx, position } = published.unwrap_or(FeedPosition {
             tx: 0,
             position: -1,
         });
         let tx = tx.to_string();
-        let params: [Param<'_>; 5] = [&part.lo, &part.hi, &tx, &position, &base.0];
-        let behind = rows(transaction, BEHIND, &params).await?;
-        if behind.first().is_none_or(|row| row.get(0)) {
-            return Ok(Some(Pinned::Stream(name.clone())));
+        let params: [Param<'_>; 5] = [
+            &partition.first_id,
+            &partition.end_id,
+            &tx,
+            &position,
+            &base.0,
+        ];
+        let has_more = query_rows(transaction, HAS_EVENT_AFTER, &params).await?;
+        if has_more.first().is_none_or(|row| row.get(0)) {
+            return Ok(Some(PinReason::Stream(name.clone())));
         }
     }
     Ok(None)
 }
 
-pub(super) async fn old_parts(
-    pool: &Pool,
+pub(super) async fn list_old_partitions(
+    pool: &ConnectionPool,
     before: Timestamp,
-    outlets: &EnabledOutlets,
-) -> Result<Vec<OldPart>, StoreError> {
-    let cut = first_id_at(before.as_unix_ms());
-    let mut pooled = pool.get().await?;
-    let parts = partition::parts(pooled.client()?).await?;
-    pooled.done();
+    publishers: &EnabledPublishers,
+) -> Result<Vec<OldPartition>, StoreError> {
+    let cutoff_id = first_id_at(before.as_unix_ms());
+    let mut pooled = pool.acquire().await?;
+    let partitions = partition::list_partitions(pooled.client()?).await?;
+    pooled.mark_idle();
     let mut old = Vec::new();
-    for part in parts.into_iter().filter(|part| part.hi <= cut) {
-        // What goes wrong with one part breaks off a transaction, which is not that of the others.
-        let transaction = pooled.transaction().await?;
-        let looked = look(&transaction, &part, outlets).await;
-        transaction.rollback().await.map_err(failure)?;
-        let pinned = match looked {
-            Ok(pinned) => pinned,
-            Err(Refusal::Lock(text) | Refusal::Database(text)) => Some(Pinned::Refused(text)),
-            Err(Refusal::Store(error)) => return Err(error),
+    for partition in partitions
+        .into_iter()
+        .filter(|partition| partition.end_id <= cutoff_id)
+    {
+        // An error aborts the transaction, so each partition is checked in a separate one.
+        let transaction = pooled.begin_transaction().await?;
+        let checked = check_partition(&transaction, &partition, publishers).await;
+        transaction.rollback().await.map_err(to_store_error)?;
+        let pin_reason = match checked {
+            Ok(pin_reason) => pin_reason,
+            Err(DropFailure::Lock(text) | DropFailure::Database(text)) => {
+                Some(PinReason::Refused(text))
+            }
+            Err(DropFailure::Store(error)) => return Err(error),
         };
-        old.push(OldPart { part, pinned });
+        old.push(OldPartition {
+            partition,
+            pin_reason,
+        });
     }
     Ok(old)
 }
 
-/// What keeps a part, as far as anybody can tell before it is locked.
-async fn look(
+/// Returns the reason that a partition cannot be dropped, without locking it.
+async fn check_partition(
     transaction: &Transaction<'_>,
-    part: &LogPart,
-    outlets: &EnabledOutlets,
-) -> Result<Option<Pinned>, Refusal> {
-    bound(transaction).await?;
-    Ok(pinned(transaction, part, outlets).await?)
+    partition: &LogPartition,
+    publishers: &EnabledPublishers,
+) -> Result<Option<PinReason>, DropFailure> {
+    set_drop_timeouts(transaction).await?;
+    Ok(pin_reason(transaction, partition, publishers).await?)
 }
 
-/// Bounds how long a transaction waits for others, and how long it works: longer than other statements
-/// may, since a part can be large.
-async fn bound(transaction: &Transaction<'_>) -> Result<(), Refusal> {
+/// Sets the timeouts of a transaction for locks and for statements. Statements may take longer than
+/// elsewhere, since a partition can be large.
+async fn set_drop_timeouts(transaction: &Transaction<'_>) -> Result<(), DropFailure> {
     let settings = format!(
         "SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = {}",
         LOCK_TIMEOUT.as_millis(),
         STATEMENT_TIMEOUT.as_millis()
     );
-    let set = transaction.batch_execute(&settings).await;
-    set.map_err(refusal)
+    let result = transaction.batch_execute(&settings).await;
+    result.map_err(to_drop_failure)
 }
 
-/// Tries a few times, since others may have the log in hand for longer than anybody may wait. Whatever
-/// the database has against it concerns this part alone; only without a connection nothing goes on.
-pub(super) async fn drop_part(
-    owner: &Owner,
-    part: &LogPart,
-    outlets: &EnabledOutlets,
+/// Drops a partition. Makes several attempts, since other transactions may hold locks on the log
+/// for longer than the lock timeout. An error from the database concerns only this partition and
+/// becomes its pin reason. Only connection failures are returned as errors.
+pub(super) async fn drop_partition(
+    owner: &TableOwner,
+    partition: &LogPartition,
+    publishers: &EnabledPublishers,
     now: Timestamp,
-) -> Result<Option<Pinned>, StoreError> {
-    let mut tries = 1;
+) -> Result<Option<PinReason>, StoreError> {
+    let mut attempts = 1;
     loop {
-        let mut pooled = owner.get().await?;
-        let transaction = pooled.transaction().await?;
-        let dropped = match drop_in(&transaction, part, outlets, now).await {
-            Ok(None) => transaction.commit().await.map(|()| None).map_err(refusal),
-            kept => {
-                transaction.rollback().await.map_err(failure)?;
-                kept
+        let mut pooled = owner.acquire().await?;
+        let transaction = pooled.begin_transaction().await?;
+        let dropped = match drop_in_transaction(&transaction, partition, publishers, now).await {
+            Ok(None) => transaction
+                .commit()
+                .await
+                .map(|()| None)
+                .map_err(to_drop_failure),
+            not_dropped => {
+                transaction.rollback().await.map_err(to_store_error)?;
+                not_dropped
             }
         };
         match dropped {
-            Ok(pinned) => return Ok(pinned),
-            Err(Refusal::Lock(_)) if tries < TRIES => {
+            Ok(pin_reason) => return Ok(pin_reason),
+            Err(DropFailure::Lock(_)) if attempts < MAX_DROP_ATTEMPTS => {
                 drop(pooled);
-                tries += 1;
-                tokio::time::sleep(PAUSE).await;
+                attempts += 1;
+                tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
             }
-            Err(Refusal::Lock(text) | Refusal::Database(text)) => {
-                return Ok(Some(Pinned::Refused(text)));
+            Err(DropFailure::Lock(text) | DropFailure::Database(text)) => {
+                return Ok(Some(PinReason::Refused(text)));
             }
-            Err(Refusal::Store(error)) => return Err(error),
+            Err(DropFailure::Store(error)) => return Err(error),
         }
     }
 }
 
-/// Why a transaction did not drop a part.
-enum Refusal {
-    /// A lock was not had in time.
+/// Reason that a transaction did not drop a partition.
+enum DropFailure {
+    /// A lock was not available in time.
     Lock(Text),
-    /// The database has something against it: the table is somebody else's, or something needs it.
+    /// The database rejected the drop: another role owns the table, or another object depends on
+    /// it.
     Database(Text),
-    /// Nothing else would go either.
+    /// The store failed. Other partitions would fail too.
     Store(StoreError),
 }
 
-impl From<StoreError> for Refusal {
+impl From<StoreError> for DropFailure {
     fn from(error: StoreError) -> Self {
         let (StoreError::Retry { cause, .. } | StoreError::Fatal { cause }) = &error;
-        let told = cause.downcast_ref::<tokio_postgres::Error>();
-        let told = told.and_then(told_of_part);
-        match (told, &error) {
-            (Some(told), _) => told,
-            // A row of it that nobody can read.
+        let reported = cause.downcast_ref::<tokio_postgres::Error>();
+        let reported = reported.and_then(to_database_refusal);
+        match (reported, &error) {
+            (Some(reported), _) => reported,
+            // A row of the partition cannot be read.
             (None, StoreError::Fatal { cause }) if !cause.is::<tokio_postgres::Error>() => {
                 Self::Database(cause.to_string().into())
             }
@@ -216,137 +239,167 @@ impl From<StoreError> for Refusal {
     }
 }
 
-fn refusal(error: tokio_postgres::Error) -> Refusal {
-    Refusal::from(failure(error))
+fn to_drop_failure(error: tokio_postgres::Error) -> DropFailure {
+    DropFailure::from(to_store_error(error))
 }
 
-/// What the database has against dropping a part, where it was asked and answered.
-fn told_of_part(error: &tokio_postgres::Error) -> Option<Refusal> {
-    let told = error.as_db_error()?;
-    let is_gone = matches!(
-        *told.code(),
+/// Converts an error that the database reported about dropping a partition. Returns `None` if the
+/// connection failed or the server is shutting down.
+fn to_database_refusal(error: &tokio_postgres::Error) -> Option<DropFailure> {
+    let reported = error.as_db_error()?;
+    let is_unavailable = matches!(
+        *reported.code(),
         SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::CANNOT_CONNECT_NOW
     );
-    if is_gone || told.code().code().starts_with("08") {
+    if is_unavailable || reported.code().code().starts_with("08") {
         return None;
     }
-    let detail = told.detail().map(|detail| format!(": {detail}"));
-    let text = Text::from(told.message().to_owned() + &detail.unwrap_or_default());
-    Some(match *told.code() {
-        SqlState::LOCK_NOT_AVAILABLE | SqlState::T_R_DEADLOCK_DETECTED => Refusal::Lock(text),
-        _ => Refusal::Database(text),
+    let detail = reported.detail().map(|detail| format!(": {detail}"));
+    let text = Text::from(reported.message().to_owned() + &detail.unwrap_or_default());
+    Some(match *reported.code() {
+        SqlState::LOCK_NOT_AVAILABLE | SqlState::T_R_DEADLOCK_DETECTED => DropFailure::Lock(text),
+        _ => DropFailure::Database(text),
     })
 }
 
-/// Executions are locked in the order of their ids. Appends do not wait for them: they conflict.
+/// Locks executions in the order of their ids. Appends do not wait for these locks: they fail with
+/// a conflict.
 const LOCK_EXECUTIONS: &str = "SELECT count(*) FROM (
         SELECT FROM execution WHERE $1 <= execution_id AND execution_id < $2
         ORDER BY execution_id FOR UPDATE
     ) AS locked";
 
-const FORGET: &str = "DELETE FROM execution WHERE $1 <= execution_id AND execution_id < $2";
+const DELETE_EXECUTIONS: &str =
+    "DELETE FROM execution WHERE $1 <= execution_id AND execution_id < $2";
 
-const NOTE: &str = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES ($1, $2, $3)
+const RECORD_DROPPED_RANGE: &str = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES ($1, $2, $3)
     ON CONFLICT (lo) DO UPDATE SET hi = greatest(retention_range.hi, excluded.hi), cleaned_at = NULL";
 
-const IS_THERE: &str =
+const HAS_EXECUTIONS: &str =
     "SELECT EXISTS (SELECT FROM execution WHERE $1 <= execution_id AND execution_id < $2)";
 
-/// Notes where the last event of a part was. Without earlier lives it is that of the last transaction;
-/// with them there is an index of positions.
-async fn note_last(transaction: &Transaction<'_>, part: &str) -> Result<(), Refusal> {
-    let last = if stream::base_in(transaction).await?.is_first() {
-        format!("SELECT position FROM {part} ORDER BY tx DESC, position DESC LIMIT 1")
+/// Records the last position of a partition. Without earlier log epochs it is the position of the
+/// last transaction. With earlier epochs, positions have an index.
+async fn record_dropped_position(
+    transaction: &Transaction<'_>,
+    partition: &str,
+) -> Result<(), DropFailure> {
+    let last = if stream::feed_base_in_transaction(transaction)
+        .await?
+        .is_first_epoch()
+    {
+        format!("SELECT position FROM {partition} ORDER BY tx DESC, position DESC LIMIT 1")
     } else {
-        format!("SELECT max(position) FROM {part}")
+        format!("SELECT max(position) FROM {partition}")
     };
-    let note = format!(
+    let record = format!(
         "INSERT INTO meta (key, value) SELECT 'last_dropped', coalesce(({last}), 0)::text
          ON CONFLICT (key) DO UPDATE
          SET value = greatest(meta.value::bigint, excluded.value::bigint)::text"
     );
-    transaction.query(&note, &[]).await.map_err(refusal)?;
+    transaction
+        .query(&record, &[])
+        .await
+        .map_err(to_drop_failure)?;
     Ok(())
 }
 
-/// Says so where a part is not the one any more that somebody looked at: the table, and not only its name.
-async fn replaced(
+/// Returns a pin reason if a partition is no longer the table that was checked. Another table may
+/// have its name.
+async fn replaced_reason(
     transaction: &Transaction<'_>,
-    part: &LogPart,
-) -> Result<Option<Pinned>, StoreError> {
-    let parts = partition::parts(transaction).await?;
-    let text = "there is no such part of the log any more";
-    Ok((!parts.contains(part)).then(|| Pinned::Refused(Text::from(text))))
+    partition: &LogPartition,
+) -> Result<Option<PinReason>, StoreError> {
+    let partitions = partition::list_partitions(transaction).await?;
+    let text = "the partition no longer exists";
+    Ok((!partitions.contains(partition)).then(|| PinReason::Refused(Text::from(text))))
 }
 
-async fn lock_table(transaction: &Transaction<'_>, table: &str) -> Result<(), Refusal> {
+async fn lock_table(transaction: &Transaction<'_>, table: &str) -> Result<(), DropFailure> {
     let lock = format!("LOCK TABLE ONLY {table} IN ACCESS EXCLUSIVE MODE");
-    transaction.batch_execute(&lock).await.map_err(refusal)
+    transaction
+        .batch_execute(&lock)
+        .await
+        .map_err(to_drop_failure)
 }
 
-/// The part is locked first: who writes to another one waits for nobody meanwhile, however long a
-/// reader keeps it. The log as a whole is locked only when all else is done: whoever appends waits for
-/// that lock, so it is asked for no longer than [`LOCK_TIMEOUT`], and held for a look and a commit.
+/// Drops a partition in a transaction. The partition is locked first. While that lock waits for
+/// readers, writes to other partitions are not blocked. The log as a whole is locked last, since
+/// all appends wait for that lock: the transaction waits for it at most [`LOCK_TIMEOUT`], and holds
+/// it only for one check and the commit.
 ///
-/// An execution that was made in the range meanwhile is there once the log is locked. Who comes later
-/// finds the range.
-async fn drop_in(
+/// An execution that was created in the range meanwhile is visible once the log is locked. Later
+/// appends find the recorded range.
+async fn drop_in_transaction(
     transaction: &Transaction<'_>,
-    part: &LogPart,
-    outlets: &EnabledOutlets,
+    partition: &LogPartition,
+    publishers: &EnabledPublishers,
     now: Timestamp,
-) -> Result<Option<Pinned>, Refusal> {
-    bound(transaction).await?;
-    let range: [Param<'_>; 2] = [&part.lo, &part.hi];
-    let run = |sql| transaction.query(sql, &range);
+) -> Result<Option<PinReason>, DropFailure> {
+    set_drop_timeouts(transaction).await?;
+    let range: [Param<'_>; 2] = [&partition.first_id, &partition.end_id];
+    let run_on_range = |sql| transaction.query(sql, &range);
     let lock: [Param<'_>; 1] = [&TABLES_LOCK];
     let lock = transaction.query("SELECT pg_advisory_xact_lock($1)", &lock);
-    lock.await.map_err(refusal)?;
-    if let Some(replaced) = replaced(transaction, part).await? {
-        return Ok(Some(replaced));
+    lock.await.map_err(to_drop_failure)?;
+    if let Some(reason) = replaced_reason(transaction, partition).await? {
+        return Ok(Some(reason));
     }
-    run(LOCK_EXECUTIONS).await.map_err(refusal)?;
-    if let Some(pinned) = pinned(transaction, part, outlets).await? {
-        return Ok(Some(pinned));
+    run_on_range(LOCK_EXECUTIONS)
+        .await
+        .map_err(to_drop_failure)?;
+    if let Some(reason) = pin_reason(transaction, partition, publishers).await? {
+        return Ok(Some(reason));
     }
-    let note: [Param<'_>; 3] = [&part.lo, &part.hi, &now.to_cell()];
-    transaction.query(NOTE, &note).await.map_err(refusal)?;
-    run(FORGET).await.map_err(refusal)?;
-    let name: [Param<'_>; 1] = [&part.name.as_str()];
+    let record: [Param<'_>; 3] = [&partition.first_id, &partition.end_id, &now.to_cell()];
+    transaction
+        .query(RECORD_DROPPED_RANGE, &record)
+        .await
+        .map_err(to_drop_failure)?;
+    run_on_range(DELETE_EXECUTIONS)
+        .await
+        .map_err(to_drop_failure)?;
+    let name: [Param<'_>; 1] = [&partition.name.as_str()];
     let quoted = transaction.query_one("SELECT quote_ident($1)", &name);
-    let quoted: String = quoted.await.map_err(refusal)?.get(0);
-    note_last(transaction, &quoted).await?;
+    let quoted: String = quoted.await.map_err(to_drop_failure)?.get(0);
+    record_dropped_position(transaction, &quoted).await?;
     lock_table(transaction, &quoted).await?;
-    // Until now the name could be given to another table; from now on it stands for the one that goes.
-    if let Some(replaced) = replaced(transaction, part).await? {
-        return Ok(Some(replaced));
+    // Until the lock was taken, the name could be given to another table.
+    if let Some(reason) = replaced_reason(transaction, partition).await? {
+        return Ok(Some(reason));
     }
     lock_table(transaction, "event").await?;
-    let is_there: bool = transaction
-        .query_one(IS_THERE, &range)
+    let has_executions: bool = transaction
+        .query_one(HAS_EXECUTIONS, &range)
         .await
-        .map_err(refusal)?
+        .map_err(to_drop_failure)?
         .get(0);
-    if is_there {
-        let text = "an execution was made in it just now";
-        return Ok(Some(Pinned::Refused(Text::from(text))));
+    if has_executions {
+        let text = "an execution was just created in the partition";
+        return Ok(Some(PinReason::Refused(Text::from(text))));
     }
-    let gone = format!("DROP TABLE {quoted}");
-    transaction.batch_execute(&gone).await.map_err(refusal)?;
+    let drop_table = format!("DROP TABLE {quoted}");
+    transaction
+        .batch_execute(&drop_table)
+        .await
+        .map_err(to_drop_failure)?;
     Ok(None)
 }
 
-const UNCLEAN: &str = "SELECT lo, hi FROM retention_range WHERE cleaned_at IS NULL
+const SELECT_UNPURGED_RANGE: &str = "SELECT lo, hi FROM retention_range WHERE cleaned_at IS NULL
     ORDER BY lo LIMIT 1";
 
-const CLEAN: &str = "UPDATE retention_range SET cleaned_at = $2::timestamptz WHERE lo = $1";
+const MARK_RANGE_PURGED: &str =
+    "UPDATE retention_range SET cleaned_at = $2::timestamptz WHERE lo = $1";
 
-/// How rows of a range of executions go from each table.
-static DELETES: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let delete = |cleaned: &Cleaned| {
-        let Cleaned {
-            table, execution, ..
-        } = cleaned;
+/// Statements that delete rows of a range of executions, one per dependent table.
+static PURGE_STATEMENTS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let delete = |dependent: &DependentTable| {
+        let DependentTable {
+            table,
+            execution_column: execution,
+            ..
+        } = dependent;
         format!(
             "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
                  SELECT ctid FROM {table} WHERE $1 <= {execution} AND {execution} < $2
@@ -354,18 +407,19 @@ static DELETES: LazyLock<Vec<String>> = LazyLock::new(|| {
              )) RETURNING 1"
         )
     };
-    CLEANED.iter().map(delete).collect()
+    DEPENDENT_TABLES.iter().map(delete).collect()
 });
 
-/// Cleans up behind one range, rows of one table in a step; a range that has nothing left is clean.
-pub(super) async fn clean(
-    pool: &Pool,
+/// Deletes remaining rows of dropped executions, from one table per call. Marks a range as purged
+/// once no rows are left. Returns the number of deleted rows, 0 if nothing is left to purge.
+pub(super) async fn purge_dropped_executions(
+    pool: &ConnectionPool,
     now: Timestamp,
     limit: PageLimit,
 ) -> Result<u64, StoreError> {
-    let mut client = pool.get().await?;
+    let mut client = pool.acquire().await?;
     loop {
-        let found = client.rows(UNCLEAN, &[]).await?;
+        let found = client.query_rows(SELECT_UNPURGED_RANGE, &[]).await?;
         let Some((lo, hi)) = found
             .first()
             .map(|row| (row.get::<_, i64>(0), row.get::<_, i64>(1)))
@@ -373,12 +427,14 @@ pub(super) async fn clean(
             return Ok(0);
         };
         let params: [Param<'_>; 3] = [&lo, &hi, &i64::from(limit.get())];
-        for delete in &*DELETES {
-            let gone = client.rows(delete, &params).await?;
-            if !gone.is_empty() {
-                return Ok(u64::try_from(gone.len()).unwrap_or(u64::MAX));
+        for delete in &*PURGE_STATEMENTS {
+            let deleted = client.query_rows(delete, &params).await?;
+            if !deleted.is_empty() {
+                return Ok(u64::try_from(deleted.len()).unwrap_or(u64::MAX));
             }
         }
-        client.rows(CLEAN, &[&lo, &now.to_cell()]).await?;
+        client
+            .query_rows(MARK_RANGE_PURGED, &[&lo, &now.to_cell()])
+            .await?;
     }
 }

@@ -1,6 +1,6 @@
-//! The feed, where streams of it stand, and the lives of the log.
+//! The feed, stream cursors, and log epochs.
 //!
-//! Rows up to the base are of an earlier life of the log: their transactions were those of another
+//! Rows up to the base belong to earlier log epochs. Their transaction ids come from another
 //! cluster, so they count as written by transaction 0, in the order of their positions.
 
 use std::sync::LazyLock;
@@ -9,132 +9,137 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use noetl_types::{FeedPosition, StoredEvent, Text, Timestamp};
 use tokio_postgres::{Client, Transaction};
 
-use super::bind::{failure, read_all};
-use super::pool::Pool;
-use super::query::{Param, beside, insert, params, rows, select};
+use super::bind::{decode_rows, to_store_error};
+use super::pool::ConnectionPool;
+use super::query::{Param, insert_sql, query_rows, select_sql, spawn_decode, to_params};
 use crate::error::StoreError;
 use crate::model::{
-    FEED_BYTES, FeedBatch, FeedItem, FeedLag, FeedLimit, InFeed, LogEpoch, MAX_FEED_LAG,
-    StreamBegin, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken, Unreadable,
+    CursorMove, FeedBatch, FeedEntry, FeedItem, FeedLag, FeedLimit, LogEpoch, MAX_FEED_BATCH_BYTES,
+    MAX_FEED_LAG_EVENTS, StreamCursor, StreamLeaseOutcome, StreamLeaseRequest, StreamOwner,
+    StreamStart, UnreadableEvent,
 };
 use crate::row::{
-    self, Cell, CellRef, Cells, Corrupt, EVENT, Kind, SENT, STREAM, Table, ToCell as _, stream_row,
-    time,
+    self, Cell, CellRef, ColumnKind, CorruptRow, EVENT, EVENT_BODY, RowCells, STREAM, Table,
+    ToCell as _, decode_timestamp, encode_stream_cursor,
 };
 
-/// The last position of the earlier lives of the log; 0 where there was none.
+/// Last position of the earlier log epochs. 0 if there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FeedBase(pub(super) i64);
 
 impl FeedBase {
-    /// Behind the earlier lives the present one goes on.
-    fn behind(self) -> FeedPosition {
+    /// Returns the position after which the current log epoch starts.
+    fn end_position(self) -> FeedPosition {
         FeedPosition {
             tx: 0,
             position: self.0,
         }
     }
 
-    /// Whether there were no earlier lives.
-    pub(super) fn is_first(self) -> bool {
+    /// True if there are no earlier log epochs.
+    pub(super) fn is_first_epoch(self) -> bool {
         self.0 == 0
     }
 
-    fn is_before(self, after: FeedPosition) -> bool {
-        after < self.behind()
+    fn has_earlier_rows_after(self, after: FeedPosition) -> bool {
+        after < self.end_position()
     }
 }
 
-/// The base as this process last saw it. Another process may begin a new life of the log at any time,
-/// so whoever reads by this one looks whether it is still the base.
+/// Feed base as this process last read it. Another process may start a new log epoch at any time,
+/// so each read checks that the base is still current.
 #[derive(Debug)]
-pub(super) struct KnownBase(AtomicI64);
+pub(super) struct CachedFeedBase(AtomicI64);
 
-impl KnownBase {
+impl CachedFeedBase {
     pub(super) fn new(base: FeedBase) -> Self {
         Self(AtomicI64::new(base.0))
     }
 
-    fn get(&self) -> FeedBase {
+    fn load_base(&self) -> FeedBase {
         FeedBase(self.0.load(Ordering::Relaxed))
     }
 
-    fn set(&self, base: FeedBase) {
+    fn store_base(&self, base: FeedBase) {
         self.0.store(base.0, Ordering::Relaxed);
     }
 }
 
-const BASE: &str = "SELECT value::bigint FROM meta WHERE key = 'feed_base'";
+const SELECT_FEED_BASE: &str = "SELECT value::bigint FROM meta WHERE key = 'feed_base'";
 
-/// The base as a transaction sees it.
-pub(super) async fn base_in(transaction: &Transaction<'_>) -> Result<FeedBase, StoreError> {
-    let found = rows(transaction, BASE, &[]).await?;
-    Ok(FeedBase(found.first().map_or(0, |row| row.get(0))))
+/// Reads the base in a transaction.
+pub(super) async fn feed_base_in_transaction(
+    transaction: &Transaction<'_>,
+) -> Result<FeedBase, StoreError> {
+    let rows = query_rows(transaction, SELECT_FEED_BASE, &[]).await?;
+    Ok(FeedBase(rows.first().map_or(0, |row| row.get(0))))
 }
 
-/// Below the oldest transaction that is still open nothing can appear any more.
-const SETTLED: &str = "tx < pg_snapshot_xmin(pg_current_snapshot())";
+/// Condition for settled events. No new event can appear below the oldest transaction in progress.
+const IS_SETTLED: &str = "tx < pg_snapshot_xmin(pg_current_snapshot())";
 
-/// Columns of an event that can be large.
-const LARGE: [&str; 6] = ["context", "result", "meta", "extra", "error", "stack_trace"];
+/// Event columns that can be large.
+const LARGE_COLUMNS: [&str; 6] = ["context", "result", "meta", "extra", "error", "stack_trace"];
 
-/// How many bytes a column has. What is not compressed tells its size without being read.
-pub(super) fn bytes_of(column: &str) -> String {
+/// Returns SQL for the size of a column in bytes. The size of an uncompressed value is known
+/// without reading it.
+pub(super) fn column_bytes_sql(column: &str) -> String {
     format!(
         "CASE WHEN pg_column_compression({column}) IS NULL
              THEN coalesce(pg_column_size({column}), 0) ELSE octet_length({column}::text) END"
     )
 }
 
-/// About how many bytes an event has, as far as that can be many.
-fn bytes() -> String {
-    format!("1024 + {}", LARGE.map(bytes_of).join(" + "))
+/// Returns SQL for the approximate size of an event, based on its large columns.
+fn event_bytes_sql() -> String {
+    format!("1024 + {}", LARGE_COLUMNS.map(column_bytes_sql).join(" + "))
 }
 
-/// A section of the feed.
-struct Section {
-    /// The transaction that its events count as written by.
+/// Section of the feed: the current log epoch or the earlier ones.
+struct FeedSection {
+    /// SQL for the transaction id that its events count as written by.
     tx: &'static str,
-    chosen: String,
-    /// The order names what is stored: a name alone could be that of what is shown, which is no order
-    /// that an index has.
+    condition: String,
+    /// Sort order on the stored columns. An unqualified name could refer to an output column, whose
+    /// order no index provides.
     order: &'static str,
 }
 
-impl Section {
-    /// Events in their order with what they have in bytes.
-    fn measured(&self) -> String {
-        let (bytes, chosen, order) = (bytes(), &self.chosen, self.order);
+impl FeedSection {
+    /// Returns SQL for the events in order, with their size in bytes.
+    fn measured_sql(&self) -> String {
+        let (bytes, condition, order) = (event_bytes_sql(), &self.condition, self.order);
         format!(
-            "SELECT *, {bytes} AS bytes FROM event WHERE {chosen}
+            "SELECT *, {bytes} AS bytes FROM event WHERE {condition}
              ORDER BY {order} LIMIT $3::bigint"
         )
     }
 
-    /// Events up to the first that has too many bytes, of which nothing large is shown. Most of the
-    /// feed is read by this: from the index to the wire, without a row being put down in between.
-    fn of_small(&self, table: &Table) -> String {
-        let shown = |(name, _): &(&str, Kind)| {
-            if LARGE.contains(name) {
+    /// Returns SQL for the events in order. Those over the size limit are flagged and returned
+    /// without their large columns. Most of the feed is read with this statement, which streams
+    /// rows from the index without materializing them.
+    fn small_events_sql(&self, table: &Table) -> String {
+        let expression = |(name, _): &(&str, ColumnKind)| {
+            if LARGE_COLUMNS.contains(name) {
                 format!("CASE WHEN bytes <= $4::bigint THEN {name} END AS {name}")
             } else {
                 (*name).to_owned()
             }
         };
-        let columns: Vec<_> = table.columns.iter().map(shown).collect();
+        let columns: Vec<_> = table.columns.iter().map(expression).collect();
         let (tx, columns) = (self.tx, columns.join(", "));
-        let (measured, order) = (self.measured(), self.order.replace("tx", "measured.tx"));
+        let (measured, order) = (self.measured_sql(), self.order.replace("tx", "measured.tx"));
         format!(
             "SELECT {columns}, {tx}, position, bytes > $4::bigint
              FROM ({measured}) AS measured ORDER BY {order}"
         )
     }
 
-    /// Events of any size, as long as those before them have no more than so many bytes, and whether
-    /// there are more.
-    fn of_any(&self, table: &Table) -> String {
-        let (tx, columns, order) = (self.tx, table.list(), self.order);
-        let (measured, shown) = (self.measured(), order.replace("tx", "bounded.tx"));
+    /// Returns SQL for events of any size until the events before them exceed the byte limit. The
+    /// last column is true if there are more.
+    fn any_size_sql(&self, table: &Table) -> String {
+        let (tx, columns, order) = (self.tx, table.column_list(), self.order);
+        let (measured, output_order) = (self.measured_sql(), order.replace("tx", "bounded.tx"));
         format!(
             "SELECT {columns}, {tx}, position, count(*) OVER () < chosen
              FROM (
@@ -143,287 +148,320 @@ impl Section {
                  FROM ({measured}) AS measured
              ) AS bounded
              WHERE bytes_before < $4::bigint
-             ORDER BY {shown}"
+             ORDER BY {output_order}"
         )
     }
 }
 
-/// How a section of the feed is read.
-struct Statements {
+/// Statements that read a section of the feed.
+struct SectionStatements {
     small: String,
-    any: String,
+    any_size: String,
 }
 
-/// How the present life of the log is read, how the earlier ones are, and what comes of a row.
-struct Reading<T: 'static> {
-    present: Statements,
-    earlier: Statements,
-    read: fn(Cells<'_>) -> Result<T, Corrupt>,
+/// Statements for the current and the earlier log epochs, and the decoder of their rows.
+struct FeedReader<T: 'static> {
+    current: SectionStatements,
+    earlier: SectionStatements,
+    decode: fn(RowCells<'_>) -> Result<T, CorruptRow>,
 }
 
-impl<T> Reading<T> {
-    fn new(table: &Table, read: fn(Cells<'_>) -> Result<T, Corrupt>) -> Self {
-        let present = Section {
+impl<T> FeedReader<T> {
+    fn new(table: &Table, decode: fn(RowCells<'_>) -> Result<T, CorruptRow>) -> Self {
+        let current = FeedSection {
             tx: "tx",
-            chosen: format!(
+            condition: format!(
                 "(tx, position) > ($1::text::xid8, $2::bigint) AND position > $5::bigint
-                     AND {SETTLED}"
+                     AND {IS_SETTLED}"
             ),
             order: "tx, position",
         };
-        let earlier = Section {
+        let earlier = FeedSection {
             tx: "0::bigint",
-            chosen: "$1::text = '0' AND position > $2::bigint AND position <= $5::bigint".into(),
+            condition: "$1::text = '0' AND position > $2::bigint AND position <= $5::bigint".into(),
             order: "position",
         };
-        let statements = |section: &Section| Statements {
-            small: section.of_small(table),
-            any: section.of_any(table),
+        let statements = |section: &FeedSection| SectionStatements {
+            small: section.small_events_sql(table),
+            any_size: section.any_size_sql(table),
         };
         Self {
-            present: statements(&present),
+            current: statements(&current),
             earlier: statements(&earlier),
-            read,
+            decode,
         }
     }
 }
 
-static EVENTS: LazyLock<Reading<Result<StoredEvent, Unreadable>>> =
-    LazyLock::new(|| Reading::new(&EVENT, row::feed_event));
+static EVENT_READER: LazyLock<FeedReader<Result<StoredEvent, UnreadableEvent>>> =
+    LazyLock::new(|| FeedReader::new(&EVENT, row::decode_feed_event));
 
-static MESSAGES: LazyLock<Reading<FeedItem>> =
-    LazyLock::new(|| Reading::new(&SENT, row::feed_item));
+static MESSAGE_READER: LazyLock<FeedReader<FeedItem>> =
+    LazyLock::new(|| FeedReader::new(&EVENT_BODY, row::decode_feed_item));
 
-/// Whether the server is a standby, and where the earlier lives end.
-const STATE: &str = "SELECT pg_is_in_recovery(),
+/// Selects true if the server is a standby, and the feed base.
+const SELECT_STANDBY_AND_BASE: &str = "SELECT pg_is_in_recovery(),
     (SELECT value::bigint FROM meta WHERE key = 'feed_base')";
 
-/// What the order of the feed cannot be told from.
+/// Error for a standby server, which cannot provide the order of the feed.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the server is a standby, whose order of commits is not that of the log: connect to the primary"
+    "the PostgreSQL server is a standby, where commits may appear in another order; connect to the \
+     primary"
 )]
-struct Standby;
+struct StandbyServer;
 
-/// Where what is asked for begins in the earlier lives and nothing of them is left behind it, the
-/// present life goes on in the same read: whoever finds nothing asks from the same place again.
-async fn read<T: InFeed + Send>(
-    reading: &'static Reading<T>,
-    pool: &Pool,
-    known: &KnownBase,
+/// Reads a batch of the feed. If `after` is in the earlier log epochs and they have no more rows,
+/// the same call continues with the current epoch, since a caller that gets nothing asks from the
+/// same position again.
+async fn read_feed_batch<T: FeedEntry + Send>(
+    reader: &'static FeedReader<T>,
+    pool: &ConnectionPool,
+    cached_base: &CachedFeedBase,
     mut after: FeedPosition,
     limit: FeedLimit,
 ) -> Result<FeedBatch<T>, StoreError> {
-    let mut client = pool.get().await?;
-    let mut base = known.get();
+    let mut client = pool.acquire().await?;
+    let mut base = cached_base.load_base();
     let mut is_small = true;
     loop {
-        let is_old = base.is_before(after);
-        let statements = if is_old {
-            &reading.earlier
+        let is_earlier_epoch = base.has_earlier_rows_after(after);
+        let statements = if is_earlier_epoch {
+            &reader.earlier
         } else {
-            &reading.present
+            &reader.current
         };
-        // As many as may be asked for, of this size, are no more than may be given.
+        // The requested number of events fits into a batch if each has at most this size.
         let (sql, bytes) = if is_small {
-            (&statements.small, FEED_BYTES / limit.get() as usize)
+            (
+                &statements.small,
+                MAX_FEED_BATCH_BYTES / limit.get() as usize,
+            )
         } else {
-            (&statements.any, FEED_BYTES)
+            (&statements.any_size, MAX_FEED_BATCH_BYTES)
         };
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let tx = after.tx.to_string();
-        let limit_of = i64::from(limit.get());
-        let params: [Param<'_>; 5] = [&tx, &after.position, &limit_of, &bytes, &base.0];
-        let (mut rows, state) = client.two((sql, &params), (STATE, &[])).await?;
+        let max_events = i64::from(limit.get());
+        let params: [Param<'_>; 5] = [&tx, &after.position, &max_events, &bytes, &base.0];
+        let (mut rows, state) = client
+            .query_pipelined((sql, &params), (SELECT_STANDBY_AND_BASE, &[]))
+            .await?;
         if state.first().is_none_or(|row| row.get(0)) {
-            return Err(StoreError::fatal(Standby));
+            return Err(StoreError::fatal(StandbyServer));
         }
-        // It only grows: what it is behind the read it was before it, if that is what was known.
-        let present = state.first().and_then(|row| row.get::<_, Option<i64>>(1));
-        let present = FeedBase(present.unwrap_or_default());
-        if present != base {
-            known.set(present);
-            base = present;
+        // The base only grows. If it has the known value after the read, it had it during the read.
+        let current_base = state.first().and_then(|row| row.get::<_, Option<i64>>(1));
+        let current_base = FeedBase(current_base.unwrap_or_default());
+        if current_base != base {
+            cached_base.store_base(current_base);
+            base = current_base;
             continue;
         }
-        if rows.is_empty() && is_old {
-            after = base.behind();
+        if rows.is_empty() && is_earlier_epoch {
+            after = base.end_position();
             continue;
         }
-        let mut is_cut = rows.first().is_some_and(is_marked);
+        let mut is_cut = rows.first().is_some_and(is_flagged);
         if is_small {
             if is_cut {
                 is_small = false;
                 continue;
             }
-            let small = rows.iter().take_while(|row| !is_marked(row)).count();
+            let small = rows.iter().take_while(|row| !is_flagged(row)).count();
             is_cut = small < rows.len();
             rows.truncate(small);
         }
-        let of_rows = reading.read;
-        let events = beside(move || read_all(&rows, of_rows)).await?;
-        let mut batch = FeedBatch::of(events, after, limit, is_cut);
-        batch.is_full |= is_old;
+        let decode = reader.decode;
+        let events = spawn_decode(move || decode_rows(&rows, decode)).await?;
+        let mut batch = FeedBatch::from_items(events, after, limit, is_cut);
+        batch.is_full |= is_earlier_epoch;
         return Ok(batch);
     }
 }
 
-/// What the last column of a row says: of a small one that it is none, of others that there are more.
-fn is_marked(row: &tokio_postgres::Row) -> bool {
+/// Returns the last column of a row. It is true if a row of a small read is too large, or if there
+/// are more rows after a read of any size.
+fn is_flagged(row: &tokio_postgres::Row) -> bool {
     row.get(row.len() - 1)
 }
 
-/// Reads on where nothing of a batch can be read: whoever finds nothing believes to be at the end.
-pub(super) async fn feed(
-    pool: &Pool,
-    known: &KnownBase,
+/// Reads events of the feed. A batch with only unreadable events is skipped, since the caller takes
+/// an empty batch for the end of the feed.
+pub(super) async fn read_feed(
+    pool: &ConnectionPool,
+    cached_base: &CachedFeedBase,
     mut after: FeedPosition,
     limit: FeedLimit,
 ) -> Result<FeedBatch, StoreError> {
     loop {
-        let batch = read(&EVENTS, pool, known, after, limit).await?.readable();
-        if !batch.is_passed_by() {
+        let batch = read_feed_batch(&EVENT_READER, pool, cached_base, after, limit)
+            .await?
+            .into_readable();
+        if !batch.is_all_skipped() {
             return Ok(batch);
         }
         after = batch.next;
     }
 }
 
-pub(super) async fn messages(
-    pool: &Pool,
-    known: &KnownBase,
+pub(super) async fn read_feed_messages(
+    pool: &ConnectionPool,
+    cached_base: &CachedFeedBase,
     after: FeedPosition,
     limit: FeedLimit,
 ) -> Result<FeedBatch<FeedItem>, StoreError> {
-    read(&MESSAGES, pool, known, after, limit).await
+    read_feed_batch(&MESSAGE_READER, pool, cached_base, after, limit).await
 }
 
-const LAST_DROPPED: &str = "SELECT value::bigint FROM meta WHERE key = 'last_dropped'";
+const SELECT_LAST_DROPPED: &str = "SELECT value::bigint FROM meta WHERE key = 'last_dropped'";
 
-pub(super) async fn last_dropped(pool: &Pool) -> Result<i64, StoreError> {
-    let mut client = pool.get().await?;
-    let found = client.rows(LAST_DROPPED, &[]).await?;
-    Ok(found.first().map_or(0, |row| row.get(0)))
+pub(super) async fn last_dropped_position(pool: &ConnectionPool) -> Result<i64, StoreError> {
+    let mut client = pool.acquire().await?;
+    let rows = client.query_rows(SELECT_LAST_DROPPED, &[]).await?;
+    Ok(rows.first().map_or(0, |row| row.get(0)))
 }
 
-static LAST: LazyLock<String> = LazyLock::new(|| {
+static SELECT_LAST_SETTLED: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT tx::text::bigint, position FROM event
-         WHERE position > $1::bigint AND {SETTLED}
+         WHERE position > $1::bigint AND {IS_SETTLED}
          ORDER BY tx DESC, position DESC LIMIT 1"
     )
 });
 
-/// The last event that can be read. With earlier lives and nothing behind them it is the last of
-/// theirs.
-async fn end(transaction: &Transaction<'_>, base: FeedBase) -> Result<FeedPosition, StoreError> {
-    let found = rows(transaction, &LAST, &[&base.0]).await?;
-    let last = found.first().map(|row| (row.get::<_, i64>(0), row.get(1)));
-    Ok(last.map_or(base.behind(), |(tx, position)| FeedPosition {
-        tx: u64::try_from(tx).unwrap_or_default(),
-        position,
-    }))
+/// Returns the position of the last settled event, or the end of the earlier log epochs if there is
+/// no event after them.
+async fn feed_end(
+    transaction: &Transaction<'_>,
+    base: FeedBase,
+) -> Result<FeedPosition, StoreError> {
+    let rows = query_rows(transaction, &SELECT_LAST_SETTLED, &[&base.0]).await?;
+    let last = rows.first().map(|row| (row.get::<_, i64>(0), row.get(1)));
+    Ok(
+        last.map_or(base.end_position(), |(tx, position)| FeedPosition {
+            tx: u64::try_from(tx).unwrap_or_default(),
+            position,
+        }),
+    )
 }
 
-static COUNT: LazyLock<String> = LazyLock::new(|| {
+static COUNT_AFTER: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT count(*) FROM (
              SELECT FROM event
-             WHERE (tx, position) > ($1::text::xid8, $2::bigint) AND position > $3::bigint AND {SETTLED}
+             WHERE (tx, position) > ($1::text::xid8, $2::bigint) AND position > $3::bigint AND {IS_SETTLED}
              LIMIT $4::bigint
          ) AS behind"
     )
 });
 
-static FIRST: LazyLock<String> = LazyLock::new(|| {
+static OLDEST_AFTER: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT ingest_time FROM event
-         WHERE (tx, position) > ($1::text::xid8, $2::bigint) AND position > $3::bigint AND {SETTLED}
+         WHERE (tx, position) > ($1::text::xid8, $2::bigint) AND position > $3::bigint AND {IS_SETTLED}
          ORDER BY tx, position LIMIT 1"
     )
 });
 
-const OLD_COUNT: &str = "SELECT count(*) FROM (
+const COUNT_EARLIER_EPOCHS: &str = "SELECT count(*) FROM (
     SELECT FROM event WHERE position > $1::bigint AND position <= $2::bigint LIMIT $3::bigint
 ) AS behind";
 
-const OLD_FIRST: &str = "SELECT ingest_time FROM event
+const OLDEST_EARLIER_EPOCHS: &str = "SELECT ingest_time FROM event
     WHERE position > $1::bigint AND position <= $2::bigint ORDER BY position LIMIT 1";
 
-const HELD_BACK: &str = "SELECT ingest_time FROM event
+const OLDEST_UNSETTLED: &str = "SELECT ingest_time FROM event
     WHERE tx >= pg_snapshot_xmin(pg_current_snapshot()) AND position > $1::bigint
     ORDER BY tx, position LIMIT 1";
 
-fn first_time(found: &[tokio_postgres::Row]) -> Result<Option<Timestamp>, StoreError> {
-    let found = found.first().map(|row| row.get::<_, CellRef<'_>>(0));
-    found.map(time).transpose()
+fn first_timestamp(rows: &[tokio_postgres::Row]) -> Result<Option<Timestamp>, StoreError> {
+    let rows = rows.first().map(|row| row.get::<_, CellRef<'_>>(0));
+    rows.map(decode_timestamp).transpose()
 }
 
-/// One moment for all of it, or an event could be counted both as read and as held back.
-pub(super) async fn lag(pool: &Pool, after: FeedPosition) -> Result<FeedLag, StoreError> {
-    let mut pooled = pool.get().await?;
-    let transaction = pooled.moment().await?;
-    let base = base_in(&transaction).await?;
+/// Measures the lag of a reader of the feed. All statements see one snapshot, since otherwise an
+/// event could be counted both as readable and as held back.
+pub(super) async fn feed_lag(
+    pool: &ConnectionPool,
+    after: FeedPosition,
+) -> Result<FeedLag, StoreError> {
+    let mut pooled = pool.acquire().await?;
+    let transaction = pooled.begin_read_snapshot().await?;
+    let base = feed_base_in_transaction(&transaction).await?;
     let tx = after.tx.to_string();
-    let most = i64::try_from(MAX_FEED_LAG).unwrap_or(i64::MAX);
-    let behind: [Param<'_>; 3] = [&tx, &after.position, &base.0];
-    let counted: [Param<'_>; 4] = [&tx, &after.position, &base.0, &most];
-    let mut events: i64 = rows(&transaction, &COUNT, &counted)
+    let limit = i64::try_from(MAX_FEED_LAG_EVENTS).unwrap_or(i64::MAX);
+    let after_params: [Param<'_>; 3] = [&tx, &after.position, &base.0];
+    let count_params: [Param<'_>; 4] = [&tx, &after.position, &base.0, &limit];
+    let mut events: i64 = query_rows(&transaction, &COUNT_AFTER, &count_params)
         .await?
         .first()
         .map_or(0, |row| row.get(0));
-    let mut oldest = first_time(&rows(&transaction, &FIRST, &behind).await?)?;
-    if base.is_before(after) {
-        let params: [Param<'_>; 3] = [&after.position, &base.0, &most];
-        let old = rows(&transaction, OLD_COUNT, &params).await?;
-        events = events.saturating_add(old.first().map_or(0, |row| row.get(0)));
+    let mut oldest =
+        first_timestamp(&query_rows(&transaction, &OLDEST_AFTER, &after_params).await?)?;
+    if base.has_earlier_rows_after(after) {
+        let params: [Param<'_>; 3] = [&after.position, &base.0, &limit];
+        let earlier = query_rows(&transaction, COUNT_EARLIER_EPOCHS, &params).await?;
+        events = events.saturating_add(earlier.first().map_or(0, |row| row.get(0)));
         let params: [Param<'_>; 2] = [&after.position, &base.0];
-        let first = first_time(&rows(&transaction, OLD_FIRST, &params).await?)?;
+        let first =
+            first_timestamp(&query_rows(&transaction, OLDEST_EARLIER_EPOCHS, &params).await?)?;
         oldest = first.or(oldest);
     }
     let lag = FeedLag {
-        events: u64::try_from(events).unwrap_or_default().min(MAX_FEED_LAG),
+        events: u64::try_from(events)
+            .unwrap_or_default()
+            .min(MAX_FEED_LAG_EVENTS),
         oldest,
-        end: end(&transaction, base).await?,
-        held_back_since: first_time(&rows(&transaction, HELD_BACK, &[&base.0]).await?)?,
+        end: feed_end(&transaction, base).await?,
+        held_back_since: first_timestamp(
+            &query_rows(&transaction, OLDEST_UNSETTLED, &[&base.0]).await?,
+        )?,
     };
-    transaction.commit().await.map_err(failure)?;
+    transaction.commit().await.map_err(to_store_error)?;
     Ok(lag)
 }
 
-static CURSOR: LazyLock<String> = LazyLock::new(|| select(&STREAM, "WHERE name = $1"));
+static SELECT_CURSOR: LazyLock<String> = LazyLock::new(|| select_sql(&STREAM, "WHERE name = $1"));
 
-static CURSOR_LOCKED: LazyLock<String> =
-    LazyLock::new(|| select(&STREAM, "WHERE name = $1 FOR UPDATE"));
+static SELECT_CURSOR_FOR_UPDATE: LazyLock<String> =
+    LazyLock::new(|| select_sql(&STREAM, "WHERE name = $1 FOR UPDATE"));
 
-static BEGIN: LazyLock<String> = LazyLock::new(|| insert(&STREAM, "ON CONFLICT DO NOTHING"));
+static INSERT_CURSOR: LazyLock<String> =
+    LazyLock::new(|| insert_sql(&STREAM, "ON CONFLICT DO NOTHING"));
 
-const TAKE: &str = "UPDATE stream_cursor
+const LEASE_CURSOR: &str = "UPDATE stream_cursor
     SET epoch = $2::bigint, owner = $3::text, lease_until = $4::timestamptz,
         updated_at = $5::timestamptz
     WHERE name = $1";
 
-/// The first of a name keeps its place, whoever else begins it at the same time.
-pub(super) async fn take(pool: &Pool, take: &StreamTake) -> Result<StreamTaken, StoreError> {
-    let mut pooled = pool.get().await?;
-    let transaction = pooled.transaction().await?;
-    let name = take.name.as_str();
-    let mut found = rows(&transaction, &CURSOR_LOCKED, &[&name]).await?;
-    if found.is_empty() {
-        let position = match take.begin {
-            StreamBegin::Now => end(&transaction, base_in(&transaction).await?).await?,
-            StreamBegin::Beginning => FeedPosition::default(),
+/// Leases a stream, and creates its cursor if it does not exist. If two processes create the cursor
+/// at the same time, the first position is used.
+pub(super) async fn lease_stream(
+    pool: &ConnectionPool,
+    request: &StreamLeaseRequest,
+) -> Result<StreamLeaseOutcome, StoreError> {
+    let mut pooled = pool.acquire().await?;
+    let transaction = pooled.begin_transaction().await?;
+    let name = request.name.as_str();
+    let mut rows = query_rows(&transaction, &SELECT_CURSOR_FOR_UPDATE, &[&name]).await?;
+    if rows.is_empty() {
+        let position = match request.begin {
+            StreamStart::Now => {
+                feed_end(&transaction, feed_base_in_transaction(&transaction).await?).await?
+            }
+            StreamStart::Beginning => FeedPosition::default(),
         };
-        let epoch = epoch_in(&transaction).await?;
-        let begun = stream_row(&StreamCursor::begun(take, position, epoch));
-        rows(&transaction, &BEGIN, &params(&begun)).await?;
-        found = rows(&transaction, &CURSOR_LOCKED, &[&name]).await?;
+        let epoch = log_epoch_in_transaction(&transaction).await?;
+        let cells = encode_stream_cursor(&StreamCursor::new_stream(request, position, epoch));
+        query_rows(&transaction, &INSERT_CURSOR, &to_params(&cells)).await?;
+        rows = query_rows(&transaction, &SELECT_CURSOR_FOR_UPDATE, &[&name]).await?;
     }
-    let cursors = read_all(&found, row::stream_cursor)?;
-    let vanished = || StoreError::retry("the cursor has vanished");
-    let cursor = cursors.into_iter().next().ok_or_else(vanished)?;
-    let taken = cursor.take(take);
-    if let StreamTaken::Taken(cursor) = &taken {
+    let cursors = decode_rows(&rows, row::decode_stream_cursor)?;
+    let deleted = || StoreError::retry("the stream cursor was deleted concurrently; try again");
+    let cursor = cursors.into_iter().next().ok_or_else(deleted)?;
+    let outcome = cursor.try_lease(request);
+    if let StreamLeaseOutcome::Granted(cursor) = &outcome {
         let params: [Param<'_>; 5] = [
             &name,
             &cursor.epoch.to_cell(),
@@ -431,21 +469,21 @@ pub(super) async fn take(pool: &Pool, take: &StreamTake) -> Result<StreamTaken, 
             &cursor.lease_until.to_cell(),
             &cursor.updated_at.to_cell(),
         ];
-        rows(&transaction, TAKE, &params).await?;
+        query_rows(&transaction, LEASE_CURSOR, &params).await?;
     }
-    transaction.commit().await.map_err(failure)?;
-    Ok(taken)
+    transaction.commit().await.map_err(to_store_error)?;
+    Ok(outcome)
 }
 
-const RENEW: &str = "UPDATE stream_cursor
+const RENEW_LEASE: &str = "UPDATE stream_cursor
     SET lease_until = $4::timestamptz, updated_at = $3::timestamptz
     WHERE name = $1 AND epoch = $2::bigint AND owner IS NOT NULL RETURNING 1";
 
-const RELEASE: &str = "UPDATE stream_cursor
+const RELEASE_LEASE: &str = "UPDATE stream_cursor
     SET owner = NULL, lease_until = NULL, updated_at = $3::timestamptz
     WHERE name = $1 AND epoch = $2::bigint AND owner IS NOT NULL RETURNING 1";
 
-const FORWARD: &str = "UPDATE stream_cursor
+const MOVE_CURSOR_FORWARD: &str = "UPDATE stream_cursor
     SET tx = $6::bigint, position = $7::bigint, updated_at = $3::timestamptz
     WHERE name = $1 AND epoch = $2::bigint AND owner IS NOT NULL
         AND (tx, position) = ($4::bigint, $5::bigint)
@@ -453,103 +491,120 @@ const FORWARD: &str = "UPDATE stream_cursor
         AND log_epoch = (SELECT value::bigint FROM meta WHERE key = 'log_epoch')
     RETURNING 1";
 
-const RESTART: &str = "UPDATE stream_cursor
+const RESTART_CURSOR: &str = "UPDATE stream_cursor
     SET tx = $4::bigint, position = $5::bigint, stream_created_at = $6::timestamptz,
         log_epoch = (SELECT value::bigint FROM meta WHERE key = 'log_epoch'),
         updated_at = $3::timestamptz
     WHERE name = $1 AND epoch = $2::bigint AND owner IS NOT NULL RETURNING 1";
 
-/// Runs a statement that changes the stream of an owner, and says whether it did.
-async fn change(
-    pool: &Pool,
+/// Updates the cursor of a stream. Returns false if the caller no longer owns the stream.
+async fn update_owned_stream(
+    pool: &ConnectionPool,
     sql: &'static str,
     owner: &StreamOwner,
-    rest: &[Cell],
+    cells: &[Cell],
 ) -> Result<bool, StoreError> {
-    let mut client = pool.get().await?;
+    let mut client = pool.acquire().await?;
     let (name, epoch, now) = (
         owner.name.to_cell(),
         owner.epoch.to_cell(),
         owner.now.to_cell(),
     );
-    let mut all: Vec<Param<'_>> = vec![&name, &epoch, &now];
-    all.extend(params(rest));
-    Ok(!client.rows(sql, &all).await?.is_empty())
+    let mut params: Vec<Param<'_>> = vec![&name, &epoch, &now];
+    params.extend(to_params(cells));
+    Ok(!client.query_rows(sql, &params).await?.is_empty())
 }
 
-pub(super) async fn renew(
-    pool: &Pool,
+pub(super) async fn renew_stream_lease(
+    pool: &ConnectionPool,
     owner: &StreamOwner,
     lease_until: Timestamp,
 ) -> Result<bool, StoreError> {
-    change(pool, RENEW, owner, &[lease_until.to_cell()]).await
+    update_owned_stream(pool, RENEW_LEASE, owner, &[lease_until.to_cell()]).await
 }
 
-pub(super) async fn release(pool: &Pool, owner: &StreamOwner) -> Result<bool, StoreError> {
-    change(pool, RELEASE, owner, &[]).await
-}
-
-pub(super) async fn go(
-    pool: &Pool,
+pub(super) async fn release_stream_lease(
+    pool: &ConnectionPool,
     owner: &StreamOwner,
-    to: StreamMove,
 ) -> Result<bool, StoreError> {
-    let pair = |at: FeedPosition| [at.tx.to_cell(), at.position.to_cell()];
+    update_owned_stream(pool, RELEASE_LEASE, owner, &[]).await
+}
+
+pub(super) async fn move_stream_cursor(
+    pool: &ConnectionPool,
+    owner: &StreamOwner,
+    to: CursorMove,
+) -> Result<bool, StoreError> {
+    let to_cells = |position: FeedPosition| [position.tx.to_cell(), position.position.to_cell()];
     match to {
-        StreamMove::Forward { from, to } => {
-            let both = [pair(from), pair(to)].concat();
-            change(pool, FORWARD, owner, &both).await
+        CursorMove::Forward { from, to } => {
+            let cells = [to_cells(from), to_cells(to)].concat();
+            update_owned_stream(pool, MOVE_CURSOR_FORWARD, owner, &cells).await
         }
-        StreamMove::Restart {
+        CursorMove::Restart {
             to,
             stream_created_at,
         } => {
-            let mut rest = pair(to).to_vec();
-            rest.push(stream_created_at.to_cell());
-            change(pool, RESTART, owner, &rest).await
+            let mut cells = to_cells(to).to_vec();
+            cells.push(stream_created_at.to_cell());
+            update_owned_stream(pool, RESTART_CURSOR, owner, &cells).await
         }
     }
 }
 
-pub(super) async fn cursor(pool: &Pool, name: &Text) -> Result<Option<StreamCursor>, StoreError> {
-    let mut client = pool.get().await?;
-    let rows = client.rows(&CURSOR, &[&name.as_str()]).await?;
-    Ok(read_all(&rows, row::stream_cursor)?.into_iter().next())
+pub(super) async fn find_stream_cursor(
+    pool: &ConnectionPool,
+    name: &Text,
+) -> Result<Option<StreamCursor>, StoreError> {
+    let mut client = pool.acquire().await?;
+    let rows = client.query_rows(&SELECT_CURSOR, &[&name.as_str()]).await?;
+    Ok(decode_rows(&rows, row::decode_stream_cursor)?
+        .into_iter()
+        .next())
 }
 
-/// What a stream has published; nothing if it never began, or is of an earlier life of the log.
-pub(super) async fn published(
+/// Returns the position up to which a stream has published. `None` if it never started or belongs
+/// to an earlier log epoch.
+pub(super) async fn published_position(
     transaction: &Transaction<'_>,
     name: &Text,
 ) -> Result<Option<FeedPosition>, StoreError> {
-    let found = rows(transaction, &CURSOR, &[&name.as_str()]).await?;
-    let cursor = read_all(&found, row::stream_cursor)?.into_iter().next();
-    let epoch = epoch_in(transaction).await?;
+    let rows = query_rows(transaction, &SELECT_CURSOR, &[&name.as_str()]).await?;
+    let cursor = decode_rows(&rows, row::decode_stream_cursor)?
+        .into_iter()
+        .next();
+    let epoch = log_epoch_in_transaction(transaction).await?;
     let cursor = cursor.filter(|cursor| cursor.log_epoch == epoch);
     Ok(cursor.map(|cursor| cursor.position))
 }
 
-const EPOCH: &str = "SELECT value::bigint FROM meta WHERE key = 'log_epoch'";
+const SELECT_LOG_EPOCH: &str = "SELECT value::bigint FROM meta WHERE key = 'log_epoch'";
 
-fn epoch_of(found: &[tokio_postgres::Row]) -> LogEpoch {
-    let epoch = found.first().map_or(1, |row| row.get::<_, i64>(0));
+fn decode_epoch(rows: &[tokio_postgres::Row]) -> LogEpoch {
+    let epoch = rows.first().map_or(1, |row| row.get::<_, i64>(0));
     LogEpoch::new(u64::try_from(epoch).unwrap_or(1))
 }
 
-async fn epoch_in(transaction: &Transaction<'_>) -> Result<LogEpoch, StoreError> {
-    Ok(epoch_of(&rows(transaction, EPOCH, &[]).await?))
+async fn log_epoch_in_transaction(transaction: &Transaction<'_>) -> Result<LogEpoch, StoreError> {
+    Ok(decode_epoch(
+        &query_rows(transaction, SELECT_LOG_EPOCH, &[]).await?,
+    ))
 }
 
-pub(super) async fn log_epoch(pool: &Pool) -> Result<LogEpoch, StoreError> {
-    let mut client = pool.get().await?;
-    Ok(epoch_of(&client.rows(EPOCH, &[]).await?))
+pub(super) async fn log_epoch(pool: &ConnectionPool) -> Result<LogEpoch, StoreError> {
+    let mut client = pool.acquire().await?;
+    Ok(decode_epoch(
+        &client.query_rows(SELECT_LOG_EPOCH, &[]).await?,
+    ))
 }
 
-const NEW_EPOCH: &str = "UPDATE meta SET value = (value::bigint + 1)::text WHERE key = 'log_epoch'";
+const INCREMENT_LOG_EPOCH: &str =
+    "UPDATE meta SET value = (value::bigint + 1)::text WHERE key = 'log_epoch'";
 
-/// The rows that are still to be published get the names of the new life; what others called their
-/// rows stays. Each kind of them has an index; what left it meanwhile is not touched.
-pub(super) const RENAME: &str = "UPDATE outbox
+/// Gives unpublished rows message ids of the new log epoch. Message ids that other writers chose
+/// are not changed. Each unpublished status has an index. Rows that were published meanwhile are
+/// not changed.
+pub(super) const UPDATE_MESSAGE_IDS: &str = "UPDATE outbox
     SET message_id = meta.value || substr(message_id, strpos(message_id, ':'))
     FROM meta
     WHERE meta.key = 'log_epoch' AND status <> 'PUBLISHED' AND discarded_at IS NULL
@@ -562,22 +617,27 @@ pub(super) const RENAME: &str = "UPDATE outbox
         ))
         AND starts_with(message_id, (meta.value::bigint - 1) || ':' || execution_id || ':')";
 
-pub(super) async fn new_epoch(transaction: &Transaction<'_>) -> Result<LogEpoch, StoreError> {
-    rows(transaction, NEW_EPOCH, &[]).await?;
-    rows(transaction, RENAME, &[]).await?;
-    epoch_in(transaction).await
+pub(super) async fn start_epoch_in_transaction(
+    transaction: &Transaction<'_>,
+) -> Result<LogEpoch, StoreError> {
+    query_rows(transaction, INCREMENT_LOG_EPOCH, &[]).await?;
+    query_rows(transaction, UPDATE_MESSAGE_IDS, &[]).await?;
+    log_epoch_in_transaction(transaction).await
 }
 
-pub(super) async fn begin_log_epoch(pool: &Pool) -> Result<LogEpoch, StoreError> {
-    let mut pooled = pool.get().await?;
-    let transaction = pooled.transaction().await?;
-    let epoch = new_epoch(&transaction).await?;
-    transaction.commit().await.map_err(failure)?;
+pub(super) async fn start_log_epoch(pool: &ConnectionPool) -> Result<LogEpoch, StoreError> {
+    let mut pooled = pool.acquire().await?;
+    let transaction = pooled.begin_transaction().await?;
+    let epoch = start_epoch_in_transaction(&transaction).await?;
+    transaction.commit().await.map_err(to_store_error)?;
     Ok(epoch)
 }
 
-/// Where the earlier lives of the log end, as far as is known: for who only looks.
-pub(super) async fn base(client: &Client) -> Result<FeedBase, StoreError> {
-    let found = client.query(BASE, &[]).await.map_err(failure)?;
-    Ok(FeedBase(found.first().map_or(0, |row| row.get(0))))
+/// Reads the feed base without a transaction, for a read-only store.
+pub(super) async fn read_feed_base(client: &Client) -> Result<FeedBase, StoreError> {
+    let rows = client
+        .query(SELECT_FEED_BASE, &[])
+        .await
+        .map_err(to_store_error)?;
+    Ok(FeedBase(rows.first().map_or(0, |row| row.get(0))))
 }

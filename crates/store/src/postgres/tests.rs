@@ -1,39 +1,45 @@
-//! The suite on PostgreSQL, and what only a cluster can get wrong.
+//! The store suite on PostgreSQL, and tests of behaviour specific to a PostgreSQL cluster.
 
-mod abandoned;
-mod drops;
-mod gists;
-mod kill;
-mod line;
+mod cancellation;
+mod crash;
 mod migrations;
-mod outlets;
-mod plans;
+mod notify_channel;
+mod partition_drops;
+mod publishing;
+mod query_plans;
+mod replay;
 mod roles;
+mod timeouts;
 mod tls;
-mod waits;
 
 use std::sync::Arc;
 
-use noetl_testkit::postgres::{Cluster, Database, Role};
+use noetl_testkit::postgres::{ClusterRole, PostgresCluster, TestDatabase};
 use noetl_types::id::first_id_at;
 use tokio::task::JoinSet;
 use tokio_postgres::NoTls;
 
 use super::{PostgresOptions, PostgresStore};
-use crate::suite::fixture::{Run, at, lease_of, one};
-use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite};
-use crate::{AppendRefused, FeedLimit, LogPage, Outlets as _, Store as _, StoreError, Upkeep as _};
+use crate::suite::fixture::{TestExecution, append_one, lease_request, test_time};
+use crate::suite::{
+    StoreFixture, compare_concurrent_with_model, compare_with_model,
+    compare_with_model_under_faults, publishing_suite, store_suite,
+};
+use crate::{
+    AppendError, FeedLimit, LogPageLimit, MaintenanceStore as _, PublishingStore as _, Store as _,
+    StoreError,
+};
 
-fn options(database: &Database) -> PostgresOptions {
-    PostgresOptions::new(database.config(), at("12:00:00"))
+fn test_options(database: &TestDatabase) -> PostgresOptions {
+    PostgresOptions::new(database.connection_config(), test_time("12:00:00"))
 }
 
-async fn open(database: &Database) -> PostgresStore {
-    PostgresStore::open(&options(database)).await.unwrap()
+async fn open_store(database: &TestDatabase) -> PostgresStore {
+    PostgresStore::open(&test_options(database)).await.unwrap()
 }
 
-async fn raw(database: &Database) -> tokio_postgres::Client {
-    let (client, connection) = tokio_postgres::connect(&database.config(), NoTls)
+async fn connect_raw(database: &TestDatabase) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(&database.connection_config(), NoTls)
         .await
         .unwrap();
     tokio::spawn(connection);
@@ -44,114 +50,125 @@ async fn raw(database: &Database) -> tokio_postgres::Client {
     client
 }
 
-async fn bench() -> Bench {
-    let database = Arc::new(Database::new().unwrap());
-    let options = options(&database);
-    bench_of(database, &options).await
+async fn create_fixture() -> StoreFixture {
+    let database = Arc::new(TestDatabase::new().unwrap());
+    let options = test_options(&database);
+    create_fixture_with(database, &options).await
 }
 
-async fn bench_of(database: Arc<Database>, options: &PostgresOptions) -> Bench {
+async fn create_fixture_with(
+    database: Arc<TestDatabase>,
+    options: &PostgresOptions,
+) -> StoreFixture {
     let store = Arc::new(PostgresStore::open(options).await.unwrap());
-    let dropping = Arc::clone(&database);
-    let calling = Arc::clone(&database);
-    Bench {
+    let drop_database = Arc::clone(&database);
+    let outbox_database = Arc::clone(&database);
+    StoreFixture {
         store,
-        drop_before: Box::new(move |time| {
+        mark_dropped_before: Box::new(move |time| {
             let hi = first_id_at(time.as_unix_ms());
-            let range = format!(
+            let sql = format!(
                 "INSERT INTO noetl.retention_range (lo, hi, dropped_at) VALUES (0, {hi}, 'epoch');
                  DELETE FROM noetl.execution WHERE execution_id < {hi}"
             );
-            dropping.run(&range).unwrap();
+            drop_database.run_statement(&sql).unwrap();
             Box::pin(async {})
         }),
-        call_row: Box::new(move |row, name| {
-            let call = "UPDATE noetl.outbox SET message_id";
-            let call = format!("{call} = '{name}' WHERE outbox_id = {row}");
-            calling.run(&call).unwrap();
+        set_message_id: Box::new(move |row, message_id| {
+            let sql = "UPDATE noetl.outbox SET message_id";
+            let sql = format!("{sql} = '{message_id}' WHERE outbox_id = {row}");
+            outbox_database.run_statement(&sql).unwrap();
         }),
-        keep: Box::new(database),
+        resources: Box::new(database),
     }
 }
 
-store_suite!(bench);
-outlet_suite!(bench);
+store_suite!(create_fixture);
+publishing_suite!(create_fixture);
 
 #[tokio::test]
-async fn histories_are_those_of_the_model() {
-    sweep(0..6).await;
+async fn histories_match_model() {
+    compare_histories(0..6).await;
 }
 
-async fn sweep(seeds: std::ops::Range<u64>) {
+async fn compare_histories(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         println!("seed {seed}");
-        let database = Database::new().unwrap();
-        differ(&open(&database).await, seed, 200).await;
-        let database = Database::new().unwrap();
-        differ_with_faults(open(&database).await, seed, 200).await;
+        let database = TestDatabase::new().unwrap();
+        compare_with_model(&open_store(&database).await, seed, 200).await;
+        let database = TestDatabase::new().unwrap();
+        compare_with_model_under_faults(open_store(&database).await, seed, 200).await;
     }
 }
 
 #[tokio::test]
 #[ignore = "a long sweep"]
-async fn heavy_many_histories_are_those_of_the_model() {
-    sweep(1_000..3_000).await;
+async fn heavy_many_histories_match_model() {
+    compare_histories(1_000..3_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
-async fn histories_beside_each_other_are_those_of_the_model() {
-    let database = Database::new().unwrap();
-    differ_in_lanes(Arc::new(open(&database).await), 0, 16, 200).await;
+async fn concurrent_histories_match_model() {
+    let database = TestDatabase::new().unwrap();
+    compare_concurrent_with_model(Arc::new(open_store(&database).await), 0, 16, 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_appends_share_few_commits() {
-    let database = Database::new().unwrap();
-    let store = Arc::new(open(&database).await);
-    Run::started(&*store, 999).await;
-    let before = store.commits();
+    let database = TestDatabase::new().unwrap();
+    let store = Arc::new(open_store(&database).await);
+    TestExecution::create_started(&*store, 999).await;
+    let before = store.commit_count();
     let mut appends = JoinSet::new();
     for number in 0..256 {
         let store = Arc::clone(&store);
-        appends.spawn(async move { one(&*store, Run::new(number).start()).await });
+        appends.spawn(async move {
+            append_one(&*store, TestExecution::new(number).start_request()).await
+        });
     }
     for result in appends.join_all().await {
         result.unwrap();
     }
-    let commits = store.commits() - before;
+    let commits = store.commit_count() - before;
     assert!(commits < 20, "{commits} commits");
-    // Every event has the number of its transaction, which the database gave.
-    let client = raw(&database).await;
+    // Every event stores the id of its transaction, assigned by the database.
+    let client = connect_raw(&database).await;
     let row = client
         .query_one("SELECT count(DISTINCT tx), count(*) FROM event", &[])
         .await
         .unwrap();
     let (transactions, events): (i64, i64) = (row.get(0), row.get(1));
     assert_eq!(events, 257);
-    assert_eq!(u64::try_from(transactions).unwrap(), store.commits());
+    assert_eq!(u64::try_from(transactions).unwrap(), store.commit_count());
 }
 
-/// Plans are made while the tables are empty, and two indexes begin with the execution: with the
-/// wrong one every grant would read all of its run.
+/// Plans are made while the tables are empty, and two indexes begin with the execution. With the
+/// wrong one, every grant would read all events of its run.
 #[tokio::test]
-async fn a_grant_reads_its_own_event_and_no_other() {
-    let database = Database::new().unwrap();
-    let store = open(&database).await;
-    let granted = store.lease(lease_of("first", 1, 10)).await.unwrap();
+async fn lease_grant_reads_only_its_own_event() {
+    let database = TestDatabase::new().unwrap();
+    let store = open_store(&database).await;
+    let granted = store
+        .lease_commands(lease_request("first", 1, 10))
+        .await
+        .unwrap();
     assert_eq!(granted, []);
-    let mut run = Run::started(&store, 1).await;
+    let mut run = TestExecution::create_started(&store, 1).await;
     for _ in 0..50 {
-        run.issue(&store).await;
+        run.issue_command(&store).await;
     }
-    let granted = store.lease(lease_of("second", 2, 10)).await.unwrap();
+    let granted = store
+        .lease_commands(lease_request("second", 2, 10))
+        .await
+        .unwrap();
     assert_eq!(granted.len(), 10);
-    // What a session has read is known when it is gone.
+    // A session reports its reads when it ends.
     drop(store);
-    let client = raw(&database).await;
-    let others = "SELECT count(*) FROM pg_stat_activity
+    let client = connect_raw(&database).await;
+    let other_sessions = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()";
     while client
-        .query_one(others, &[])
+        .query_one(other_sessions, &[])
         .await
         .unwrap()
         .get::<_, i64>(0)
@@ -159,20 +176,20 @@ async fn a_grant_reads_its_own_event_and_no_other() {
     {
         tokio::task::yield_now().await;
     }
-    let read = "SELECT
+    let index_reads = "SELECT
             sum(idx_tup_read) FILTER (WHERE indexrelname LIKE '%seq_key')::bigint,
             sum(idx_tup_read) FILTER (WHERE indexrelname LIKE 'event%pkey')::bigint
         FROM pg_stat_user_indexes";
-    let row = client.query_one(read, &[]).await.unwrap();
+    let row = client.query_one(index_reads, &[]).await.unwrap();
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (0, 10));
 }
 
 #[tokio::test]
-async fn processes_that_start_together_migrate_once() {
-    let database = Database::new().unwrap();
+async fn concurrent_starts_migrate_once() {
+    let database = TestDatabase::new().unwrap();
     let mut starts = JoinSet::new();
     for _ in 0..6 {
-        let options = options(&database);
+        let options = test_options(&database);
         starts.spawn(async move { PostgresStore::open(&options).await.map(drop) });
     }
     for result in starts.join_all().await {
@@ -181,39 +198,43 @@ async fn processes_that_start_together_migrate_once() {
 }
 
 #[tokio::test]
-async fn answers_do_not_depend_on_the_time_zone() {
-    let database = Database::new().unwrap();
-    let mut run = Run::new(1);
+async fn answers_are_independent_of_time_zone() {
+    let database = TestDatabase::new().unwrap();
+    let mut run = TestExecution::new(1);
     let mut answers = Vec::new();
     for time_zone in ["UTC", "Asia/Tokyo", "America/New_York"] {
         let options = PostgresOptions {
             time_zone,
-            ..options(&database)
+            ..test_options(&database)
         };
         let store = PostgresStore::open(&options).await.unwrap();
-        let append = if run.head == crate::Head::START {
-            run.start()
+        let append = if run.head == crate::LogHead::START {
+            run.start_request()
         } else {
-            run.step()
+            run.step_request()
         };
-        run.write(&store, append).await.unwrap();
+        run.append_to(&store, append).await.unwrap();
         let events = store
-            .events(run.id, noetl_types::Version::EMPTY, LogPage::MAX)
+            .read_events(
+                run.id,
+                noetl_types::ExecutionVersion::EMPTY,
+                LogPageLimit::MAX,
+            )
             .await;
         answers.push((
             events.unwrap(),
-            store.execution(run.id).await.unwrap().unwrap(),
+            store.find_execution(run.id).await.unwrap().unwrap(),
         ));
         let (events, execution) = answers.last().unwrap();
         noetl_types::record::verify_chain(events).unwrap();
-        assert_eq!(execution.facts.started_at, at("12:00:00"));
+        assert_eq!(execution.facts.started_at, test_time("12:00:00"));
         assert!(
             events
                 .iter()
-                .all(|event| event.record.ingest_time == at("12:00:00"))
+                .all(|event| event.record.ingest_time == test_time("12:00:00"))
         );
     }
-    let client = raw(&database).await;
+    let client = connect_raw(&database).await;
     let row = client
         .query_one(
             "SELECT count(DISTINCT extract(epoch FROM event_time)) FROM event",
@@ -225,14 +246,17 @@ async fn answers_do_not_depend_on_the_time_zone() {
 }
 
 #[tokio::test]
-async fn a_month_that_is_missing_is_made() {
-    let database = Database::new().unwrap();
-    let store = open(&database).await;
-    let mut old = Run::new(-5_000_000_000);
-    assert_eq!(noetl_types::Month::of(old.id.time()).to_string(), "2026-10");
-    let append = old.start();
-    old.write(&store, append).await.unwrap();
-    let client = raw(&database).await;
+async fn missing_month_is_created() {
+    let database = TestDatabase::new().unwrap();
+    let store = open_store(&database).await;
+    let mut old = TestExecution::new(-5_000_000_000);
+    assert_eq!(
+        noetl_types::Month::from_timestamp(old.id.time()).to_string(),
+        "2026-10"
+    );
+    let append = old.start_request();
+    old.append_to(&store, append).await.unwrap();
+    let client = connect_raw(&database).await;
     let rows = client
         .query(
             "SELECT relid::text FROM pg_partition_tree('event') WHERE isleaf ORDER BY 1",
@@ -253,31 +277,35 @@ async fn a_month_that_is_missing_is_made() {
 }
 
 #[tokio::test]
-async fn a_run_in_another_hand_is_a_conflict_and_holds_nobody_up() {
-    let database = Database::new().unwrap();
-    let store = open(&database).await;
-    let mut held = Run::started(&store, 1).await;
-    let mut free = Run::started(&store, 2).await;
-    let mut other = raw(&database).await;
+async fn locked_execution_conflicts_without_blocking_others() {
+    let database = TestDatabase::new().unwrap();
+    let store = open_store(&database).await;
+    let mut locked = TestExecution::create_started(&store, 1).await;
+    let mut free = TestExecution::create_started(&store, 2).await;
+    let mut other = connect_raw(&database).await;
     let transaction = other.transaction().await.unwrap();
     let lock = "SELECT FROM execution WHERE execution_id = $1 FOR UPDATE";
-    transaction.execute(lock, &[&held.id.get()]).await.unwrap();
-    let results = store.append(vec![held.step(), free.step()]).await;
-    assert!(matches!(results[0], Err(AppendRefused::Conflict { .. })));
+    transaction
+        .execute(lock, &[&locked.id.get()])
+        .await
+        .unwrap();
+    let results = store
+        .append_events(vec![locked.step_request(), free.step_request()])
+        .await;
+    assert!(matches!(results[0], Err(AppendError::Conflict { .. })));
     assert!(results[1].is_ok(), "{results:?}");
     transaction.commit().await.unwrap();
-    let append = held.step();
-    held.write(&store, append).await.unwrap();
+    let append = locked.step_request();
+    locked.append_to(&store, append).await.unwrap();
 }
 
-/// An open transaction with an older id holds the feed back; nothing is skipped when it commits.
-/// Hole T1.
+/// An open transaction with an older id holds the feed back. Nothing is skipped when it commits.
 #[tokio::test]
-async fn a_late_commit_is_not_skipped_by_the_feed() {
-    let database = Database::new().unwrap();
-    let store = open(&database).await;
-    let mut first = Run::started(&store, 1).await;
-    let mut other = raw(&database).await;
+async fn feed_does_not_skip_late_commit() {
+    let database = TestDatabase::new().unwrap();
+    let store = open_store(&database).await;
+    let mut first = TestExecution::create_started(&store, 1).await;
+    let mut other = connect_raw(&database).await;
     let transaction = other.transaction().await.unwrap();
     transaction
         .execute(
@@ -290,12 +318,12 @@ async fn a_late_commit_is_not_skipped_by_the_feed() {
         )
         .await
         .unwrap();
-    let append = first.step();
-    first.write(&store, append).await.unwrap();
+    let append = first.step_request();
+    first.append_to(&store, append).await.unwrap();
     let start = noetl_types::FeedPosition::default();
-    // Other tests in the cluster may hold even the first event back for a moment.
+    // Other tests in the cluster may briefly hold even the first event back.
     let before = loop {
-        let batch = store.feed(start, FeedLimit::MAX).await.unwrap();
+        let batch = store.read_feed(start, FeedLimit::MAX).await.unwrap();
         if !batch.events.is_empty() {
             break batch;
         }
@@ -305,7 +333,7 @@ async fn a_late_commit_is_not_skipped_by_the_feed() {
     let mut after = before.next;
     let mut seqs = Vec::new();
     while seqs.len() < 2 {
-        let batch = store.feed(after, FeedLimit::MAX).await.unwrap();
+        let batch = store.read_feed(after, FeedLimit::MAX).await.unwrap();
         after = batch.next;
         seqs.extend(batch.events.iter().map(|event| event.record.seq.get()));
     }
@@ -313,138 +341,148 @@ async fn a_late_commit_is_not_skipped_by_the_feed() {
 }
 
 #[tokio::test]
-async fn a_grant_relaxes_only_its_own_transaction() {
-    let database = Database::new().unwrap();
+async fn lease_grant_relaxes_only_its_transaction() {
+    let database = TestDatabase::new().unwrap();
     let store = PostgresStore::open(&PostgresOptions {
-        connections: 1,
-        ..options(&database)
+        max_connections: 1,
+        ..test_options(&database)
     })
     .await
     .unwrap();
-    let mut run = Run::started(&store, 1).await;
-    run.issue(&store).await;
-    let leased = store.lease(lease_of("w", 1, 1)).await.unwrap();
+    let mut run = TestExecution::create_started(&store, 1).await;
+    run.issue_command(&store).await;
+    let leased = store
+        .lease_commands(lease_request("w", 1, 1))
+        .await
+        .unwrap();
     assert_eq!(leased.len(), 1);
-    let mut client = store.pool.get().await.unwrap();
-    let rows = client.rows("SHOW synchronous_commit", &[]).await.unwrap();
+    let mut client = store.pool.acquire().await.unwrap();
+    let rows = client
+        .query_rows("SHOW synchronous_commit", &[])
+        .await
+        .unwrap();
     assert_eq!(rows[0].get::<_, &str>(0), "on");
 }
 
 #[tokio::test]
-async fn a_broken_connection_is_replaced() {
-    let database = Database::new().unwrap();
-    let store = open(&database).await;
-    let mut run = Run::started(&store, 1).await;
+async fn broken_connection_is_replaced() {
+    let database = TestDatabase::new().unwrap();
+    let store = open_store(&database).await;
+    let mut run = TestExecution::create_started(&store, 1).await;
     let break_all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    database.run(break_all).unwrap();
-    // At most one call finds out the hard way, and may be repeated.
+    database.run_statement(break_all).unwrap();
+    // At most one call fails on the broken connection. It can be retried.
     loop {
-        let append = run.step();
-        match run.write(&store, append).await {
+        let append = run.step_request();
+        match run.append_to(&store, append).await {
             Ok(_) => break,
-            Err(AppendRefused::Store(StoreError::Retry { .. })) => {}
+            Err(AppendError::Store(StoreError::Retry { .. })) => {}
             Err(other) => panic!("{other:?}"),
         }
     }
-    assert_eq!(run.head.version, noetl_types::Version::new(2).unwrap());
+    assert_eq!(
+        run.head.version,
+        noetl_types::ExecutionVersion::new(2).unwrap()
+    );
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_may_be_there_later() {
-    let options = PostgresOptions::new("host=/nonexistent user=nobody", at("12:00:00"));
-    let refused = PostgresStore::open(&options).await.unwrap_err();
-    assert_eq!(refused, StoreError::retry(""));
+async fn unreachable_server_is_retryable() {
+    let options = PostgresOptions::new("host=/nonexistent user=nobody", test_time("12:00:00"));
+    let error = PostgresStore::open(&options).await.unwrap_err();
+    assert_eq!(error, StoreError::retry(""));
 }
 
-fn refusal_of(refused: &StoreError) -> String {
-    match refused {
+fn fatal_message(error: &StoreError) -> String {
+    match error {
         StoreError::Fatal { cause } => cause.to_string(),
-        StoreError::Retry { .. } => panic!("{refused:?}"),
+        StoreError::Retry { .. } => panic!("{error:?}"),
     }
 }
 
-/// Hole T14.
 #[tokio::test]
-async fn a_server_that_may_lose_what_it_answered_is_refused() {
-    let cluster = Cluster::own(&["fsync=off"], Role::Primary).unwrap();
-    let options = PostgresOptions::new(cluster.config("postgres"), at("12:00:00"));
-    let refused = PostgresStore::open(&options).await.unwrap_err();
-    assert!(refusal_of(&refused).starts_with("the setting fsync is off"));
-    // Unless somebody has said that it may.
-    let told = PostgresOptions {
+async fn server_without_fsync_is_refused() {
+    let cluster = PostgresCluster::start_private(&["fsync=off"], ClusterRole::Primary).unwrap();
+    let options =
+        PostgresOptions::new(cluster.connection_config("postgres"), test_time("12:00:00"));
+    let error = PostgresStore::open(&options).await.unwrap_err();
+    assert!(fatal_message(&error).starts_with("the setting fsync is off"));
+    // The setting `unsafe_durability` permits it.
+    let permitted = PostgresOptions {
         unsafe_durability: true,
         ..options
     };
-    let store = PostgresStore::open(&told).await.unwrap();
-    Run::started(&store, 1).await;
+    let store = PostgresStore::open(&permitted).await.unwrap();
+    TestExecution::create_started(&store, 1).await;
 }
 
 #[tokio::test]
-async fn connections_are_opened_and_statements_kept_as_somebody_says() {
-    let database = Database::new().unwrap();
+async fn opens_connections_and_caches_statements_as_configured() {
+    let database = TestDatabase::new().unwrap();
     let options = PostgresOptions {
-        opened: 3,
-        prepared: 1,
-        ..PostgresOptions::new(database.config(), at("12:00:00"))
+        initial_connections: 3,
+        max_prepared_statements: 1,
+        ..PostgresOptions::new(database.connection_config(), test_time("12:00:00"))
     };
     let store = PostgresStore::open(&options).await.unwrap();
-    assert_eq!(store.pool.idle_sessions(), [0, 0, 0]);
-    let run = Run::started(&store, 1).await;
+    assert_eq!(store.pool.idle_statement_counts(), [0, 0, 0]);
+    let run = TestExecution::create_started(&store, 1).await;
     for _ in 0..2 {
-        assert!(store.execution(run.id).await.unwrap().is_some());
-        assert!(!store.is_gone(run.id).await.unwrap());
+        assert!(store.find_execution(run.id).await.unwrap().is_some());
+        assert!(!store.is_dropped(run.id).await.unwrap());
     }
-    assert_eq!(store.pool.idle_sessions(), [0, 0, 1]);
+    assert_eq!(store.pool.idle_statement_counts(), [0, 0, 1]);
 }
 
-/// Hole T15.
 #[tokio::test]
-async fn a_standby_is_refused() {
-    let cluster = Cluster::own(&[], Role::Standby).unwrap();
-    let options = PostgresOptions::new(cluster.config("postgres"), at("12:00:00"));
-    let refused = PostgresStore::open(&options).await.unwrap_err();
-    assert!(refusal_of(&refused).starts_with("the server is a standby"));
+async fn standby_is_refused() {
+    let cluster = PostgresCluster::start_private(&[], ClusterRole::Standby).unwrap();
+    let options =
+        PostgresOptions::new(cluster.connection_config("postgres"), test_time("12:00:00"));
+    let error = PostgresStore::open(&options).await.unwrap_err();
+    assert!(fatal_message(&error).starts_with("the PostgreSQL server is a read-only standby"));
 }
 
-/// Whatever the database says, a session of the store waits for the disk.
-/// Hole T14.
+/// Sessions of the store wait for the disk, independent of the default of the database.
 #[tokio::test]
-async fn a_database_that_forgets_by_default_does_not_forget_appends() {
-    let database = Database::new().unwrap();
+async fn appends_override_asynchronous_commit_default() {
+    let database = TestDatabase::new().unwrap();
     let name = database.name();
     database
-        .run(&format!(
+        .run_statement(&format!(
             "ALTER DATABASE {name} SET synchronous_commit = off"
         ))
         .unwrap();
-    let store = open(&database).await;
-    Run::started(&store, 1).await;
-    let mut client = store.pool.get().await.unwrap();
-    let rows = client.rows("SHOW synchronous_commit", &[]).await.unwrap();
+    let store = open_store(&database).await;
+    TestExecution::create_started(&store, 1).await;
+    let mut client = store.pool.acquire().await.unwrap();
+    let rows = client
+        .query_rows("SHOW synchronous_commit", &[])
+        .await
+        .unwrap();
     assert_eq!(rows[0].get::<_, &str>(0), "on");
 }
 
-/// A table that somebody drops is missed.
 #[tokio::test]
-async fn tables_are_there_or_missing() {
-    let database = Database::new().unwrap();
-    let store = open(&database).await;
-    let tables = store.tables().await.unwrap();
+async fn missing_tables_are_reported() {
+    let database = TestDatabase::new().unwrap();
+    let store = open_store(&database).await;
+    let tables = store.check_tables().await.unwrap();
     assert!(tables.len() > 20, "{tables:?}");
-    assert!(tables.values().all(|is_there| *is_there), "{tables:?}");
-    database.run("DROP TABLE noetl.keychain").unwrap();
-    let tables = store.tables().await.unwrap();
-    let missing: Vec<_> = tables.iter().filter(|(_, is_there)| !**is_there).collect();
+    assert!(tables.values().all(|exists| *exists), "{tables:?}");
+    database.run_statement("DROP TABLE noetl.keychain").unwrap();
+    let tables = store.check_tables().await.unwrap();
+    let missing: Vec<_> = tables.iter().filter(|(_, exists)| !**exists).collect();
     assert_eq!(missing, [(&"keychain", &false)]);
 }
 
-/// A newer release was here and only added to the tables: whoever comes back works on. Where it changed
-/// what an older one uses, that one is refused.
+/// A newer release migrated this database. An older program continues to work if the migration only
+/// added to the tables. It is refused if the migration changed something that it uses.
 #[tokio::test]
-async fn tables_that_a_newer_release_added_to_are_worked_with() {
-    let database = Database::new().unwrap();
-    let run = Run::started(&open(&database).await, 1).await;
+async fn additive_newer_schema_is_accepted() {
+    let database = TestDatabase::new().unwrap();
+    let run = TestExecution::create_started(&open_store(&database).await, 1).await;
     let newer = "ALTER TABLE noetl.execution ADD COLUMN newer TEXT;
         ALTER TABLE noetl.event ADD COLUMN newer TEXT;
         ALTER TABLE noetl.command ADD COLUMN newer TEXT;
@@ -452,15 +490,17 @@ async fn tables_that_a_newer_release_added_to_are_worked_with() {
         CREATE TABLE noetl.newer (n INT);
         INSERT INTO noetl.schema_migration (version, name, sha256)
         SELECT 900, 'newer', sha256 FROM noetl.schema_migration WHERE version = 1";
-    database.run(newer).unwrap();
-    let store = open(&database).await;
-    assert!(store.execution(run.id).await.unwrap().is_some());
-    crate::suite::outbox::published_run(&store, 2, 2).await;
-    let claim = crate::suite::outbox::claim("a", 10, at("12:00:00"));
+    database.run_statement(newer).unwrap();
+    let store = open_store(&database).await;
+    assert!(store.find_execution(run.id).await.unwrap().is_some());
+    crate::suite::outbox::create_run_with_outbox(&store, 2, 2).await;
+    let claim = crate::suite::outbox::outbox_claim("a", 10, test_time("12:00:00"));
     assert_eq!(store.claim_outbox(claim).await.unwrap().rows.len(), 2);
-    let not_for_it = "UPDATE noetl.meta SET value = '900' WHERE key = 'oldest_program'";
-    database.run(not_for_it).unwrap();
-    let refused = PostgresStore::open(&options(&database)).await.unwrap_err();
-    let told = refusal_of(&refused);
-    assert!(told.contains("newer than this program"), "{told}");
+    let require_newer = "UPDATE noetl.meta SET value = '900' WHERE key = 'oldest_program'";
+    database.run_statement(require_newer).unwrap();
+    let error = PostgresStore::open(&test_options(&database))
+        .await
+        .unwrap_err();
+    let message = fatal_message(&error);
+    assert!(message.contains("newer than this program"), "{message}");
 }

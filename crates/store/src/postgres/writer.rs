@@ -1,8 +1,8 @@
-//! Tasks that append.
+//! Writer tasks with group commit.
 //!
-//! Each has a connection and takes what waits when it is free: alone, an append costs one commit;
-//! under load, many share one. An execution always goes to the same writer, so the appends of one
-//! process do not meet as conflicts in the database.
+//! Each writer has a connection and takes all queued appends when it is free. A single append costs
+//! one commit. Under load, many appends share one commit. An execution always goes to the same
+//! writer, so appends of one process do not conflict with each other in the database.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,130 +15,140 @@ use tokio::time::timeout;
 use tokio_postgres::Client;
 
 use super::PostgresOptions;
-use super::append::{self, Prepared};
-use super::bind::{failure, is_taken, lacks_partition};
-use super::owner::Owner;
+use super::append::{self, AppendStatements};
+use super::bind::{is_key_conflict, is_missing_partition, to_store_error};
 use super::partition;
-use super::pool::Pool;
-use crate::error::{Saturated, StoreError};
-use crate::model::{AppendRefused, Appended};
-use crate::row::Rows;
+use super::pool::ConnectionPool;
+use super::table_owner::TableOwner;
+use crate::error::{StoreError, StoreSaturated};
+use crate::model::{AppendError, AppendReceipt};
+use crate::row::AppendRows;
 
-/// Appends that share one statement at most.
-const MAX_GROUP: usize = 256;
+/// Maximum appends per statement.
+const MAX_GROUP_APPENDS: usize = 256;
 
-/// Events that share one statement, unless one append has more by itself.
+/// Maximum events per statement, unless a single append has more.
 const MAX_GROUP_EVENTS: usize = 5_000;
 
-/// Bytes that share one statement, unless one append has more by itself.
+/// Maximum bytes per statement, unless a single append has more.
 const MAX_GROUP_BYTES: usize = 16 * 1024 * 1024;
 
-type Verdict = Result<Appended, AppendRefused>;
+type AppendVerdict = Result<AppendReceipt, AppendError>;
 
-/// An append on its way to a writer.
-struct Waiting {
-    rows: Rows,
-    reply: oneshot::Sender<Verdict>,
+/// Append in the queue of a writer.
+struct QueuedAppend {
+    rows: AppendRows,
+    reply: oneshot::Sender<AppendVerdict>,
 }
 
-/// The ways to the writers.
+/// Handles of the writer tasks.
 #[derive(Debug)]
-pub(super) struct Writers {
-    queues: Vec<mpsc::Sender<Waiting>>,
-    /// How long one waits for a place in a queue.
-    patience: Duration,
-    commits: Arc<AtomicU64>,
+pub(super) struct WriterPool {
+    queues: Vec<mpsc::Sender<QueuedAppend>>,
+    /// Maximum time to wait for capacity of a queue.
+    queue_timeout: Duration,
+    commit_count: Arc<AtomicU64>,
 }
 
-impl Writers {
-    pub(super) fn start(pool: &Arc<Pool>, owner: &Arc<Owner>, options: &PostgresOptions) -> Self {
-        let commits = Arc::new(AtomicU64::new(0));
-        let queues = (0..options.writers.max(1))
+impl WriterPool {
+    pub(super) fn spawn_writers(
+        pool: &Arc<ConnectionPool>,
+        owner: &Arc<TableOwner>,
+        options: &PostgresOptions,
+    ) -> Self {
+        let commit_count = Arc::new(AtomicU64::new(0));
+        let queues = (0..options.writer_count.max(1))
             .map(|_| {
-                let (sender, receiver) = mpsc::channel(options.queue.max(1));
-                let writer = Writer {
+                let (sender, receiver) = mpsc::channel(options.queue_capacity.max(1));
+                let writer = AppendWriter {
                     pool: Arc::clone(pool),
                     owner: Arc::clone(owner),
-                    commits: Arc::clone(&commits),
-                    session: None,
+                    commits: Arc::clone(&commit_count),
+                    open_session: None,
                 };
                 // The task ends when the store is dropped and the queue is empty.
-                tokio::spawn(writer.run(receiver));
+                tokio::spawn(writer.writer_loop(receiver));
                 sender
             })
             .collect();
         Self {
             queues,
-            patience: options.acquire_timeout,
-            commits,
+            queue_timeout: options.acquire_timeout,
+            commit_count,
         }
     }
 
-    pub(super) fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
+    pub(super) fn commit_count(&self) -> u64 {
+        self.commit_count.load(Ordering::Relaxed)
     }
 
-    /// Appends the items of one call. Those of the same execution go one after the other, each in
-    /// its own round; all others go together.
-    pub(super) async fn append(&self, items: Vec<Result<Rows, AppendRefused>>) -> Vec<Verdict> {
-        let mut verdicts: Vec<Option<Verdict>> = Vec::new();
-        let mut left = VecDeque::new();
-        for (place, rows) in items.into_iter().enumerate() {
+    /// Appends the items of one call. Items of the same execution are sent one after the other,
+    /// each in its own round. All others are sent together.
+    pub(super) async fn append_items(
+        &self,
+        items: Vec<Result<AppendRows, AppendError>>,
+    ) -> Vec<AppendVerdict> {
+        let mut verdicts: Vec<Option<AppendVerdict>> = Vec::new();
+        let mut remaining = VecDeque::new();
+        for (index, rows) in items.into_iter().enumerate() {
             match rows {
                 Ok(rows) => {
                     verdicts.push(None);
-                    left.push_back((place, rows));
+                    remaining.push_back((index, rows));
                 }
-                Err(refused) => verdicts.push(Some(Err(refused))),
+                Err(error) => verdicts.push(Some(Err(error))),
             }
         }
-        while !left.is_empty() {
-            let (round, later) = split_round(left);
-            left = later;
+        while !remaining.is_empty() {
+            let (round, later) = split_round(remaining);
+            remaining = later;
             let mut replies = Vec::new();
-            for (place, rows) in round {
-                replies.push((place, self.send(rows).await));
+            for (index, rows) in round {
+                replies.push((index, self.enqueue_append(rows).await));
             }
-            for (place, reply) in replies {
+            for (index, reply) in replies {
                 let verdict = match reply {
                     Ok(reply) => reply.await.unwrap_or_else(|_| {
-                        Err(StoreError::unknown("the writer has stopped").into())
+                        Err(StoreError::unknown_outcome("the writer has stopped").into())
                     }),
                     Err(error) => Err(error.into()),
                 };
-                if let Some(slot) = verdicts.get_mut(place) {
-                    *slot = Some(verdict);
+                if let Some(entry) = verdicts.get_mut(index) {
+                    *entry = Some(verdict);
                 }
             }
         }
-        let unanswered = || Err(StoreError::fatal("an append was not answered").into());
+        let unanswered = || Err(StoreError::fatal("an append got no reply from its writer").into());
         verdicts
             .into_iter()
             .map(|verdict| verdict.unwrap_or_else(unanswered))
             .collect()
     }
 
-    async fn send(&self, rows: Rows) -> Result<oneshot::Receiver<Verdict>, StoreError> {
+    async fn enqueue_append(
+        &self,
+        rows: AppendRows,
+    ) -> Result<oneshot::Receiver<AppendVerdict>, StoreError> {
         let stopped = || StoreError::fatal("the writer has stopped");
         let count = self.queues.len().max(1);
-        // Ids of one millisecond differ in their lowest bits, those of others above.
+        // Ids of the same millisecond differ in their lowest bits, others in the bits above.
         let id = rows.execution_id.get();
         let mixed = (id ^ (id >> 22)).unsigned_abs();
-        let place = usize::try_from(mixed).unwrap_or_default() % count;
-        let queue = self.queues.get(place).ok_or_else(stopped)?;
-        let place = timeout(self.patience, queue.reserve()).await;
-        let saturated = |_| StoreError::retry(Saturated(self.patience));
-        let place = place.map_err(saturated)?.map_err(|_| stopped())?;
+        let index = usize::try_from(mixed).unwrap_or_default() % count;
+        let queue = self.queues.get(index).ok_or_else(stopped)?;
+        let permit = timeout(self.queue_timeout, queue.reserve()).await;
+        let saturated = |_| StoreError::retry(StoreSaturated(self.queue_timeout));
+        let permit = permit.map_err(saturated)?.map_err(|_| stopped())?;
         let (reply, receiver) = oneshot::channel();
-        place.send(Waiting { rows, reply });
+        permit.send(QueuedAppend { rows, reply });
         Ok(receiver)
     }
 }
 
-type Placed = (usize, Rows);
+type IndexedRows = (usize, AppendRows);
 
-/// The first item of every execution, and the rest.
-fn split_round(items: VecDeque<Placed>) -> (Vec<Placed>, VecDeque<Placed>) {
+/// Splits items into the first one of every execution and the rest.
+fn split_round(items: VecDeque<IndexedRows>) -> (Vec<IndexedRows>, VecDeque<IndexedRows>) {
     let mut executions = BTreeSet::new();
     let mut round = Vec::new();
     let mut later = VecDeque::new();
@@ -152,66 +162,66 @@ fn split_round(items: VecDeque<Placed>) -> (Vec<Placed>, VecDeque<Placed>) {
     (round, later)
 }
 
-/// A connection with its statement.
-struct Session {
+/// Connection with its prepared append statements.
+struct WriterSession {
     client: Client,
-    prepared: Prepared,
+    prepared: AppendStatements,
 }
 
-struct Writer {
-    pool: Arc<Pool>,
-    owner: Arc<Owner>,
+struct AppendWriter {
+    pool: Arc<ConnectionPool>,
+    owner: Arc<TableOwner>,
     commits: Arc<AtomicU64>,
-    session: Option<Session>,
+    open_session: Option<WriterSession>,
 }
 
-impl Writer {
-    async fn run(mut self, mut queue: mpsc::Receiver<Waiting>) {
-        let mut waiting = VecDeque::new();
+impl AppendWriter {
+    async fn writer_loop(mut self, mut queue: mpsc::Receiver<QueuedAppend>) {
+        let mut queued = VecDeque::new();
         loop {
-            if waiting.is_empty() {
+            if queued.is_empty() {
                 match queue.recv().await {
-                    Some(first) => waiting.push_back(first),
+                    Some(first) => queued.push_back(first),
                     None => return,
                 }
             }
-            while waiting.len() < MAX_GROUP
+            while queued.len() < MAX_GROUP_APPENDS
                 && let Ok(next) = queue.try_recv()
             {
-                waiting.push_back(next);
+                queued.push_back(next);
             }
-            let group = take_group(&mut waiting);
-            self.write(group).await;
+            let group = take_next_group(&mut queued);
+            self.write_group(group).await;
         }
     }
 
-    async fn write(&mut self, group: Vec<Waiting>) {
-        let items: Vec<_> = group.iter().map(|waiting| &waiting.rows).collect();
-        let verdicts = self.group(&items).await;
-        for (waiting, verdict) in group.into_iter().zip(verdicts) {
-            // Who no longer waits for the answer does not get one.
-            let _ = waiting.reply.send(verdict);
+    async fn write_group(&mut self, group: Vec<QueuedAppend>) {
+        let items: Vec<_> = group.iter().map(|queued| &queued.rows).collect();
+        let verdicts = self.append_isolating_failures(&items).await;
+        for (queued, verdict) in group.into_iter().zip(verdicts) {
+            // The caller may have stopped waiting.
+            let _ = queued.reply.send(verdict);
         }
     }
 
-    /// Appends a group; if the statement fails because of one item, each is tried by itself, so that
-    /// none fails its neighbours.
-    async fn group(&mut self, items: &[&Rows]) -> Vec<Verdict> {
-        let error = match self.attempt(items).await {
+    /// Appends a group. If one item makes the statement fail, each item is appended separately, so
+    /// that it does not fail the others.
+    async fn append_isolating_failures(&mut self, items: &[&AppendRows]) -> Vec<AppendVerdict> {
+        let error = match self.send_creating_partitions(items).await {
             Ok(verdicts) => return verdicts,
             Err(error) => error,
         };
-        let is_of_an_item = matches!(
+        let is_item_failure = matches!(
             error,
-            Failed::IdTaken | Failed::Store(StoreError::Fatal { .. })
+            SendFailure::IdTaken | SendFailure::Store(StoreError::Fatal { .. })
         );
-        if !is_of_an_item || items.len() == 1 {
-            let refused = AppendRefused::from(error);
-            return vec![Err(refused); items.len()];
+        if !is_item_failure || items.len() == 1 {
+            let append_error = AppendError::from(error);
+            return vec![Err(append_error); items.len()];
         }
         let mut verdicts = Vec::with_capacity(items.len());
         for item in items {
-            match self.attempt(&[*item]).await {
+            match self.send_creating_partitions(&[*item]).await {
                 Ok(mut verdict) => verdicts.append(&mut verdict),
                 Err(error) => verdicts.push(Err(error.into())),
             }
@@ -219,91 +229,100 @@ impl Writer {
         verdicts
     }
 
-    /// Sends a statement, once more when the log lacks a month.
-    async fn attempt(&mut self, items: &[&Rows]) -> Result<Vec<Verdict>, Failed> {
-        match self.send(items).await {
-            Err(Failed::NoPartition) => {
-                self.make_months(items).await?;
-                self.send(items).await
+    /// Sends a statement. If a log partition is missing, creates it and sends the statement again.
+    async fn send_creating_partitions(
+        &mut self,
+        items: &[&AppendRows],
+    ) -> Result<Vec<AppendVerdict>, SendFailure> {
+        match self.send_statement(items).await {
+            Err(SendFailure::NoPartition) => {
+                self.create_partitions(items).await?;
+                self.send_statement(items).await
             }
             result => result,
         }
     }
 
-    async fn send(&mut self, items: &[&Rows]) -> Result<Vec<Verdict>, Failed> {
-        let session = self.session().await?;
-        let result = append::append(&session.client, &mut session.prepared, items).await;
+    async fn send_statement(
+        &mut self,
+        items: &[&AppendRows],
+    ) -> Result<Vec<AppendVerdict>, SendFailure> {
+        let session = self.open_session().await?;
+        let result = append::append_group(&session.client, &mut session.prepared, items).await;
         match result {
             Ok(verdicts) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 Ok(verdicts)
             }
-            Err(error) if is_taken(&error) => Err(Failed::IdTaken),
-            Err(error) if lacks_partition(&error) => Err(Failed::NoPartition),
-            Err(error) => Err(Failed::Store(failure(error))),
+            Err(error) if is_key_conflict(&error) => Err(SendFailure::IdTaken),
+            Err(error) if is_missing_partition(&error) => Err(SendFailure::NoPartition),
+            Err(error) => Err(SendFailure::Store(to_store_error(error))),
         }
     }
 
-    async fn session(&mut self) -> Result<&mut Session, StoreError> {
-        let session = match self.session.take() {
+    async fn open_session(&mut self) -> Result<&mut WriterSession, StoreError> {
+        let session = match self.open_session.take() {
             Some(session) if !session.client.is_closed() => session,
             Some(_) | None => {
-                let client = self.pool.connect().await?;
-                Session {
+                let client = self.pool.open_connection().await?;
+                WriterSession {
                     client,
-                    prepared: Prepared::default(),
+                    prepared: AppendStatements::default(),
                 }
             }
         };
-        Ok(self.session.insert(session))
+        Ok(self.open_session.insert(session))
     }
 
-    async fn make_months(&self, items: &[&Rows]) -> Result<(), StoreError> {
-        let month = |id: ExecutionId| Month::of(id.time());
+    async fn create_partitions(&self, items: &[&AppendRows]) -> Result<(), StoreError> {
+        let month = |id: ExecutionId| Month::from_timestamp(id.time());
         let months: BTreeSet<Month> = items.iter().map(|item| month(item.execution_id)).collect();
-        let mut pooled = self.owner.get().await?;
+        let mut pooled = self.owner.acquire().await?;
         for month in months {
-            partition::ensure(pooled.client()?, &self.owner, month).await?;
+            partition::ensure_partition(pooled.client()?, &self.owner, month).await?;
         }
-        pooled.done();
+        pooled.mark_idle();
         Ok(())
     }
 }
 
-/// Why a statement wrote nothing, or may not have.
-enum Failed {
+/// Failure of a statement. Nothing was written, unless a store error says that the outcome is
+/// unknown.
+enum SendFailure {
     IdTaken,
     NoPartition,
     Store(StoreError),
 }
 
-impl From<StoreError> for Failed {
+impl From<StoreError> for SendFailure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl From<Failed> for AppendRefused {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::IdTaken => Self::IdTaken,
-            Failed::NoPartition => StoreError::fatal("the log lacks a month").into(),
-            Failed::Store(error) => error.into(),
+impl From<SendFailure> for AppendError {
+    fn from(failure: SendFailure) -> Self {
+        match failure {
+            SendFailure::IdTaken => Self::IdTaken,
+            SendFailure::NoPartition => StoreError::fatal("a log partition is missing").into(),
+            SendFailure::Store(error) => error.into(),
         }
     }
 }
 
-/// As many of the first as fit, each execution once; the others keep their order.
-fn take_group(waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
+/// Takes as many of the first appends as fit, at most one per execution. The others keep their
+/// order.
+fn take_next_group(queued: &mut VecDeque<QueuedAppend>) -> Vec<QueuedAppend> {
     let mut executions = BTreeSet::new();
     let (mut events, mut bytes) = (0, 0);
     let mut group = Vec::new();
     let mut later = VecDeque::new();
-    for item in waiting.drain(..) {
+    for item in queued.drain(..) {
         let (more_events, more_bytes) = (events + item.rows.events.len(), bytes + item.rows.bytes);
         let fits = more_events <= MAX_GROUP_EVENTS && more_bytes <= MAX_GROUP_BYTES;
         let fits = fits || group.is_empty();
-        // An execution that is put off stays put off, or its appends would change places.
+        // Once an append of an execution is deferred, its later appends are too, to keep their
+        // order.
         if executions.insert(item.rows.execution_id) && fits {
             (events, bytes) = (more_events, more_bytes);
             group.push(item);
@@ -311,6 +330,6 @@ fn take_group(waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
             later.push_back(item);
         }
     }
-    *waiting = later;
+    *queued = later;
     group
 }

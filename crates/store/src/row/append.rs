@@ -1,39 +1,40 @@
-//! An append as rows.
+//! Encoding of an append as rows.
 //!
-//! Whoever appends makes them, before a writer sees the append: what a writer does is what all
-//! others wait for.
+//! The caller encodes them before the append reaches a writer, because all other appends wait for
+//! the writer.
 
 use noetl_types::{ExecutionId, TenantId, Timestamp};
 
 use super::cell::Cell;
-use super::event::event_row;
-use super::outlets::outbox_rows;
-use super::result::result_row;
-use super::shared::{
-    answered_row, cache_row, dedup_row, errand_row, slot_id_row, slot_row, wait_end, wait_row,
+use super::coordination::{
+    encode_cache_put, encode_dedup, encode_follow_up_change, encode_idempotency_record,
+    encode_slot, encode_slot_id, encode_wait, encode_wait_end,
 };
-use super::tables::{command_row, execution_row, patch_row};
+use super::core_tables::{encode_command, encode_execution, encode_patch};
+use super::event::encode_event;
+use super::publishing::encode_outbox_rows;
+use super::result::encode_new_result;
 use crate::model::{
-    AppendRefused, CommandChange, DedupClaim, ErrandChange, Fence, Head, IdempotencyClaim,
-    SlotChange, SlotId, TimerChange, WaitChange,
+    AppendError, CommandChange, DedupReservation, Fence, FollowUpChange, IdempotencyRecord,
+    LogHead, SlotChange, SlotId, TimerChange, WaitChange,
 };
-use crate::seal::Sealed;
+use crate::prepare_append::PreparedAppend;
 
 type Row = Vec<Cell>;
 
-/// What an append does to a row that is about more than its execution.
+/// Change that an append makes to a row of a coordination table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Act {
-    /// It is there from now on.
+pub(crate) enum RowChange {
+    /// Inserts or replaces the row.
     Put,
-    /// It counts from now on.
+    /// Confirms the row.
     Confirm,
-    /// It is not there any more. The row is its key alone.
+    /// Deletes the row. The cells contain only its key.
     Drop,
 }
 
-impl Act {
-    /// The one spelling.
+impl RowChange {
+    /// Canonical name.
     #[cfg(feature = "postgres")]
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -44,64 +45,65 @@ impl Act {
     }
 }
 
-/// A row that is about more than its execution, and what becomes of it.
+/// A row of a coordination table, and the change to it.
 #[derive(Debug)]
-pub(crate) struct SharedRow {
-    pub(crate) act: Act,
+pub(crate) struct CoordinationRow {
+    pub(crate) change: RowChange,
     pub(crate) cells: Row,
 }
 
-fn put(cells: Row) -> SharedRow {
-    SharedRow {
-        act: Act::Put,
+fn put_row(cells: Row) -> CoordinationRow {
+    CoordinationRow {
+        change: RowChange::Put,
         cells,
     }
 }
 
-fn drop_row(cells: Row) -> SharedRow {
-    SharedRow {
-        act: Act::Drop,
+fn drop_row(cells: Row) -> CoordinationRow {
+    CoordinationRow {
+        change: RowChange::Drop,
         cells,
     }
 }
 
-/// The names that are awaited, and behind those of each wait where it ends: there may have been more.
-fn wait_rows(sealed: &mut Sealed) -> Vec<SharedRow> {
-    let (execution_id, since) = (sealed.append.execution_id, sealed.head.ingest_time);
+/// Encodes the awaited names, each wait followed by the key from which its remaining names are
+/// deleted, because the previous wait may have had more.
+fn wait_rows(prepared: &mut PreparedAppend) -> Vec<CoordinationRow> {
+    let (execution_id, since) = (prepared.append.execution_id, prepared.head.ingest_time);
     let mut rows = Vec::new();
-    for change in std::mem::take(&mut sealed.append.waits) {
+    for change in std::mem::take(&mut prepared.append.waits) {
         let command_id = change.command_id().get();
         let mut count = 0;
         if let WaitChange::Open(wait) = change {
-            for open in wait.into_open(&sealed.tenant_id, execution_id, since) {
-                count = open.place.number.saturating_add(1);
-                rows.push(put(wait_row(&open)));
+            for open in wait.into_open_waits(&prepared.tenant_id, execution_id, since) {
+                count = open.position.number.saturating_add(1);
+                rows.push(put_row(encode_wait(&open)));
             }
         }
-        rows.push(drop_row(wait_end(execution_id, (command_id, count))));
+        rows.push(drop_row(encode_wait_end(execution_id, command_id, count)));
     }
     rows
 }
 
-fn errand_rows(sealed: &Sealed) -> Vec<SharedRow> {
-    let changes = sealed.append.errands.iter();
+fn follow_up_rows(prepared: &PreparedAppend) -> Vec<CoordinationRow> {
+    let changes = prepared.append.follow_ups.iter();
     changes
         .map(|change| {
-            let cells = errand_row(sealed.append.execution_id, change);
+            let cells = encode_follow_up_change(prepared.append.execution_id, change);
             match change {
-                ErrandChange::Add { .. } => put(cells),
-                ErrandChange::Done { .. } => drop_row(cells),
+                FollowUpChange::Add { .. } => put_row(cells),
+                FollowUpChange::Done { .. } => drop_row(cells),
             }
         })
         .collect()
 }
 
-/// Takes changes of slots apart.
+/// Encodes changes of slots.
 pub(crate) fn slot_rows(
     tenant_id: &TenantId,
     execution_id: ExecutionId,
     changes: Vec<SlotChange>,
-) -> Vec<SharedRow> {
+) -> Vec<CoordinationRow> {
     let id = |key, holder| SlotId {
         tenant_id: tenant_id.clone(),
         key,
@@ -111,126 +113,138 @@ pub(crate) fn slot_rows(
     changes
         .into_iter()
         .map(|change| match change {
-            SlotChange::Want(wish) => put(slot_row(&wish.into_slot(tenant_id, execution_id))),
-            SlotChange::Confirm { key, holder } => SharedRow {
-                act: Act::Confirm,
-                cells: slot_id_row(&id(key, holder)),
+            SlotChange::Request(request) => {
+                put_row(encode_slot(&request.into_slot(tenant_id, execution_id)))
+            }
+            SlotChange::Confirm { key, holder } => CoordinationRow {
+                change: RowChange::Confirm,
+                cells: encode_slot_id(&id(key, holder)),
             },
-            SlotChange::Free { key, holder } => drop_row(slot_id_row(&id(key, holder))),
+            SlotChange::Release { key, holder } => drop_row(encode_slot_id(&id(key, holder))),
         })
         .collect()
 }
 
-/// An append that is ready to be written.
+/// The rows of an append.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub(crate) struct AppendRows {
     pub(crate) execution_id: ExecutionId,
-    /// Where the log must stand.
-    pub(crate) expected: Head,
-    /// Where it stands afterwards.
-    pub(crate) head: Head,
-    /// Whether it makes the execution.
-    pub(crate) starts: bool,
-    /// Whether the events may follow the end of the execution.
+    /// Required head of the log.
+    pub(crate) expected: LogHead,
+    /// Head of the log after the append.
+    pub(crate) head: LogHead,
+    /// True if the append creates the execution.
+    pub(crate) starts_execution: bool,
+    /// True if the events may follow the end of the execution.
     pub(crate) is_audit: bool,
     pub(crate) fences: Vec<Fence>,
     pub(crate) timers: Vec<TimerChange>,
     pub(crate) execution: Row,
     pub(crate) events: Vec<Row>,
     pub(crate) issued: Vec<Row>,
-    /// Changes of commands, each with the number of its command.
+    /// Changes of commands, each with its command id.
     pub(crate) patches: Vec<(i64, Row)>,
     pub(crate) results: Vec<Row>,
-    /// Rows of the outbox, in the order of the events.
+    /// Outbox rows, in the order of the events.
     pub(crate) outbox: Vec<Row>,
-    pub(crate) waits: Vec<SharedRow>,
-    pub(crate) errands: Vec<SharedRow>,
-    pub(crate) slots: Vec<SharedRow>,
-    pub(crate) cached: Vec<Row>,
-    /// The message that makes the execution, with its row.
-    pub(crate) dedup: Option<(DedupClaim, Row)>,
-    /// The request that the append is the effect of, with its row and the clock.
-    pub(crate) idempotency: Option<(IdempotencyClaim, Timestamp, Row)>,
-    /// About how many bytes all of it has.
+    pub(crate) waits: Vec<CoordinationRow>,
+    pub(crate) follow_ups: Vec<CoordinationRow>,
+    pub(crate) slots: Vec<CoordinationRow>,
+    pub(crate) cache_puts: Vec<Row>,
+    /// The message that starts the execution, with its row.
+    pub(crate) dedup: Option<(DedupReservation, Row)>,
+    /// The request that causes the append, with the clock and its row.
+    pub(crate) idempotency: Option<(IdempotencyRecord, Timestamp, Row)>,
+    /// Approximate total size.
     pub(crate) bytes: usize,
 }
 
-/// Takes sealed appends apart.
-pub(crate) fn rows_of(
-    sealed: Vec<Result<Sealed, AppendRefused>>,
-) -> Vec<Result<Rows, AppendRefused>> {
-    sealed
+/// Encodes prepared appends.
+pub(crate) fn to_append_rows(
+    prepared: Vec<Result<PreparedAppend, AppendError>>,
+) -> Vec<Result<AppendRows, AppendError>> {
+    prepared
         .into_iter()
-        .map(|sealed| sealed.map(Rows::of))
+        .map(|prepared| prepared.map(AppendRows::from_prepared))
         .collect()
 }
 
-impl Rows {
-    /// Whether it touches what executions share.
+impl AppendRows {
+    /// True if it changes a coordination table.
     #[cfg(feature = "postgres")]
-    pub(crate) fn shares(&self) -> bool {
+    pub(crate) fn touches_coordination(&self) -> bool {
         let Self {
             waits,
-            errands,
+            follow_ups,
             slots,
-            cached,
+            cache_puts,
             dedup,
             idempotency,
             ..
         } = self;
         dedup.is_some()
             || idempotency.is_some()
-            || !(waits.is_empty() && errands.is_empty() && slots.is_empty() && cached.is_empty())
+            || !(waits.is_empty()
+                && follow_ups.is_empty()
+                && slots.is_empty()
+                && cache_puts.is_empty())
     }
 
-    fn of(mut sealed: Sealed) -> Self {
-        let execution_id = sealed.append.execution_id;
-        let execution = execution_row(&sealed);
-        let events: Vec<_> = sealed.events.iter().map(event_row).collect();
-        let results = sealed.append.results.iter();
-        let results: Vec<_> = results.map(|result| result_row(&sealed, result)).collect();
+    fn from_prepared(mut prepared: PreparedAppend) -> Self {
+        let execution_id = prepared.append.execution_id;
+        let execution = encode_execution(&prepared);
+        let events: Vec<_> = prepared.events.iter().map(encode_event).collect();
+        let results = prepared.append.results.iter();
+        let results: Vec<_> = results
+            .map(|result| encode_new_result(&prepared, result))
+            .collect();
         let mut issued = Vec::new();
         let mut patches = Vec::new();
-        for change in std::mem::take(&mut sealed.append.commands) {
-            if let Some(patch) = change.patch() {
-                let row = patch_row(execution_id, &patch);
+        for change in std::mem::take(&mut prepared.append.commands) {
+            if let Some(patch) = change.to_patch() {
+                let row = encode_patch(execution_id, &patch);
                 patches.push((patch.command_id.get(), row));
             } else if let CommandChange::Issue(command) = change {
-                issued.push(command_row(&command.into_command(execution_id)));
+                issued.push(encode_command(&command.into_command(execution_id)));
             }
         }
-        let size = |rows: &[Row]| rows.iter().flatten().map(Cell::bytes_about).sum::<usize>();
-        let cached: Vec<_> = {
-            let puts = sealed.append.cached.iter();
-            puts.map(|put| cache_row(&sealed, put)).collect()
+        let size = |rows: &[Row]| {
+            rows.iter()
+                .flatten()
+                .map(Cell::approximate_bytes)
+                .sum::<usize>()
         };
-        let now = sealed.append.now;
+        let cache_puts: Vec<_> = {
+            let puts = prepared.append.cache_puts.iter();
+            puts.map(|put| encode_cache_put(&prepared, put)).collect()
+        };
+        let now = prepared.append.now;
         Self {
-            bytes: size(&events) + size(&issued) + size(&results) + size(&cached),
-            outbox: outbox_rows(&sealed, &events),
-            waits: wait_rows(&mut sealed),
-            errands: errand_rows(&sealed),
+            bytes: size(&events) + size(&issued) + size(&results) + size(&cache_puts),
+            outbox: encode_outbox_rows(&prepared, &events),
+            waits: wait_rows(&mut prepared),
+            follow_ups: follow_up_rows(&prepared),
             slots: slot_rows(
-                &sealed.tenant_id,
-                sealed.append.execution_id,
-                std::mem::take(&mut sealed.append.slots),
+                &prepared.tenant_id,
+                prepared.append.execution_id,
+                std::mem::take(&mut prepared.append.slots),
             ),
-            cached,
-            dedup: sealed.append.dedup.take().map(|claim| {
-                let row = dedup_row(&sealed, &claim);
-                (claim, row)
+            cache_puts,
+            dedup: prepared.append.dedup.take().map(|reservation| {
+                let row = encode_dedup(&prepared, &reservation);
+                (reservation, row)
             }),
-            idempotency: sealed.append.idempotency.take().map(|claim| {
-                let row = answered_row(&sealed, &claim);
-                (claim, now, row)
+            idempotency: prepared.append.idempotency.take().map(|record| {
+                let row = encode_idempotency_record(&prepared, &record);
+                (record, now, row)
             }),
             execution_id,
-            expected: sealed.append.expected,
-            head: sealed.head,
-            starts: sealed.append.start.is_some(),
-            is_audit: sealed.is_audit,
-            fences: sealed.append.fences,
-            timers: sealed.append.timers,
+            expected: prepared.append.expected_head,
+            head: prepared.head,
+            starts_execution: prepared.append.start.is_some(),
+            is_audit: prepared.is_audit,
+            fences: prepared.append.fences,
+            timers: prepared.append.timers,
             execution,
             events,
             issued,

@@ -1,47 +1,48 @@
-//! One value of one column.
+//! Values of single columns.
 
 use std::sync::Arc;
 
 use noetl_types::limits::{MaxAttempts, Priority};
-use noetl_types::record::{Elapsed, SchemaVersion};
+use noetl_types::record::{ElapsedTime, SchemaVersion};
 use noetl_types::{
-    AuditId, CatalogId, Chain, CommandId, CommandStatus, CredentialId, Digest, EventId, EventName,
-    ExecutionId, ExecutionStatus, Json, KeychainId, MachineId, OrganizationId, OutboxId,
-    PlaybookPath, PoolName, QuarantineId, ResultId, RuntimeId, SecretOperation, Seq, SignalId,
-    StatusName, StepName, TenantId, Text, Timestamp, TokenId, Version, WorkerId, json,
+    AuditId, CatalogId, ChainHash, CommandId, CommandStatus, CredentialId, Digest, EventId,
+    EventName, ExecutionId, ExecutionStatus, ExecutionVersion, Json, KeychainId, MachineId,
+    OrganizationId, OutboxId, PlaybookPath, PoolName, QuarantineId, ResultId, RuntimeId,
+    SecretOperation, Seq, SignalId, StatusName, StepName, TenantId, Text, Timestamp, TokenId,
+    WorkerId, json,
 };
 
-use crate::model::{KeychainScope, LeaseToken, Origin, RuntimeKind, VarKind, WaitKind};
+use crate::model::{ExecutionOrigin, KeychainScope, LeaseToken, RuntimeKind, VarKind, WaitKind};
 
-/// A value as a database takes and gives it.
+/// An owned column value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Cell {
     Null,
     Bool(bool),
     Int(i64),
     Float(f64),
-    /// A text, or canonical JSON.
+    /// Text or canonical JSON.
     Text(Arc<str>),
     Bytes(Arc<[u8]>),
-    /// Microseconds since the epoch.
+    /// Microseconds since the Unix epoch.
     Time(i64),
 }
 
-/// A value as a row shows it, where it lies: most of what is read needs no copy of its own.
+/// A column value borrowed from a row, since most reads need no copy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum CellRef<'r> {
     Null,
     Bool(bool),
     Int(i64),
     Float(f64),
-    /// A text, or JSON.
+    /// Text or JSON.
     Text(&'r str),
     Bytes(&'r [u8]),
-    /// Microseconds since the epoch.
+    /// Microseconds since the Unix epoch.
     Time(i64),
 }
 
-/// A cell that holds no value of the wanted type.
+/// A cell whose value does not have the requested type.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CellProblem {
     #[error("{found} where {wanted} was expected")]
@@ -59,19 +60,19 @@ impl CellProblem {
     }
 }
 
-/// What can be put into a column.
+/// A type that can be written to a column.
 pub(crate) trait ToCell {
     fn to_cell(&self) -> Cell;
 }
 
-/// What can be taken out of a column.
+/// A type that can be read from a column.
 pub(crate) trait FromCell: Sized {
     fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem>;
 }
 
 impl Cell {
-    /// The value, where it lies.
-    pub(crate) fn shown(&self) -> CellRef<'_> {
+    /// Borrows the value.
+    pub(crate) fn as_cell_ref(&self) -> CellRef<'_> {
         match self {
             Self::Null => CellRef::Null,
             Self::Bool(value) => CellRef::Bool(*value),
@@ -83,15 +84,15 @@ impl Cell {
         }
     }
 
-    /// About how many bytes it takes on its way.
-    pub(crate) fn bytes_about(&self) -> usize {
-        self.shown().bytes_about()
+    /// Approximate size in transit.
+    pub(crate) fn approximate_bytes(&self) -> usize {
+        self.as_cell_ref().approximate_bytes()
     }
 }
 
 impl<'r> CellRef<'r> {
-    /// About how many bytes it takes on its way.
-    pub(crate) fn bytes_about(self) -> usize {
+    /// Approximate size in transit.
+    pub(crate) fn approximate_bytes(self) -> usize {
         match self {
             Self::Null => 1,
             Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Time(_) => 8,
@@ -100,10 +101,10 @@ impl<'r> CellRef<'r> {
         }
     }
 
-    fn kind(self) -> &'static str {
+    fn kind_name(self) -> &'static str {
         match self {
             Self::Null => "null",
-            Self::Bool(_) => "a truth value",
+            Self::Bool(_) => "a boolean",
             Self::Int(_) => "an integer",
             Self::Float(_) => "a number",
             Self::Text(_) => "a text",
@@ -112,24 +113,24 @@ impl<'r> CellRef<'r> {
         }
     }
 
-    fn is_not(self, wanted: &'static str) -> CellProblem {
+    fn wrong_kind(self, wanted: &'static str) -> CellProblem {
         CellProblem::Kind {
             wanted,
-            found: self.kind(),
+            found: self.kind_name(),
         }
     }
 
     pub(super) fn text(self) -> Result<&'r str, CellProblem> {
         match self {
             Self::Text(text) => Ok(text),
-            other => Err(other.is_not("a text")),
+            other => Err(other.wrong_kind("a text")),
         }
     }
 
     fn bytes(self) -> Result<&'r [u8], CellProblem> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
-            other => Err(other.is_not("bytes")),
+            other => Err(other.wrong_kind("bytes")),
         }
     }
 }
@@ -165,13 +166,13 @@ impl FromCell for i64 {
     fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         match cell {
             CellRef::Int(number) => Ok(number),
-            other => Err(other.is_not("an integer")),
+            other => Err(other.wrong_kind("an integer")),
         }
     }
 }
 
-/// Numbers that an integer column is wide enough for. An unsigned one beyond it does not occur:
-/// all of them count something.
+/// Numbers that fit into an integer column. Unsigned values beyond its range do not occur, because
+/// all of them are counts.
 macro_rules! small_number {
     ($($number:ty),+) => {
         $(
@@ -204,7 +205,7 @@ impl FromCell for bool {
             CellRef::Bool(value) => Ok(value),
             CellRef::Int(0) => Ok(false),
             CellRef::Int(1) => Ok(true),
-            other => Err(other.is_not("a truth value")),
+            other => Err(other.wrong_kind("a boolean")),
         }
     }
 }
@@ -221,28 +222,28 @@ impl FromCell for Timestamp {
             CellRef::Time(micros) | CellRef::Int(micros) => {
                 Self::from_micros(micros).map_err(CellProblem::value)
             }
-            other => Err(other.is_not("a time")),
+            other => Err(other.wrong_kind("a time")),
         }
     }
 }
 
-/// The time in a cell that stands alone.
+/// Reads a timestamp from a cell that is not part of a row.
 #[cfg(feature = "postgres")]
-pub(crate) fn time(cell: CellRef<'_>) -> Result<Timestamp, crate::error::StoreError> {
+pub(crate) fn decode_timestamp(cell: CellRef<'_>) -> Result<Timestamp, crate::error::StoreError> {
     Timestamp::from_cell(cell).map_err(crate::error::StoreError::fatal)
 }
 
-impl ToCell for Elapsed {
+impl ToCell for ElapsedTime {
     fn to_cell(&self) -> Cell {
         Cell::Float(self.as_ms())
     }
 }
 
-impl FromCell for Elapsed {
+impl FromCell for ElapsedTime {
     fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         match cell {
             CellRef::Float(ms) => Self::from_ms(ms).map_err(CellProblem::value),
-            other => Err(other.is_not("a number")),
+            other => Err(other.wrong_kind("a number")),
         }
     }
 }
@@ -265,13 +266,13 @@ impl FromCell for Text {
     }
 }
 
-/// Null in JSON is absence, and is stored as such.
+/// JSON null is stored as SQL NULL.
 impl ToCell for Json {
     fn to_cell(&self) -> Cell {
         if self.is_null() {
             Cell::Null
         } else {
-            // Canonical JSON is UTF-8, so the second half never runs.
+            // Canonical JSON is UTF-8, so the fallback never runs.
             let text = String::from_utf8(json::to_canonical(self));
             Cell::Text(text.map_or_else(|_| self.to_string().into(), Arc::from))
         }
@@ -280,7 +281,7 @@ impl ToCell for Json {
 
 impl FromCell for Json {
     fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
-        json::parse_text(cell.text()?).map_err(CellProblem::value)
+        json::parse_str(cell.text()?).map_err(CellProblem::value)
     }
 }
 
@@ -320,13 +321,13 @@ impl FromCell for Digest {
     }
 }
 
-impl ToCell for Chain {
+impl ToCell for ChainHash {
     fn to_cell(&self) -> Cell {
         self.as_bytes().to_cell()
     }
 }
 
-impl FromCell for Chain {
+impl FromCell for ChainHash {
     fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         Self::try_from(cell.bytes()?).map_err(CellProblem::value)
     }
@@ -345,7 +346,7 @@ impl FromCell for LeaseToken {
     }
 }
 
-/// Types that are a number with a `get`, and that `new` checks.
+/// Integer types with a `get` and a checked `new`.
 macro_rules! numbers {
     ($($name:ty),+) => {
         $(
@@ -379,7 +380,7 @@ numbers!(
     Seq,
     SignalId,
     TokenId,
-    Version,
+    ExecutionVersion,
     MaxAttempts,
     Priority
 );
@@ -409,7 +410,7 @@ impl FromCell for SchemaVersion {
     }
 }
 
-/// Types that are a text with an `as_str`, and that a function reads back.
+/// Text types with an `as_str` and a parse function.
 macro_rules! texts {
     ($($name:ty: $read:expr),+ $(,)?) => {
         $(
@@ -433,14 +434,14 @@ texts!(
     StepName: Self::new,
     TenantId: Self::new,
     OrganizationId: Self::new,
-    PoolName: Self::read_queue,
+    PoolName: Self::parse_queue,
     PlaybookPath: Self::new,
     WorkerId: Self::new,
     CommandStatus: Self::parse,
     ExecutionStatus: Self::parse,
-    StatusName: Self::read,
-    EventName: |text| Self::read_copied(Some(text)),
-    Origin: Self::parse,
+    StatusName: Self::parse,
+    EventName: |text| Self::parse_lenient(Some(text)),
+    ExecutionOrigin: Self::parse,
     RuntimeKind: Self::parse,
     KeychainScope: Self::parse,
     VarKind: Self::parse,

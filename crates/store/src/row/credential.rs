@@ -1,29 +1,28 @@
-//! Credentials, column by column.
+//! The table of credentials.
 
 use super::cell::{Cell, ToCell};
-use super::table::{Cells, Corrupt, Kind, Reader, Table};
+use super::table::{ColumnKind, CorruptRow, RowCells, RowReader, Table};
 use crate::model::Credential;
 
-/// A credential.
 pub(crate) static CREDENTIAL: Table = Table {
     name: "credential",
     columns: &[
-        ("credential_id", Kind::Int),
-        ("tenant_id", Kind::Text),
-        ("name", Kind::Text),
-        ("kind", Kind::Text),
-        ("version", Kind::Int),
-        ("sealed", Kind::Json),
-        ("kid", Kind::Text),
-        ("meta", Kind::Json),
-        ("tags", Kind::Json),
-        ("description", Kind::Text),
-        ("created_at", Kind::Time),
-        ("updated_at", Kind::Time),
+        ("credential_id", ColumnKind::Int),
+        ("tenant_id", ColumnKind::Text),
+        ("name", ColumnKind::Text),
+        ("kind", ColumnKind::Text),
+        ("version", ColumnKind::Int),
+        ("sealed", ColumnKind::Json),
+        ("kid", ColumnKind::Text),
+        ("meta", ColumnKind::Json),
+        ("tags", ColumnKind::Json),
+        ("description", ColumnKind::Text),
+        ("created_at", ColumnKind::Time),
+        ("updated_at", ColumnKind::Time),
     ],
 };
 
-pub(crate) fn credential_row(credential: &Credential) -> Vec<Cell> {
+pub(crate) fn encode_credential(credential: &Credential) -> Vec<Cell> {
     cells![
         credential.credential_id,
         credential.tenant_id,
@@ -40,20 +39,20 @@ pub(crate) fn credential_row(credential: &Credential) -> Vec<Cell> {
     ]
 }
 
-pub(crate) fn credential(cells: Cells<'_>) -> Result<Credential, Corrupt> {
-    let mut row = Reader::new(&CREDENTIAL, cells);
+pub(crate) fn decode_credential(cells: RowCells<'_>) -> Result<Credential, CorruptRow> {
+    let mut row = RowReader::new(&CREDENTIAL, cells);
     Ok(Credential {
-        credential_id: row.take()?,
-        tenant_id: row.take()?,
-        name: row.take()?,
-        kind: row.take()?,
-        version: row.take()?,
-        sealed: row.take()?,
-        kid: row.take()?,
-        meta: row.take()?,
-        tags: row.take()?,
-        description: row.take()?,
-        created_at: row.take()?,
-        updated_at: row.take()?,
+        credential_id: row.read_next()?,
+        tenant_id: row.read_next()?,
+        name: row.read_next()?,
+        kind: row.read_next()?,
+        version: row.read_next()?,
+        sealed: row.read_next()?,
+        kid: row.read_next()?,
+        meta: row.read_next()?,
+        tags: row.read_next()?,
+        description: row.read_next()?,
+        created_at: row.read_next()?,
+        updated_at: row.read_next()?,
     })
 }

@@ -1,83 +1,82 @@
-//! The log, column by column.
+//! The columns of the event log.
 
-use noetl_types::record::CopiedFields;
+use noetl_types::record::ProjectedFields;
 use noetl_types::{EventRecord, FeedPosition, NewEvent, StoredEvent};
 
 use super::cell::{Cell, ToCell};
-use super::table::{Cells, Corrupt, Kind, Reader, Table};
-use crate::model::Unreadable;
-use crate::seal::SealedEvent;
+use super::table::{ColumnKind, CorruptRow, RowCells, RowReader, Table};
+use crate::model::UnreadableEvent;
+use crate::prepare_append::PreparedEvent;
 
-/// The columns of an event; the last two are its place in the feed, which the store gives.
-const COLUMNS: &[(&str, Kind)] = &[
-    ("execution_id", Kind::Int),
-    ("event_id", Kind::Int),
-    ("seq", Kind::Int),
-    ("event_type", Kind::Text),
-    ("status", Kind::Text),
-    ("tenant_id", Kind::Text),
-    ("organization_id", Kind::Text),
-    ("event_time", Kind::Time),
-    ("created_at", Kind::Time),
-    ("ingest_time", Kind::Time),
-    ("node_id", Kind::Text),
-    ("node_name", Kind::Text),
-    ("node_type", Kind::Text),
-    ("catalog_id", Kind::Int),
-    ("parent_event_id", Kind::Int),
-    ("parent_execution_id", Kind::Int),
-    ("prev_event_id", Kind::Int),
-    ("command_id", Kind::Int),
-    ("stage_id", Kind::Text),
-    ("frame_id", Kind::Text),
-    ("aggregate_type", Kind::Text),
-    ("aggregate_id", Kind::Text),
-    ("stream_id", Kind::Text),
-    ("stream_version", Kind::Int),
-    ("schema_name", Kind::Text),
-    ("schema_version", Kind::Int),
-    ("duration", Kind::Float),
-    ("context", Kind::Json),
-    ("result", Kind::Json),
-    ("meta", Kind::Json),
-    ("payload_ref", Kind::Json),
-    ("error", Kind::Text),
-    ("stack_trace", Kind::Text),
-    ("worker_id", Kind::Text),
-    ("producer", Kind::Text),
-    ("causation_id", Kind::Text),
-    ("correlation_id", Kind::Text),
-    ("idempotency_key", Kind::Text),
-    ("current_index", Kind::Int),
-    ("current_item", Kind::Text),
-    ("context_key", Kind::Text),
-    ("context_value", Kind::Text),
-    ("distributed_state", Kind::Text),
-    ("trace_component", Kind::Json),
-    ("extra", Kind::Json),
-    ("envelope_checksum", Kind::Bytes),
-    ("chain", Kind::Bytes),
-    ("tx", Kind::Int),
-    ("position", Kind::Int),
+/// The columns of an event. The last two are its feed position, which the store assigns.
+const EVENT_COLUMNS: &[(&str, ColumnKind)] = &[
+    ("execution_id", ColumnKind::Int),
+    ("event_id", ColumnKind::Int),
+    ("seq", ColumnKind::Int),
+    ("event_type", ColumnKind::Text),
+    ("status", ColumnKind::Text),
+    ("tenant_id", ColumnKind::Text),
+    ("organization_id", ColumnKind::Text),
+    ("event_time", ColumnKind::Time),
+    ("created_at", ColumnKind::Time),
+    ("ingest_time", ColumnKind::Time),
+    ("node_id", ColumnKind::Text),
+    ("node_name", ColumnKind::Text),
+    ("node_type", ColumnKind::Text),
+    ("catalog_id", ColumnKind::Int),
+    ("parent_event_id", ColumnKind::Int),
+    ("parent_execution_id", ColumnKind::Int),
+    ("prev_event_id", ColumnKind::Int),
+    ("command_id", ColumnKind::Int),
+    ("stage_id", ColumnKind::Text),
+    ("frame_id", ColumnKind::Text),
+    ("aggregate_type", ColumnKind::Text),
+    ("aggregate_id", ColumnKind::Text),
+    ("stream_id", ColumnKind::Text),
+    ("stream_version", ColumnKind::Int),
+    ("schema_name", ColumnKind::Text),
+    ("schema_version", ColumnKind::Int),
+    ("duration", ColumnKind::Float),
+    ("context", ColumnKind::Json),
+    ("result", ColumnKind::Json),
+    ("meta", ColumnKind::Json),
+    ("payload_ref", ColumnKind::Json),
+    ("error", ColumnKind::Text),
+    ("stack_trace", ColumnKind::Text),
+    ("worker_id", ColumnKind::Text),
+    ("producer", ColumnKind::Text),
+    ("causation_id", ColumnKind::Text),
+    ("correlation_id", ColumnKind::Text),
+    ("idempotency_key", ColumnKind::Text),
+    ("current_index", ColumnKind::Int),
+    ("current_item", ColumnKind::Text),
+    ("context_key", ColumnKind::Text),
+    ("context_value", ColumnKind::Text),
+    ("distributed_state", ColumnKind::Text),
+    ("trace_component", ColumnKind::Json),
+    ("extra", ColumnKind::Json),
+    ("envelope_checksum", ColumnKind::Bytes),
+    ("chain", ColumnKind::Bytes),
+    ("tx", ColumnKind::Int),
+    ("position", ColumnKind::Int),
 ];
 
-/// What an append writes of an event.
+/// The columns of an event that an append writes.
 pub(crate) static EVENT: Table = Table {
     name: "event",
-    columns: COLUMNS.split_at(COLUMNS.len() - 2).0,
+    columns: EVENT_COLUMNS.split_at(EVENT_COLUMNS.len() - 2).0,
 };
 
-/// An event with its place in the feed, as it is read.
+/// All columns of an event, with its feed position.
 pub(crate) static STORED_EVENT: Table = Table {
     name: "event",
-    columns: COLUMNS,
+    columns: EVENT_COLUMNS,
 };
 
-/// Takes an event apart.
-pub(crate) fn event_row(sealed: &SealedEvent) -> Vec<Cell> {
-    let record = &sealed.record;
+pub(crate) fn encode_event(prepared: &PreparedEvent) -> Vec<Cell> {
+    let record = &prepared.record;
     let event = &record.event;
-    let copied = event.copied.as_deref();
+    let projected = event.projected.as_deref();
     cells![
         event.execution_id,
         event.event_id,
@@ -117,35 +116,34 @@ pub(crate) fn event_row(sealed: &SealedEvent) -> Vec<Cell> {
         event.causation_id,
         event.correlation_id,
         event.idempotency_key,
-        copied.and_then(|it| it.current_index.as_ref()),
-        copied.and_then(|it| it.current_item.as_ref()),
-        copied.and_then(|it| it.context_key.as_ref()),
-        copied.and_then(|it| it.context_value.as_ref()),
-        copied.and_then(|it| it.distributed_state.as_ref()),
-        copied.and_then(|it| it.trace_component.as_ref()),
-        copied.and_then(|it| it.extra.as_ref()),
+        projected.and_then(|it| it.current_index.as_ref()),
+        projected.and_then(|it| it.current_item.as_ref()),
+        projected.and_then(|it| it.context_key.as_ref()),
+        projected.and_then(|it| it.context_value.as_ref()),
+        projected.and_then(|it| it.distributed_state.as_ref()),
+        projected.and_then(|it| it.trace_component.as_ref()),
+        projected.and_then(|it| it.extra.as_ref()),
         record.envelope_checksum,
-        sealed.chain,
+        prepared.chain,
     ]
 }
 
-/// Puts an event together.
 #[expect(
     clippy::too_many_lines,
     reason = "one line for each column, in their order"
 )]
-pub(crate) fn stored_event(cells: Cells<'_>) -> Result<StoredEvent, Corrupt> {
-    let mut row = Reader::new(&STORED_EVENT, cells);
-    let execution_id = row.take()?;
-    let event_id = row.take()?;
-    let seq = row.take()?;
-    let event_type = row.take()?;
-    let status = row.take()?;
-    let tenant_id = row.take()?;
-    let organization_id = row.take()?;
-    let event_time = row.take()?;
-    let created_at = row.take()?;
-    let ingest_time = row.take()?;
+pub(crate) fn decode_stored_event(cells: RowCells<'_>) -> Result<StoredEvent, CorruptRow> {
+    let mut row = RowReader::new(&STORED_EVENT, cells);
+    let execution_id = row.read_next()?;
+    let event_id = row.read_next()?;
+    let seq = row.read_next()?;
+    let event_type = row.read_next()?;
+    let status = row.read_next()?;
+    let tenant_id = row.read_next()?;
+    let organization_id = row.read_next()?;
+    let event_time = row.read_next()?;
+    let created_at = row.read_next()?;
+    let ingest_time = row.read_next()?;
     let event = NewEvent {
         execution_id,
         event_id,
@@ -155,46 +153,46 @@ pub(crate) fn stored_event(cells: Cells<'_>) -> Result<StoredEvent, Corrupt> {
         organization_id,
         event_time,
         created_at,
-        node_id: row.take()?,
-        node_name: row.take()?,
-        node_type: row.take()?,
-        catalog_id: row.take()?,
-        parent_event_id: row.take()?,
-        parent_execution_id: row.take()?,
-        prev_event_id: row.take()?,
-        command_id: row.take()?,
-        stage_id: row.take()?,
-        frame_id: row.take()?,
-        aggregate_type: row.take()?,
-        aggregate_id: row.take()?,
-        stream_id: row.take()?,
-        stream_version: row.take()?,
-        schema_name: row.take()?,
-        schema_version: row.take()?,
-        duration: row.take()?,
-        context: row.take()?,
-        result: row.take()?,
-        meta: row.take()?,
-        payload_ref: row.take()?,
-        error: row.take()?,
-        stack_trace: row.take()?,
-        worker_id: row.take()?,
-        producer: row.take()?,
-        causation_id: row.take()?,
-        correlation_id: row.take()?,
-        idempotency_key: row.take()?,
-        copied: CopiedFields {
-            current_index: row.take()?,
-            current_item: row.take()?,
-            context_key: row.take()?,
-            context_value: row.take()?,
-            distributed_state: row.take()?,
-            trace_component: row.take()?,
-            extra: row.take()?,
+        node_id: row.read_next()?,
+        node_name: row.read_next()?,
+        node_type: row.read_next()?,
+        catalog_id: row.read_next()?,
+        parent_event_id: row.read_next()?,
+        parent_execution_id: row.read_next()?,
+        prev_event_id: row.read_next()?,
+        command_id: row.read_next()?,
+        stage_id: row.read_next()?,
+        frame_id: row.read_next()?,
+        aggregate_type: row.read_next()?,
+        aggregate_id: row.read_next()?,
+        stream_id: row.read_next()?,
+        stream_version: row.read_next()?,
+        schema_name: row.read_next()?,
+        schema_version: row.read_next()?,
+        duration: row.read_next()?,
+        context: row.read_next()?,
+        result: row.read_next()?,
+        meta: row.read_next()?,
+        payload_ref: row.read_next()?,
+        error: row.read_next()?,
+        stack_trace: row.read_next()?,
+        worker_id: row.read_next()?,
+        producer: row.read_next()?,
+        causation_id: row.read_next()?,
+        correlation_id: row.read_next()?,
+        idempotency_key: row.read_next()?,
+        projected: ProjectedFields {
+            current_index: row.read_next()?,
+            current_item: row.read_next()?,
+            context_key: row.read_next()?,
+            context_value: row.read_next()?,
+            distributed_state: row.read_next()?,
+            trace_component: row.read_next()?,
+            extra: row.read_next()?,
         }
         .into_option(),
     };
-    let envelope_checksum = row.take()?;
+    let envelope_checksum = row.read_next()?;
     Ok(StoredEvent {
         record: EventRecord {
             event,
@@ -202,25 +200,29 @@ pub(crate) fn stored_event(cells: Cells<'_>) -> Result<StoredEvent, Corrupt> {
             ingest_time,
             envelope_checksum,
         },
-        chain: row.take()?,
+        chain: row.read_next()?,
         feed: FeedPosition {
-            tx: row.take()?,
-            position: row.take()?,
+            tx: row.read_next()?,
+            position: row.read_next()?,
         },
     })
 }
 
-/// The same where an event is one of the feed. What has a place there is passed by, even where nothing
-/// else of it can be read.
-pub(crate) fn feed_event(cells: Cells<'_>) -> Result<Result<StoredEvent, Unreadable>, Corrupt> {
-    let row = Reader::new(&STORED_EVENT, cells.clone());
-    let place = EVENT.columns.len();
+/// Decodes an event of the feed. If its position can be read but another column cannot, it is
+/// returned as unreadable, so that the reader can skip it.
+pub(crate) fn decode_feed_event(
+    cells: RowCells<'_>,
+) -> Result<Result<StoredEvent, UnreadableEvent>, CorruptRow> {
+    let row = RowReader::new(&STORED_EVENT, cells.clone());
+    let feed_index = EVENT.columns.len();
     let feed = FeedPosition {
-        tx: row.at(place)?,
-        position: row.at(place + 1)?,
+        tx: row.value_at(feed_index)?,
+        position: row.value_at(feed_index + 1)?,
     };
-    Ok(stored_event(cells).map_err(|corrupt| Unreadable {
-        feed,
-        why: corrupt.with_cause(),
-    }))
+    Ok(
+        decode_stored_event(cells).map_err(|corrupt| UnreadableEvent {
+            feed,
+            reason: corrupt.message_with_cause(),
+        }),
+    )
 }

@@ -1,31 +1,30 @@
-//! The cache of the keychain, column by column.
+//! The table of the keychain cache.
 
 use super::cell::{Cell, ToCell};
-use super::table::{Cells, Corrupt, Kind, Reader, Table};
+use super::table::{ColumnKind, CorruptRow, RowCells, RowReader, Table};
 use crate::model::KeychainEntry;
 
-/// An entry of the cache of the keychain.
 pub(crate) static KEYCHAIN: Table = Table {
     name: "keychain",
     columns: &[
-        ("keychain_id", Kind::Int),
-        ("tenant_id", Kind::Text),
-        ("cache_key", Kind::Text),
-        ("name", Kind::Text),
-        ("catalog_id", Kind::Int),
-        ("scope", Kind::Text),
-        ("execution_id", Kind::Int),
-        ("version", Kind::Int),
-        ("sealed", Kind::Json),
-        ("kid", Kind::Text),
-        ("auto_renew", Kind::Bool),
-        ("created_at", Kind::Time),
-        ("updated_at", Kind::Time),
-        ("expires_at", Kind::Time),
+        ("keychain_id", ColumnKind::Int),
+        ("tenant_id", ColumnKind::Text),
+        ("cache_key", ColumnKind::Text),
+        ("name", ColumnKind::Text),
+        ("catalog_id", ColumnKind::Int),
+        ("scope", ColumnKind::Text),
+        ("execution_id", ColumnKind::Int),
+        ("version", ColumnKind::Int),
+        ("sealed", ColumnKind::Json),
+        ("kid", ColumnKind::Text),
+        ("auto_renew", ColumnKind::Bool),
+        ("created_at", ColumnKind::Time),
+        ("updated_at", ColumnKind::Time),
+        ("expires_at", ColumnKind::Time),
     ],
 };
 
-pub(crate) fn keychain_row(entry: &KeychainEntry) -> Vec<Cell> {
+pub(crate) fn encode_keychain_entry(entry: &KeychainEntry) -> Vec<Cell> {
     cells![
         entry.keychain_id,
         entry.tenant_id,
@@ -44,22 +43,22 @@ pub(crate) fn keychain_row(entry: &KeychainEntry) -> Vec<Cell> {
     ]
 }
 
-pub(crate) fn keychain(cells: Cells<'_>) -> Result<KeychainEntry, Corrupt> {
-    let mut row = Reader::new(&KEYCHAIN, cells);
+pub(crate) fn decode_keychain_entry(cells: RowCells<'_>) -> Result<KeychainEntry, CorruptRow> {
+    let mut row = RowReader::new(&KEYCHAIN, cells);
     Ok(KeychainEntry {
-        keychain_id: row.take()?,
-        tenant_id: row.take()?,
-        cache_key: row.take()?,
-        name: row.take()?,
-        catalog_id: row.take()?,
-        scope: row.take()?,
-        execution_id: row.take()?,
-        version: row.take()?,
-        sealed: row.take()?,
-        kid: row.take()?,
-        auto_renew: row.take()?,
-        created_at: row.take()?,
-        updated_at: row.take()?,
-        expires_at: row.take()?,
+        keychain_id: row.read_next()?,
+        tenant_id: row.read_next()?,
+        cache_key: row.read_next()?,
+        name: row.read_next()?,
+        catalog_id: row.read_next()?,
+        scope: row.read_next()?,
+        execution_id: row.read_next()?,
+        version: row.read_next()?,
+        sealed: row.read_next()?,
+        kid: row.read_next()?,
+        auto_renew: row.read_next()?,
+        created_at: row.read_next()?,
+        updated_at: row.read_next()?,
+        expires_at: row.read_next()?,
     })
 }

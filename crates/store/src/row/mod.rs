@@ -1,9 +1,9 @@
-//! Rows: how what the model holds lies in the columns of a database.
+//! Mapping between model types and database rows.
 //!
 //! Both databases have the same tables. Their columns are listed here once, with one function that
-//! takes a value apart and one that puts it together again; a backend only moves cells.
+//! encodes a value and one that decodes it. Backends only transfer cells.
 
-/// The cells of a row, in the order of its columns.
+/// Encodes values as the cells of a row, in column order.
 macro_rules! cells {
     ($($value:expr),+ $(,)?) => {
         vec![$( ToCell::to_cell(&$value) ),+]
@@ -12,54 +12,61 @@ macro_rules! cells {
 
 mod append;
 mod cell;
+mod coordination;
+mod core_tables;
 mod credential;
 mod event;
-mod gist;
+mod event_body;
+mod identities;
 mod keychain;
-mod outlets;
+mod publishing;
+mod replay;
 mod result;
-mod sent;
-mod shared;
 mod table;
-mod tables;
-mod vault;
 
-pub(crate) use append::{Act, Rows, SharedRow, rows_of, slot_rows};
+pub(crate) use append::{AppendRows, CoordinationRow, RowChange, slot_rows, to_append_rows};
 pub(crate) use cell::{Cell, CellRef, ToCell};
-pub(crate) use credential::{CREDENTIAL, credential, credential_row};
-pub(crate) use event::{EVENT, feed_event, stored_event};
-pub(crate) use gist::{GIST_BYTES, gist_columns, push_gist};
-pub(crate) use keychain::{KEYCHAIN, keychain, keychain_row};
-pub(crate) use outlets::{
-    CLAIMED, CLEANED, Cleaned, LARGEST_COUNT, NEW_OUTBOX, NO_COUNTS, OUTBOX, QUARANTINE, STREAM,
-    claimed_message, outbox_row, quarantine_row, quarantined, stream_cursor, stream_row,
+pub(crate) use coordination::{
+    BROADCAST, CACHE, DEDUP, FOLLOW_UP, IDEMPOTENCY, RESERVE_REQUEST, SLOT, SLOT_ID_COLUMNS, VAR,
+    WAIT, decode_answered_request, decode_broadcast, decode_cached_result, decode_dedup_record,
+    decode_follow_up, decode_reserve_outcome, decode_slot, decode_var, decode_wait, decode_work_id,
+    encode_broadcast, encode_reservation, encode_slot_id, encode_var, expiring_table,
+    in_progress_status,
 };
-pub(crate) use result::{KeptResult, RESULT, STORED_RESULT, result, stored_result_row};
-pub(crate) use sent::{SENT, feed_item};
-pub(crate) use shared::{
-    ANSWERED, BROADCAST, CACHE, DEDUP, ERRAND, SLOT, SLOT_ID, TAKE_REQUEST, VAR, WAIT, answered,
-    broadcast, broadcast_row, cached, errand, kept_dedup, request_row, slot, slot_id_row,
-    swept_table, taken, under_way, var, var_row, wait, work_id,
+pub(crate) use core_tables::{
+    CATALOG, COMMAND, EXECUTION, EXECUTION_MUTABLE, MACHINE, RUNTIME, SNAPSHOT,
+    decode_catalog_entry, decode_command, decode_count, decode_due_timer, decode_execution,
+    decode_machine, decode_pool_count, decode_runtime, decode_snapshot, encode_catalog_entry,
+    encode_machine, encode_runtime, encode_snapshot, encode_view,
 };
-pub(crate) use table::{Cells, Corrupt, Reader, Row, Table};
-pub(crate) use tables::{
-    CATALOG, COMMAND, EXECUTION, EXECUTION_CHANGING, MACHINE, RUNTIME, SNAPSHOT, catalog_entry,
-    catalog_row, command, count_of, due_timer, execution, machine, machine_row, pool_count,
-    runtime, runtime_row, snapshot, snapshot_row, view_row,
+pub(crate) use credential::{CREDENTIAL, decode_credential, encode_credential};
+pub(crate) use event::{EVENT, decode_feed_event, decode_stored_event};
+pub(crate) use event_body::{EVENT_BODY, decode_feed_item};
+pub(crate) use keychain::{KEYCHAIN, decode_keychain_entry, encode_keychain_entry};
+pub(crate) use publishing::{
+    CLAIMED_OUTBOX, DEPENDENT_TABLES, DependentTable, INVALID_ATTEMPTS_ERROR,
+    MAX_REPAIRED_ATTEMPTS, NEW_OUTBOX, OUTBOX, QUARANTINE, STREAM, decode_claimed_message,
+    decode_outbox_row, decode_quarantined_item, decode_stream_cursor, encode_quarantined_item,
+    encode_stream_cursor,
+};
+pub(crate) use replay::{MAX_REPLAY_PAGE_BYTES, push_replay_row, replay_columns};
+pub(crate) use result::{RESULT, ResultRow, STORED_RESULT, decode_result, encode_stored_result};
+pub(crate) use table::{CorruptRow, Row, RowCells, RowReader, Table};
+
+pub(crate) use identities::{
+    AUDIT, TOKEN, decode_audit_entry, decode_token, encode_audit_entry, encode_token,
 };
 
-pub(crate) use vault::{AUDIT, TOKEN, audit, audit_row, token, token_row};
-
-// One backend sends rows as arrays, the other reads single columns.
+// PostgreSQL sends rows as arrays. SQLite reads single columns.
 #[cfg(feature = "postgres")]
-pub(crate) use cell::time;
+pub(crate) use cell::decode_timestamp;
+#[cfg(feature = "sqlite")]
+pub(crate) use core_tables::encode_command;
+#[cfg(feature = "postgres")]
+pub(crate) use core_tables::{COMMAND_PATCH, TIMER};
 #[cfg(feature = "postgres")]
 pub(crate) use event::STORED_EVENT;
 #[cfg(feature = "postgres")]
-pub(crate) use gist::{gist_bytes, gist_columns_where};
+pub(crate) use replay::{replay_bytes_expression, replay_columns_where};
 #[cfg(feature = "postgres")]
-pub(crate) use table::Kind;
-#[cfg(feature = "sqlite")]
-pub(crate) use tables::command_row;
-#[cfg(feature = "postgres")]
-pub(crate) use tables::{PATCH, TIMER};
+pub(crate) use table::ColumnKind;

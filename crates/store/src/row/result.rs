@@ -1,70 +1,69 @@
-//! Results, column by column: those of appends, and those that come by themselves.
+//! Columns of results: of appends, and stored individually.
 
 use noetl_types::Text;
 
 use super::cell::{Cell, ToCell};
-use super::table::{Cells, Corrupt, Kind, Reader, Table};
+use super::table::{ColumnKind, CorruptRow, RowCells, RowReader, Table};
 use crate::model::{NewResult, StoredResult};
-use crate::seal::Sealed;
+use crate::prepare_append::PreparedAppend;
 
-/// A result.
+/// The columns of a result that an append writes.
 pub(crate) static RESULT: Table = Table {
     name: "result_store",
     columns: &[
-        ("execution_id", Kind::Int),
-        ("result_id", Kind::Int),
-        ("name", Kind::Text),
-        ("data", Kind::Bytes),
-        ("sha256", Kind::Bytes),
-        ("media_type", Kind::Text),
-        ("created_at", Kind::Time),
+        ("execution_id", ColumnKind::Int),
+        ("result_id", ColumnKind::Int),
+        ("name", ColumnKind::Text),
+        ("data", ColumnKind::Bytes),
+        ("sha256", ColumnKind::Bytes),
+        ("media_type", ColumnKind::Text),
+        ("created_at", ColumnKind::Time),
     ],
 };
 
-/// A result with what only those have that came by themselves.
+/// All columns of a result, including those of results stored individually.
 pub(crate) static STORED_RESULT: Table = Table {
     name: "result_store",
     columns: &[
-        ("execution_id", Kind::Int),
-        ("result_id", Kind::Int),
-        ("name", Kind::Text),
-        ("data", Kind::Bytes),
-        ("sha256", Kind::Bytes),
-        ("media_type", Kind::Text),
-        ("created_at", Kind::Time),
-        ("scope", Kind::Text),
-        ("source_step", Kind::Text),
-        ("expires_at", Kind::Time),
-        ("object_key", Kind::Text),
+        ("execution_id", ColumnKind::Int),
+        ("result_id", ColumnKind::Int),
+        ("name", ColumnKind::Text),
+        ("data", ColumnKind::Bytes),
+        ("sha256", ColumnKind::Bytes),
+        ("media_type", ColumnKind::Text),
+        ("created_at", ColumnKind::Time),
+        ("scope", ColumnKind::Text),
+        ("source_step", ColumnKind::Text),
+        ("expires_at", ColumnKind::Time),
+        ("object_key", ColumnKind::Text),
     ],
 };
 
-/// Takes a result of an append apart.
-pub(crate) fn result_row(sealed: &Sealed, result: &NewResult) -> Vec<Cell> {
+pub(crate) fn encode_new_result(prepared: &PreparedAppend, result: &NewResult) -> Vec<Cell> {
     cells![
-        sealed.append.execution_id,
+        prepared.append.execution_id,
         result.result_id,
         result.name,
         result.bytes,
         result.sha256,
         result.media_type,
-        sealed.head.ingest_time,
+        prepared.head.ingest_time,
     ]
 }
 
-/// A result as its row has it.
+/// A result and the reference to its file.
 #[derive(Debug)]
-pub(crate) struct KeptResult {
-    /// The result; without its bytes where they are in a file.
+pub(crate) struct ResultRow {
+    /// The result. Its bytes are empty if they are in a file.
     pub(crate) result: StoredResult,
-    /// The file.
+    /// Name of the file.
     pub(crate) object_key: Option<Text>,
 }
 
-/// Takes a result apart that came by itself.
-pub(crate) fn stored_result_row(kept: &KeptResult) -> Vec<Cell> {
-    let result = &kept.result;
-    let bytes: &[u8] = match kept.object_key {
+/// Encodes a result that is stored individually.
+pub(crate) fn encode_stored_result(row: &ResultRow) -> Vec<Cell> {
+    let result = &row.result;
+    let bytes: &[u8] = match row.object_key {
         None => &result.bytes,
         Some(_) => &[],
     };
@@ -79,27 +78,26 @@ pub(crate) fn stored_result_row(kept: &KeptResult) -> Vec<Cell> {
         result.scope,
         result.source_step,
         result.expires_at,
-        kept.object_key,
+        row.object_key,
     ]
 }
 
-/// Puts a result together.
-pub(crate) fn result(cells: Cells<'_>) -> Result<KeptResult, Corrupt> {
-    let mut row = Reader::new(&STORED_RESULT, cells);
+pub(crate) fn decode_result(cells: RowCells<'_>) -> Result<ResultRow, CorruptRow> {
+    let mut row = RowReader::new(&STORED_RESULT, cells);
     let result = StoredResult {
-        execution_id: row.take()?,
-        result_id: row.take()?,
-        name: row.take()?,
-        bytes: row.take()?,
-        sha256: row.take()?,
-        media_type: row.take()?,
-        created_at: row.take()?,
-        scope: row.take()?,
-        source_step: row.take()?,
-        expires_at: row.take()?,
+        execution_id: row.read_next()?,
+        result_id: row.read_next()?,
+        name: row.read_next()?,
+        bytes: row.read_next()?,
+        sha256: row.read_next()?,
+        media_type: row.read_next()?,
+        created_at: row.read_next()?,
+        scope: row.read_next()?,
+        source_step: row.read_next()?,
+        expires_at: row.read_next()?,
     };
-    Ok(KeptResult {
+    Ok(ResultRow {
         result,
-        object_key: row.take()?,
+        object_key: row.read_next()?,
     })
 }

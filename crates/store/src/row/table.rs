@@ -1,4 +1,4 @@
-//! Tables, and reading their rows.
+//! Tables, and readers of their rows.
 
 use std::ops::Range;
 
@@ -7,9 +7,9 @@ use noetl_types::Text;
 use super::cell::{CellProblem, CellRef, FromCell};
 use crate::error::StoreError;
 
-/// What a column holds.
+/// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnKind {
     Bool,
     Int,
     Float,
@@ -19,30 +19,34 @@ pub(crate) enum Kind {
     Time,
 }
 
-/// A table, or some columns of one.
+/// A table, or a subset of its columns.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) name: &'static str,
-    pub(crate) columns: &'static [(&'static str, Kind)],
+    pub(crate) columns: &'static [(&'static str, ColumnKind)],
 }
 
 impl Table {
-    /// The columns as a statement names them.
-    pub(crate) fn list(&self) -> String {
-        self.list_of("")
+    /// Returns the column names, separated by commas.
+    pub(crate) fn column_list(&self) -> String {
+        self.prefixed_column_list("")
     }
 
-    /// The columns with a prefix, such as `c.`.
-    pub(crate) fn list_of(&self, prefix: &str) -> String {
-        self.list_where(prefix, |_| true)
+    /// Returns the column names with a prefix such as `c.`.
+    pub(crate) fn prefixed_column_list(&self, prefix: &str) -> String {
+        self.filtered_column_list(prefix, |_| true)
     }
 
-    /// Some of the columns with a prefix.
-    pub(crate) fn list_where(&self, prefix: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+    /// Returns the selected column names with a prefix.
+    pub(crate) fn filtered_column_list(
+        &self,
+        prefix: &str,
+        is_selected: impl Fn(&str) -> bool,
+    ) -> String {
         let names: Vec<_> = self
             .columns
             .iter()
-            .filter(|(name, _)| is_wanted(name))
+            .filter(|(name, _)| is_selected(name))
             .map(|(name, _)| format!("{prefix}{name}"))
             .collect();
         names.join(", ")
@@ -52,127 +56,129 @@ impl Table {
 /// A row that this version cannot have written.
 #[derive(Debug, thiserror::Error)]
 #[error("column {column} of table {table} is damaged")]
-pub(crate) struct Corrupt {
+pub(crate) struct CorruptRow {
     table: &'static str,
     column: &'static str,
     #[source]
     problem: CellProblem,
 }
 
-impl Corrupt {
-    /// What is wrong, and why, in one line.
-    pub(crate) fn with_cause(&self) -> Text {
+impl CorruptRow {
+    /// Returns the error and its cause in one line.
+    pub(crate) fn message_with_cause(&self) -> Text {
         Text::from(format!("{self}: {}", self.problem))
     }
 }
 
-impl From<Corrupt> for StoreError {
-    fn from(corrupt: Corrupt) -> Self {
+impl From<CorruptRow> for StoreError {
+    fn from(corrupt: CorruptRow) -> Self {
         Self::fatal(corrupt)
     }
 }
 
-/// A row as its database holds it.
+/// A row of a query result.
 pub(crate) trait Row {
-    /// The cell at a place. One that cannot be read is empty, which whoever needs it refuses.
-    fn cell(&self, place: usize) -> CellRef<'_>;
+    /// Returns the cell at an index. A cell that cannot be read is null, which readers of required
+    /// columns reject.
+    fn cell(&self, index: usize) -> CellRef<'_>;
 }
 
-/// Cells from here and there that stand for a row.
+/// A row composed of cells from several sources.
 impl Row for Vec<CellRef<'_>> {
-    fn cell(&self, place: usize) -> CellRef<'_> {
-        self.get(place).copied().unwrap_or(CellRef::Null)
+    fn cell(&self, index: usize) -> CellRef<'_> {
+        self.get(index).copied().unwrap_or(CellRef::Null)
     }
 }
 
-/// Some cells of a row, in the order of its columns.
+/// A range of cells of a row, in column order.
 #[derive(Clone)]
-pub(crate) struct Cells<'r> {
+pub(crate) struct RowCells<'r> {
     row: &'r dyn Row,
-    places: Range<usize>,
+    range: Range<usize>,
 }
 
-impl<'r> Cells<'r> {
-    pub(crate) fn new(row: &'r dyn Row, places: Range<usize>) -> Self {
-        Self { row, places }
+impl<'r> RowCells<'r> {
+    pub(crate) fn new(row: &'r dyn Row, range: Range<usize>) -> Self {
+        Self { row, range }
     }
 
-    /// One of them, counted from where they begin.
-    pub(crate) fn at(&self, index: usize) -> CellRef<'r> {
-        let place = self.places.start.saturating_add(index);
-        if place < self.places.end {
-            self.row.cell(place)
+    /// Returns the cell at an index within the range.
+    pub(crate) fn cell_at(&self, index: usize) -> CellRef<'r> {
+        let cell_index = self.range.start.saturating_add(index);
+        if cell_index < self.range.end {
+            self.row.cell(cell_index)
         } else {
             CellRef::Null
         }
     }
 
-    /// The first so many of them, which the rest goes on behind.
-    pub(crate) fn split(&mut self, count: usize) -> Self {
-        let at = self.places.end.min(self.places.start + count);
-        let first = Self::new(self.row, self.places.start..at);
-        self.places.start = at;
+    /// Splits off the first `count` cells. This range continues after them.
+    pub(crate) fn split_front(&mut self, count: usize) -> Self {
+        let at = self.range.end.min(self.range.start + count);
+        let first = Self::new(self.row, self.range.start..at);
+        self.range.start = at;
         first
     }
 }
 
-impl<'r> Iterator for Cells<'r> {
+impl<'r> Iterator for RowCells<'r> {
     type Item = CellRef<'r>;
 
     fn next(&mut self) -> Option<CellRef<'r>> {
         let row = self.row;
-        self.places.next().map(|place| row.cell(place))
+        self.range.next().map(|index| row.cell(index))
     }
 }
 
-/// Takes the cells of a row in the order of its table's columns.
-pub(crate) struct Reader<'r> {
+/// Reads the cells of a row in the order of its table's columns.
+pub(crate) struct RowReader<'r> {
     table: &'static Table,
-    place: usize,
-    cells: Cells<'r>,
+    next_index: usize,
+    cells: RowCells<'r>,
 }
 
-impl<'r> Reader<'r> {
-    pub(crate) fn new(table: &'static Table, cells: Cells<'r>) -> Self {
+impl<'r> RowReader<'r> {
+    pub(crate) fn new(table: &'static Table, cells: RowCells<'r>) -> Self {
         Self {
             table,
-            place: 0,
+            next_index: 0,
             cells,
         }
     }
 
-    pub(crate) fn take<T: FromCell>(&mut self) -> Result<T, Corrupt> {
-        self.read(T::from_cell)
+    pub(crate) fn read_next<T: FromCell>(&mut self) -> Result<T, CorruptRow> {
+        self.read_with(T::from_cell)
     }
 
-    /// Takes a text where it lies, if there is one.
-    pub(crate) fn text(&mut self) -> Result<Option<&'r str>, Corrupt> {
-        self.read(|cell| match cell {
+    /// Reads the next cell as borrowed text, if it is not null.
+    pub(crate) fn read_text(&mut self) -> Result<Option<&'r str>, CorruptRow> {
+        self.read_with(|cell| match cell {
             CellRef::Null => Ok(None),
             cell => cell.text().map(Some),
         })
     }
 
-    /// Takes a cell by reading it.
-    pub(crate) fn read<T>(
+    /// Reads the next cell with a function.
+    pub(crate) fn read_with<T>(
         &mut self,
         read: impl FnOnce(CellRef<'r>) -> Result<T, CellProblem>,
-    ) -> Result<T, Corrupt> {
-        let place = self.place;
-        self.place += 1;
+    ) -> Result<T, CorruptRow> {
+        let index = self.next_index;
+        self.next_index += 1;
         let cell = self.cells.next().unwrap_or(CellRef::Null);
-        read(cell).map_err(|problem| self.corrupt(place, problem))
+        read(cell).map_err(|problem| self.corrupt_column(index, problem))
     }
 
-    /// The cell at a place of those that are left.
-    pub(crate) fn at<T: FromCell>(&self, place: usize) -> Result<T, Corrupt> {
-        T::from_cell(self.cells.at(place)).map_err(|problem| self.corrupt(place, problem))
+    /// Reads the cell at an index of the remaining cells.
+    pub(crate) fn value_at<T: FromCell>(&self, index: usize) -> Result<T, CorruptRow> {
+        T::from_cell(self.cells.cell_at(index))
+            .map_err(|problem| self.corrupt_column(index, problem))
     }
 
-    /// What is wrong with the cell at a place.
-    pub(crate) fn corrupt(&self, place: usize, problem: CellProblem) -> Corrupt {
-        let column = self.table.columns.get(place);
-        Corrupt {
+    /// Creates the error for the cell at an index.
+    pub(crate) fn corrupt_column(&self, index: usize, problem: CellProblem) -> CorruptRow {
+        let column = self.table.columns.get(index);
+        CorruptRow {
             table: self.table.name,
             column: column.map_or("unknown", |(name, _)| name),
             problem,

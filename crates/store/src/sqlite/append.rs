@@ -1,102 +1,112 @@
-//! Appending, inside of the writer's transaction.
+//! Appends inside the writer's transaction.
 
 use std::sync::LazyLock;
 
-use noetl_types::{Chain, ExecutionId, FeedPosition, Version};
+use noetl_types::{ChainHash, ExecutionId, ExecutionVersion, FeedPosition};
 use rusqlite::{Connection, params_from_iter};
 
-use super::bind::{execute, failure, first, is_taken, micros, places};
-use super::writer::{Care, rolled_back};
-use super::{outbox, query, queue, shared};
+use super::bind::{
+    execute_cached, is_key_conflict, placeholder_list, query_first, to_micros, to_store_error,
+};
+use super::writer::{FailureIsolation, rolled_back_error};
+use super::{coordination_queries, outbox, query, queue};
 use crate::error::StoreError;
-use crate::model::{AppendRefused, Appended, TimerChange};
-use crate::row::{COMMAND, Cell, EVENT, EXECUTION, EXECUTION_CHANGING, RESULT, Reader, Rows};
+use crate::model::{AppendError, AppendReceipt, TimerChange};
+use crate::row::{
+    AppendRows, COMMAND, Cell, EVENT, EXECUTION, EXECUTION_MUTABLE, RESULT, RowReader,
+};
 
 static INSERT_EVENT: LazyLock<String> = LazyLock::new(|| {
-    let (columns, places) = (EVENT.list(), places(EVENT.columns.len()));
-    format!("INSERT INTO event ({columns}) VALUES ({places})")
+    let (columns, placeholders) = (EVENT.column_list(), placeholder_list(EVENT.columns.len()));
+    format!("INSERT INTO event ({columns}) VALUES ({placeholders})")
 });
 
 static INSERT_EXECUTION: LazyLock<String> = LazyLock::new(|| {
-    let (columns, places) = (EXECUTION.list(), places(EXECUTION.columns.len()));
-    format!("INSERT INTO execution ({columns}) VALUES ({places})")
+    let (columns, placeholders) = (
+        EXECUTION.column_list(),
+        placeholder_list(EXECUTION.columns.len()),
+    );
+    format!("INSERT INTO execution ({columns}) VALUES ({placeholders})")
 });
 
 static UPDATE_EXECUTION: LazyLock<String> = LazyLock::new(|| {
-    let columns = EXECUTION_CHANGING.list();
-    let places = places(EXECUTION_CHANGING.columns.len());
-    format!("UPDATE execution SET ({columns}) = ({places}) WHERE execution_id = ?1")
+    let columns = EXECUTION_MUTABLE.column_list();
+    let placeholders = placeholder_list(EXECUTION_MUTABLE.columns.len());
+    format!("UPDATE execution SET ({columns}) = ({placeholders}) WHERE execution_id = ?1")
 });
 
 static INSERT_COMMAND: LazyLock<String> = LazyLock::new(|| {
-    let (columns, places) = (COMMAND.list(), places(COMMAND.columns.len()));
-    format!("INSERT INTO command ({columns}) VALUES ({places})")
+    let (columns, placeholders) = (
+        COMMAND.column_list(),
+        placeholder_list(COMMAND.columns.len()),
+    );
+    format!("INSERT INTO command ({columns}) VALUES ({placeholders})")
 });
 
 static INSERT_RESULT: LazyLock<String> = LazyLock::new(|| {
-    let (columns, places) = (RESULT.list(), places(RESULT.columns.len()));
-    format!("INSERT INTO result_store ({columns}) VALUES ({places})")
+    let (columns, placeholders) = (RESULT.column_list(), placeholder_list(RESULT.columns.len()));
+    format!("INSERT INTO result_store ({columns}) VALUES ({placeholders})")
 });
 
-/// The parameters are the columns of a patch.
+/// Updates a command. The parameters are the columns of a patch.
 const PATCH_COMMAND: &str = include_str!("sql/patch_command.sql");
 
 const SELECT_HEAD: &str =
     "SELECT version, chain_head, ended FROM execution WHERE execution_id = ?1";
 
-/// Why an item is rolled back to its savepoint.
-enum Failed {
-    Refused(AppendRefused),
+/// Reason for rolling an item back to its savepoint.
+enum ItemFailure {
+    Refused(AppendError),
     Sql(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Failed {
+impl From<rusqlite::Error> for ItemFailure {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<AppendRefused> for Failed {
-    fn from(refused: AppendRefused) -> Self {
-        Self::Refused(refused)
+impl From<AppendError> for ItemFailure {
+    fn from(error: AppendError) -> Self {
+        Self::Refused(error)
     }
 }
 
-impl From<StoreError> for Failed {
+impl From<StoreError> for ItemFailure {
     fn from(error: StoreError) -> Self {
         Self::Refused(error.into())
     }
 }
 
-impl From<Failed> for AppendRefused {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::Refused(refused) => refused,
-            Failed::Sql(error) if is_taken(&error) => Self::IdTaken,
-            Failed::Sql(error) => failure(error).into(),
+impl From<ItemFailure> for AppendError {
+    fn from(failure: ItemFailure) -> Self {
+        match failure {
+            ItemFailure::Refused(error) => error,
+            ItemFailure::Sql(error) if is_key_conflict(&error) => Self::IdTaken,
+            ItemFailure::Sql(error) => to_store_error(error).into(),
         }
     }
 }
 
-/// Appends the items of a call. A bold one fails as a whole when an item does that has written
-/// something already; refusals come before anything is written.
-pub(super) fn append_all(
+/// Appends the items of a call. Refusals are decided before an item writes anything. Under
+/// [`FailureIsolation::WholeGroup`] the whole call fails if an item fails while it writes.
+pub(super) fn append_items(
     connection: &Connection,
-    items: &[Result<Rows, AppendRefused>],
-    care: Care,
-) -> Result<Vec<Result<Appended, AppendRefused>>, StoreError> {
+    items: &[Result<AppendRows, AppendError>],
+    isolation: FailureIsolation,
+) -> Result<Vec<Result<AppendReceipt, AppendError>>, StoreError> {
     let mut verdicts = Vec::with_capacity(items.len());
     for rows in items {
         verdicts.push(match rows {
-            Err(refused) => Err(refused.clone()),
-            Ok(rows) => match judge(connection, rows) {
-                Err(refused) => Err(refused),
-                Ok(()) => match care {
-                    Care::Bold => match write(connection, rows) {
-                        Ok(appended) => Ok(appended),
-                        Err(_) => return Err(rolled_back()),
+            Err(error) => Err(error.clone()),
+            Ok(rows) => match check_preconditions(connection, rows) {
+                Err(error) => Err(error),
+                Ok(()) => match isolation {
+                    FailureIsolation::WholeGroup => match write_item(connection, rows) {
+                        Ok(receipt) => Ok(receipt),
+                        Err(_) => return Err(rolled_back_error()),
                     },
-                    Care::Careful => write_with_savepoint(connection, rows),
+                    FailureIsolation::Savepoint => write_item_in_savepoint(connection, rows),
                 },
             },
         });
@@ -104,80 +114,87 @@ pub(super) fn append_all(
     Ok(verdicts)
 }
 
-fn write_with_savepoint(connection: &Connection, rows: &Rows) -> Result<Appended, AppendRefused> {
-    // An earlier item may have met a full disk, which ends the transaction: what came now would be
-    // committed by itself.
+fn write_item_in_savepoint(
+    connection: &Connection,
+    rows: &AppendRows,
+) -> Result<AppendReceipt, AppendError> {
+    // A full disk may have ended the transaction during an earlier item. Later writes would then be
+    // committed one by one.
     if connection.is_autocommit() {
-        return Err(rolled_back().into());
+        return Err(rolled_back_error().into());
     }
-    execute(connection, "SAVEPOINT item", []).map_err(failure)?;
-    let written = write(connection, rows);
-    if written.is_err() {
-        execute(connection, "ROLLBACK TO item", []).map_err(failure)?;
+    execute_cached(connection, "SAVEPOINT item", []).map_err(to_store_error)?;
+    let result = write_item(connection, rows);
+    if result.is_err() {
+        execute_cached(connection, "ROLLBACK TO item", []).map_err(to_store_error)?;
     }
-    execute(connection, "RELEASE item", []).map_err(failure)?;
-    Ok(written?)
+    execute_cached(connection, "RELEASE item", []).map_err(to_store_error)?;
+    Ok(result?)
 }
 
-/// The order of these questions is part of what all backends agree on.
-fn judge(connection: &Connection, rows: &Rows) -> Result<(), AppendRefused> {
-    if query::is_gone(connection, rows.execution_id)? {
-        return Err(AppendRefused::Gone);
+/// Checks the preconditions of an append. All backends check them in this order, so that they
+/// refuse an append for the same reason.
+fn check_preconditions(connection: &Connection, rows: &AppendRows) -> Result<(), AppendError> {
+    if query::is_dropped(connection, rows.execution_id)? {
+        return Err(AppendError::Dropped);
     }
-    match (head(connection, rows.execution_id)?, rows.starts) {
-        (Some(_), true) => return Err(AppendRefused::AlreadyExists),
-        (None, false) => return Err(AppendRefused::NotFound),
+    match (
+        read_head(connection, rows.execution_id)?,
+        rows.starts_execution,
+    ) {
+        (Some(_), true) => return Err(AppendError::AlreadyExists),
+        (None, false) => return Err(AppendError::NotFound),
         (None, true) => {}
         (Some((version, chain, has_ended)), false) => {
             if version != rows.expected.version || chain != rows.expected.chain {
-                return Err(AppendRefused::Conflict { actual: version });
+                return Err(AppendError::Conflict { actual: version });
             }
             if has_ended && !rows.is_audit {
-                return Err(AppendRefused::Terminal);
+                return Err(AppendError::Terminal);
             }
         }
     }
     for fence in &rows.fences {
-        let command = queue::command(connection, fence.command_id)?;
-        let holds = command.is_some_and(|command| {
-            command.execution_id == rows.execution_id && fence.holds(&command)
+        let command = queue::find_command(connection, fence.command_id)?;
+        let is_satisfied = command.is_some_and(|command| {
+            command.execution_id == rows.execution_id && fence.is_satisfied_by(&command)
         });
-        if !holds {
-            return Err(AppendRefused::Fenced {
+        if !is_satisfied {
+            return Err(AppendError::Fenced {
                 command_id: fence.command_id,
             });
         }
     }
-    shared::judge(connection, rows)
+    coordination_queries::check_keys(connection, rows)
 }
 
-fn head(
+fn read_head(
     connection: &Connection,
     execution_id: ExecutionId,
-) -> Result<Option<(Version, Chain, bool)>, StoreError> {
-    first(connection, SELECT_HEAD, [execution_id.get()], |cells| {
-        let mut row = Reader::new(&EXECUTION_CHANGING, cells);
-        Ok((row.take()?, row.take()?, row.take()?))
+) -> Result<Option<(ExecutionVersion, ChainHash, bool)>, StoreError> {
+    query_first(connection, SELECT_HEAD, [execution_id.get()], |cells| {
+        let mut row = RowReader::new(&EXECUTION_MUTABLE, cells);
+        Ok((row.read_next()?, row.read_next()?, row.read_next()?))
     })
 }
 
-fn write(connection: &Connection, rows: &Rows) -> Result<Appended, Failed> {
-    let insert = |sql: &str, row: &[Cell]| execute(connection, sql, params_from_iter(row));
-    if rows.starts {
+fn write_item(connection: &Connection, rows: &AppendRows) -> Result<AppendReceipt, ItemFailure> {
+    let insert = |sql: &str, row: &[Cell]| execute_cached(connection, sql, params_from_iter(row));
+    if rows.starts_execution {
         insert(&INSERT_EXECUTION, &rows.execution)?;
     } else {
-        let changing = rows.execution.iter().take(EXECUTION_CHANGING.columns.len());
-        execute(connection, &UPDATE_EXECUTION, params_from_iter(changing))?;
+        let mutable = rows.execution.iter().take(EXECUTION_MUTABLE.columns.len());
+        execute_cached(connection, &UPDATE_EXECUTION, params_from_iter(mutable))?;
     }
     for event in &rows.events {
         insert(&INSERT_EVENT, event)?;
     }
-    // The position of the last event, before anything else is inserted.
+    // Position of the last event, read before any other insert.
     let feed = FeedPosition {
         tx: 0,
         position: connection.last_insert_rowid(),
     };
-    outbox::write(connection, &rows.outbox)?;
+    outbox::write_outbox_rows(connection, &rows.outbox)?;
     for command in &rows.issued {
         insert(&INSERT_COMMAND, command)?;
     }
@@ -190,8 +207,8 @@ fn write(connection: &Connection, rows: &Rows) -> Result<Appended, Failed> {
     for change in &rows.timers {
         write_timer(connection, rows.execution_id, change)?;
     }
-    shared::write(connection, rows)?;
-    Ok(Appended {
+    coordination_queries::write_coordination_rows(connection, rows)?;
+    Ok(AppendReceipt {
         head: rows.head,
         feed,
     })
@@ -203,12 +220,12 @@ fn write_timer(
     change: &TimerChange,
 ) -> Result<(), rusqlite::Error> {
     match change {
-        TimerChange::Arm { timer_id, fire_at } => execute(
+        TimerChange::Arm { timer_id, fire_at } => execute_cached(
             connection,
             "INSERT OR REPLACE INTO timer (execution_id, timer_id, fire_at) VALUES (?1, ?2, ?3)",
-            (execution_id.get(), timer_id.as_str(), micros(*fire_at)),
+            (execution_id.get(), timer_id.as_str(), to_micros(*fire_at)),
         )?,
-        TimerChange::Disarm { timer_id } => execute(
+        TimerChange::Disarm { timer_id } => execute_cached(
             connection,
             "DELETE FROM timer WHERE execution_id = ?1 AND timer_id = ?2",
             (execution_id.get(), timer_id.as_str()),

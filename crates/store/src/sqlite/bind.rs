@@ -1,11 +1,11 @@
-//! Cells and errors in the terms of SQLite.
+//! Conversion of cells and errors from and to SQLite, and helpers to run statements.
 
 use noetl_types::Timestamp;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, Params};
 
 use crate::error::StoreError;
-use crate::row::{Cell, CellRef, Cells, Corrupt, Row};
+use crate::row::{Cell, CellRef, CorruptRow, Row, RowCells};
 
 impl ToSql for Cell {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -20,42 +20,43 @@ impl ToSql for Cell {
     }
 }
 
-/// A row that is being read, and how many bytes of it were.
-struct Reading<'r> {
+/// Row of a statement that counts the bytes read from it.
+struct MeasuredRow<'r> {
     row: &'r rusqlite::Row<'r>,
-    bytes: std::cell::Cell<usize>,
+    bytes_read: std::cell::Cell<usize>,
 }
 
-impl<'r> Reading<'r> {
+impl<'r> MeasuredRow<'r> {
     fn new(row: &'r rusqlite::Row<'r>) -> Self {
-        let bytes = std::cell::Cell::new(0);
-        Self { row, bytes }
+        let bytes_read = std::cell::Cell::new(0);
+        Self { row, bytes_read }
     }
 
-    fn cells(&self) -> Cells<'_> {
-        Cells::new(self, 0..self.row.as_ref().column_count())
+    fn cells(&self) -> RowCells<'_> {
+        RowCells::new(self, 0..self.row.as_ref().column_count())
     }
 }
 
-impl Row for Reading<'_> {
-    fn cell(&self, place: usize) -> CellRef<'_> {
-        let cell = match self.row.get_ref(place) {
+impl Row for MeasuredRow<'_> {
+    fn cell(&self, index: usize) -> CellRef<'_> {
+        let cell = match self.row.get_ref(index) {
             Err(_) | Ok(ValueRef::Null) => CellRef::Null,
             Ok(ValueRef::Integer(number)) => CellRef::Int(number),
             Ok(ValueRef::Real(number)) => CellRef::Float(number),
-            // What is no text is an empty cell, which its reader refuses.
+            // Invalid UTF-8 becomes a null cell, which the decoder rejects.
             Ok(ValueRef::Text(bytes)) => {
                 std::str::from_utf8(bytes).map_or(CellRef::Null, CellRef::Text)
             }
             Ok(ValueRef::Blob(bytes)) => CellRef::Bytes(bytes),
         };
-        self.bytes.set(self.bytes.get() + cell.bytes_about());
+        self.bytes_read
+            .set(self.bytes_read.get() + cell.approximate_bytes());
         cell
     }
 }
 
-/// What may be over by the next try, and what may not.
-pub(super) fn failure(error: rusqlite::Error) -> StoreError {
+/// Converts an error. Conditions that may pass by the next attempt become retryable errors.
+pub(super) fn to_store_error(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(
             ErrorCode::DatabaseBusy
@@ -70,12 +71,12 @@ pub(super) fn failure(error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// Whether a row of the same key was there already.
-pub(super) fn is_taken(error: &rusqlite::Error) -> bool {
+/// True if a statement violated a constraint, such as a key that is already in use.
+pub(super) fn is_key_conflict(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
 }
 
-pub(super) fn execute(
+pub(super) fn execute_cached(
     connection: &Connection,
     sql: &str,
     params: impl Params,
@@ -83,78 +84,78 @@ pub(super) fn execute(
     connection.prepare_cached(sql)?.execute(params)
 }
 
-/// All rows of a statement, put together by a function.
-pub(super) fn all<T>(
+/// Returns all rows of a statement, decoded by `read`.
+pub(super) fn query_all<T>(
     connection: &Connection,
     sql: &str,
     params: impl Params,
-    read: impl Fn(Cells<'_>) -> Result<T, Corrupt>,
+    read: impl Fn(RowCells<'_>) -> Result<T, CorruptRow>,
 ) -> Result<Vec<T>, StoreError> {
-    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let mut rows = statement.query(params).map_err(failure)?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next().map_err(failure)? {
-        found.push(read(Reading::new(row).cells())?);
+    let mut statement = connection.prepare_cached(sql).map_err(to_store_error)?;
+    let mut rows = statement.query(params).map_err(to_store_error)?;
+    let mut decoded = Vec::new();
+    while let Some(row) = rows.next().map_err(to_store_error)? {
+        decoded.push(read(MeasuredRow::new(row).cells())?);
     }
-    Ok(found)
+    Ok(decoded)
 }
 
-/// Shows the rows of a statement as long as whoever looks at them goes on.
-pub(super) fn each(
+/// Passes the rows of a statement to `visit` until it returns false.
+pub(super) fn query_each(
     connection: &Connection,
     sql: &str,
     params: impl Params,
-    mut look: impl FnMut(Cells<'_>) -> Result<bool, Corrupt>,
+    mut visit: impl FnMut(RowCells<'_>) -> Result<bool, CorruptRow>,
 ) -> Result<(), StoreError> {
-    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let mut rows = statement.query(params).map_err(failure)?;
-    while let Some(row) = rows.next().map_err(failure)? {
-        if !look(Reading::new(row).cells())? {
+    let mut statement = connection.prepare_cached(sql).map_err(to_store_error)?;
+    let mut rows = statement.query(params).map_err(to_store_error)?;
+    while let Some(row) = rows.next().map_err(to_store_error)? {
+        if !visit(MeasuredRow::new(row).cells())? {
             return Ok(());
         }
     }
     Ok(())
 }
 
-/// Rows of a statement until they have so many bytes, and whether there are more.
-pub(super) fn within<T>(
+/// Returns rows of a statement until they reach `max_bytes`, and true if there are more.
+pub(super) fn query_within_bytes<T>(
     connection: &Connection,
     sql: &str,
     params: impl Params,
-    bytes: usize,
-    read: impl Fn(Cells<'_>) -> Result<T, Corrupt>,
+    max_bytes: usize,
+    read: impl Fn(RowCells<'_>) -> Result<T, CorruptRow>,
 ) -> Result<(Vec<T>, bool), StoreError> {
-    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let mut rows = statement.query(params).map_err(failure)?;
-    let mut found = Vec::new();
-    let mut seen = 0;
-    while let Some(row) = rows.next().map_err(failure)? {
-        if seen >= bytes {
-            return Ok((found, true));
+    let mut statement = connection.prepare_cached(sql).map_err(to_store_error)?;
+    let mut rows = statement.query(params).map_err(to_store_error)?;
+    let mut decoded = Vec::new();
+    let mut total_bytes = 0;
+    while let Some(row) = rows.next().map_err(to_store_error)? {
+        if total_bytes >= max_bytes {
+            return Ok((decoded, true));
         }
-        let reading = Reading::new(row);
-        found.push(read(reading.cells())?);
-        seen += reading.bytes.get();
+        let measured = MeasuredRow::new(row);
+        decoded.push(read(measured.cells())?);
+        total_bytes += measured.bytes_read.get();
     }
-    Ok((found, false))
+    Ok((decoded, false))
 }
 
-/// The only row of a statement, if there is one.
-pub(super) fn first<T>(
+/// Returns the first row of a statement.
+pub(super) fn query_first<T>(
     connection: &Connection,
     sql: &str,
     params: impl Params,
-    read: impl Fn(Cells<'_>) -> Result<T, Corrupt>,
+    read: impl Fn(RowCells<'_>) -> Result<T, CorruptRow>,
 ) -> Result<Option<T>, StoreError> {
-    Ok(all(connection, sql, params, read)?.into_iter().next())
+    Ok(query_all(connection, sql, params, read)?.into_iter().next())
 }
 
-pub(super) fn micros(time: Timestamp) -> i64 {
+pub(super) fn to_micros(time: Timestamp) -> i64 {
     time.as_micros()
 }
 
-/// Places for parameters: `?1, ?2, ?3`.
-pub(super) fn places(count: usize) -> String {
-    let places: Vec<_> = (1..=count).map(|place| format!("?{place}")).collect();
-    places.join(", ")
+/// Returns placeholders for parameters: `?1, ?2, ?3`.
+pub(super) fn placeholder_list(count: usize) -> String {
+    let placeholders: Vec<_> = (1..=count).map(|index| format!("?{index}")).collect();
+    placeholders.join(", ")
 }

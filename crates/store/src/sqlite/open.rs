@@ -1,4 +1,4 @@
-//! Opening a file: the lock, the settings that promises rest on, the migrations.
+//! Opens a file: takes the lock, applies the durability settings, and runs migrations.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,14 +7,16 @@ use noetl_types::Digest;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
-use super::bind::failure;
-use super::place;
-use super::readers::Readers;
-use super::writer::Writer;
+use super::bind::to_store_error;
+use super::file_lock;
+use super::reader_pool::ReaderPool;
+use super::writer::SqliteWriter;
 use super::{SqliteOptions, SqliteStore};
-use crate::blobs::Blobs;
+use crate::blobs::BlobFolder;
 use crate::error::StoreError;
-use crate::migration::{Applied, Migration, OLDEST_PROGRAM, Schema, pending};
+use crate::migration::{
+    AppliedMigrations, Migration, OLDEST_COMPATIBLE_VERSION, SchemaStatus, pending_migrations,
+};
 
 pub(crate) static MIGRATIONS: [Migration; 11] = [
     Migration {
@@ -74,130 +76,147 @@ pub(crate) static MIGRATIONS: [Migration; 11] = [
     },
 ];
 
-/// Older libraries can damage a file when a WAL is reset.
-const OLDEST_LIBRARY: i32 = 3_051_003;
+/// Oldest supported SQLite version. Older ones can corrupt a file when they reset the WAL.
+const MIN_SQLITE_VERSION: i32 = 3_051_003;
 
-/// Statements that a connection keeps prepared.
-const STATEMENTS: usize = 64;
+/// Prepared statements that a connection caches.
+const MAX_CACHED_STATEMENTS: usize = 64;
 
-/// Settings that change how fast a connection is, and nothing else: no files for what is temporary, and
-/// a checkpoint, which the writer waits for, only after as many pages as a few large groups have.
-const TUNING: [(&str, i64); 2] = [("temp_store", 2), ("wal_autocheckpoint", 4_000)];
+/// Pragmas that affect performance only. Temporary data stays in memory. The writer waits for a
+/// checkpoint, so one runs only after as many pages as a few large groups write.
+const PERFORMANCE_PRAGMAS: [(&str, i64); 2] = [("temp_store", 2), ("wal_autocheckpoint", 4_000)];
 
-/// What a connection keeps of the file in memory, in KiB, hence negative. A large group fits into that
-/// of the writer. Readers are several, and read what the system keeps of the file anyway.
-const WRITER_CACHE: i64 = -32_768;
-const READER_CACHE: i64 = -8_192;
+/// Page cache sizes per connection, in KiB (SQLite expects KiB as a negative number). A large group
+/// fits into the writer's cache. There are several readers, and the operating system caches the
+/// file for them.
+const WRITER_CACHE_SIZE: i64 = -32_768;
+const READER_CACHE_SIZE: i64 = -8_192;
 
-/// What must be true of a file or its library before anything is written.
+/// Failed check of a file or of the SQLite library before anything is written.
 #[derive(Debug, thiserror::Error)]
 enum OpenError {
-    #[error("SQLite {found} is too old: 3.51.3 is the oldest without known damage to files")]
-    OldLibrary { found: &'static str },
+    #[error("SQLite {found} is too old: versions before 3.51.3 can corrupt database files")]
+    OutdatedLibrary { found: &'static str },
     #[error(
-        "the file is from before migration {before}; migrate it, or open it once with a server of \
+        "the database file lacks migration {before}; migrate it, or open it once with a server of \
          this version"
     )]
-    OldFile { before: i64 },
-    #[error("the setting {setting} is {found}, and has to be {wanted}")]
-    Setting {
+    PendingMigration { before: i64 },
+    #[error("the setting {setting} is {found}, but must be {wanted}")]
+    WrongSetting {
         setting: &'static str,
         found: String,
         wanted: &'static str,
     },
 }
 
-pub(super) fn open(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
-    check_library(rusqlite::version_number(), rusqlite::version()).map_err(StoreError::fatal)?;
-    let lock = place::take(&options.path).map_err(StoreError::fatal)?;
-    let mut writing = connect(&options.path, OpenFlags::default(), WRITER_CACHE)?;
-    set_up(&writing)?;
-    migrate(&mut writing)?;
-    let reading = readers(options)?;
+pub(super) fn open_store(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
+    check_sqlite_version(rusqlite::version_number(), rusqlite::version())
+        .map_err(StoreError::fatal)?;
+    let lock = file_lock::lock_database_file(&options.path).map_err(StoreError::fatal)?;
+    let mut write_connection =
+        open_connection(&options.path, OpenFlags::default(), WRITER_CACHE_SIZE)?;
+    apply_durability_settings(&write_connection)?;
+    run_migrations(&mut write_connection)?;
+    let read_connections = open_readers(options)?;
     Ok(SqliteStore {
-        writer: Writer::start(writing, options.queue)?,
-        readers: Arc::new(Readers::new(reading)),
-        blobs: options.blobs.as_deref().map(Blobs::open).transpose()?,
+        writer: SqliteWriter::spawn_writer(write_connection, options.queue_capacity)?,
+        readers: Arc::new(ReaderPool::new(read_connections)),
+        blobs: options
+            .blob_folder
+            .as_deref()
+            .map(BlobFolder::open)
+            .transpose()?,
         path: options.path.clone(),
         _lock: Some(lock),
     })
 }
 
-/// Opens a file to read it, whoever writes it meanwhile.
-pub(super) fn open_to_read(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
-    check_library(rusqlite::version_number(), rusqlite::version()).map_err(StoreError::fatal)?;
-    let reading = readers(options)?;
-    if let Some(connection) = reading.first() {
-        let applied = applied(connection)?;
-        let missing = pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
-        if let Some(first) = missing.first() {
+/// Opens a file read-only, also while another process writes to it.
+pub(super) fn open_read_only(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
+    check_sqlite_version(rusqlite::version_number(), rusqlite::version())
+        .map_err(StoreError::fatal)?;
+    let read_connections = open_readers(options)?;
+    if let Some(connection) = read_connections.first() {
+        let applied = read_applied_migrations(connection)?;
+        let pending = pending_migrations(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
+        if let Some(first) = pending.first() {
             let before = first.version;
-            return Err(StoreError::fatal(OpenError::OldFile { before }));
+            return Err(StoreError::fatal(OpenError::PendingMigration { before }));
         }
     }
     Ok(SqliteStore {
-        writer: Writer::none(),
-        readers: Arc::new(Readers::new(reading)),
-        blobs: options.blobs.as_deref().map(Blobs::open).transpose()?,
+        writer: SqliteWriter::read_only(),
+        readers: Arc::new(ReaderPool::new(read_connections)),
+        blobs: options
+            .blob_folder
+            .as_deref()
+            .map(BlobFolder::open)
+            .transpose()?,
         path: options.path.clone(),
         _lock: None,
     })
 }
 
-/// How far the tables of a file are, which is not changed.
-pub(super) fn schema(options: &SqliteOptions) -> Result<Schema, StoreError> {
-    let connection = reader(&options.path)?;
-    Schema::of(&MIGRATIONS, &applied(&connection)?).map_err(StoreError::fatal)
+/// Returns the schema version of a file without changing it.
+pub(super) fn read_schema_status(options: &SqliteOptions) -> Result<SchemaStatus, StoreError> {
+    let connection = open_reader(&options.path)?;
+    SchemaStatus::from_applied(&MIGRATIONS, &read_applied_migrations(&connection)?)
+        .map_err(StoreError::fatal)
 }
 
-fn readers(options: &SqliteOptions) -> Result<Vec<Connection>, StoreError> {
-    (0..options.readers.max(1))
-        .map(|_| reader(&options.path))
+fn open_readers(options: &SqliteOptions) -> Result<Vec<Connection>, StoreError> {
+    (0..options.reader_count.max(1))
+        .map(|_| open_reader(&options.path))
         .collect()
 }
 
-fn reader(path: &Path) -> Result<Connection, StoreError> {
+fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    connect(path, flags, READER_CACHE)
+    open_connection(path, flags, READER_CACHE_SIZE)
 }
 
-fn check_library(number: i32, found: &'static str) -> Result<(), OpenError> {
-    if number < OLDEST_LIBRARY {
-        return Err(OpenError::OldLibrary { found });
+fn check_sqlite_version(number: i32, found: &'static str) -> Result<(), OpenError> {
+    if number < MIN_SQLITE_VERSION {
+        return Err(OpenError::OutdatedLibrary { found });
     }
     Ok(())
 }
 
-fn connect(path: &Path, flags: OpenFlags, cache: i64) -> Result<Connection, StoreError> {
-    let connection = Connection::open_with_flags(path, flags).map_err(failure)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Plans that depend on what is bound are made anew each time that a statement comes out of the
-    // cache, which costs more than most of them run.
+fn open_connection(path: &Path, flags: OpenFlags, cache: i64) -> Result<Connection, StoreError> {
+    let connection = Connection::open_with_flags(path, flags).map_err(to_store_error)?;
+    connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
+    // Without QPSG, plans that depend on bound values are recomputed each time a statement leaves
+    // the cache. That costs more than most statements take to run.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
-        .map_err(failure)?;
+        .map_err(to_store_error)?;
     connection
         .busy_timeout(std::time::Duration::from_secs(5))
-        .map_err(failure)?;
-    for (setting, value) in TUNING.into_iter().chain([("cache_size", cache)]) {
+        .map_err(to_store_error)?;
+    for (setting, value) in PERFORMANCE_PRAGMAS
+        .into_iter()
+        .chain([("cache_size", cache)])
+    {
         connection
             .pragma_update(None, setting, value)
-            .map_err(failure)?;
+            .map_err(to_store_error)?;
     }
     Ok(connection)
 }
 
-/// Sets what durability rests on, and reads it back: a file on an odd system may refuse.
-fn set_up(connection: &Connection) -> Result<(), StoreError> {
-    for (setting, wanted, shown) in [
+/// Applies the settings that durability depends on, and reads them back: some file systems ignore
+/// them.
+fn apply_durability_settings(connection: &Connection) -> Result<(), StoreError> {
+    for (setting, wanted, reported) in [
         ("journal_mode", "WAL", "wal"),
         ("synchronous", "FULL", "2"),
         ("foreign_keys", "OFF", "0"),
     ] {
         connection
             .pragma_update(None, setting, wanted)
-            .map_err(failure)?;
-        check_setting(connection, setting, wanted, shown)?;
+            .map_err(to_store_error)?;
+        check_setting(connection, setting, wanted, reported)?;
     }
     Ok(())
 }
@@ -206,7 +225,7 @@ fn check_setting(
     connection: &Connection,
     setting: &'static str,
     wanted: &'static str,
-    shown: &str,
+    reported: &str,
 ) -> Result<(), StoreError> {
     let found: String = connection
         .pragma_query_value(None, setting, |row| {
@@ -217,18 +236,18 @@ fn check_setting(
                 other => format!("{other:?}"),
             })
         })
-        .map_err(failure)?;
-    if found == shown {
+        .map_err(to_store_error)?;
+    if found == reported {
         return Ok(());
     }
-    Err(StoreError::fatal(OpenError::Setting {
+    Err(StoreError::fatal(OpenError::WrongSetting {
         setting,
         found,
         wanted,
     }))
 }
 
-fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+fn run_migrations(connection: &mut Connection) -> Result<(), StoreError> {
     connection
         .execute_batch(
             "CREATE TABLE IF NOT EXISTS schema_migration (
@@ -237,11 +256,13 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
                 sha256 TEXT NOT NULL
             ) STRICT",
         )
-        .map_err(failure)?;
-    let applied = applied(connection)?;
-    for migration in pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)? {
-        let transaction = connection.transaction().map_err(failure)?;
-        transaction.execute_batch(migration.sql).map_err(failure)?;
+        .map_err(to_store_error)?;
+    let applied = read_applied_migrations(connection)?;
+    for migration in pending_migrations(&MIGRATIONS, &applied).map_err(StoreError::fatal)? {
+        let transaction = connection.transaction().map_err(to_store_error)?;
+        transaction
+            .execute_batch(migration.sql)
+            .map_err(to_store_error)?;
         transaction
             .execute(
                 "INSERT INTO schema_migration (version, name, sha256) VALUES (?1, ?2, ?3)",
@@ -251,48 +272,48 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
                     migration.checksum().to_string()
                 ],
             )
-            .map_err(failure)?;
+            .map_err(to_store_error)?;
         if has_table(&transaction, "meta")? {
-            let said = transaction.execute(SAY_OLDEST_PROGRAM, [OLDEST_PROGRAM]);
-            said.map_err(failure)?;
+            let recorded = transaction.execute(RECORD_OLDEST_VERSION, [OLDEST_COMPATIBLE_VERSION]);
+            recorded.map_err(to_store_error)?;
         }
-        transaction.commit().map_err(failure)?;
+        transaction.commit().map_err(to_store_error)?;
     }
     Ok(())
 }
 
-const SAY_OLDEST_PROGRAM: &str = "INSERT INTO meta (key, value)
+const RECORD_OLDEST_VERSION: &str = "INSERT INTO meta (key, value)
     VALUES ('oldest_program', CAST(?1 AS TEXT))
     ON CONFLICT (key) DO UPDATE
     SET value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)";
 
 fn has_table(connection: &Connection, table: &str) -> Result<bool, StoreError> {
-    connection.table_exists(None, table).map_err(failure)
+    connection.table_exists(None, table).map_err(to_store_error)
 }
 
-fn applied(connection: &Connection) -> Result<Applied, StoreError> {
+fn read_applied_migrations(connection: &Connection) -> Result<AppliedMigrations, StoreError> {
     if !has_table(connection, "schema_migration")? {
-        return Ok(Applied::default());
+        return Ok(AppliedMigrations::default());
     }
     let oldest_program = if has_table(connection, "meta")? {
         let sql = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'oldest_program'";
-        let said = connection.query_row(sql, [], |row| row.get(0)).optional();
-        said.map_err(failure)?
+        let version = connection.query_row(sql, [], |row| row.get(0)).optional();
+        version.map_err(to_store_error)?
     } else {
         None
     };
     let mut statement = connection
         .prepare("SELECT version, sha256 FROM schema_migration ORDER BY version")
-        .map_err(failure)?;
+        .map_err(to_store_error)?;
     let rows = statement
         .query_map([], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))
-        .map_err(failure)?;
+        .map_err(to_store_error)?;
     let migrations = rows.map(|row| {
-        let (version, checksum) = row.map_err(failure)?;
+        let (version, checksum) = row.map_err(to_store_error)?;
         let checksum = Digest::parse(&checksum).map_err(StoreError::fatal)?;
         Ok((version, checksum))
     });
-    Ok(Applied {
+    Ok(AppliedMigrations {
         migrations: migrations.collect::<Result<_, StoreError>>()?,
         oldest_program,
     })
@@ -302,42 +323,40 @@ fn applied(connection: &Connection) -> Result<Applied, StoreError> {
 mod tests {
     use super::*;
 
-    /// Hole I7.
     #[test]
-    fn an_old_library_is_refused() {
-        let refused = check_library(3_051_002, "3.51.2").unwrap_err();
-        assert!(refused.to_string().starts_with("SQLite 3.51.2 is too old"));
-        check_library(OLDEST_LIBRARY, "3.51.3").unwrap();
+    fn old_sqlite_is_refused() {
+        let error = check_sqlite_version(3_051_002, "3.51.2").unwrap_err();
+        assert!(error.to_string().starts_with("SQLite 3.51.2 is too old"));
+        check_sqlite_version(MIN_SQLITE_VERSION, "3.51.3").unwrap();
     }
 
-    /// A database in memory has no write-ahead log, whatever it is asked for.
+    /// An in-memory database has no write-ahead log and ignores the setting.
     #[test]
-    fn a_file_that_does_not_take_the_settings_is_refused() {
+    fn file_without_wal_is_refused() {
         let connection = Connection::open_in_memory().unwrap();
-        let refused = set_up(&connection).unwrap_err();
-        let StoreError::Fatal { cause } = refused else {
-            panic!("{refused:?}");
+        let error = apply_durability_settings(&connection).unwrap_err();
+        let StoreError::Fatal { cause } = error else {
+            panic!("{error:?}");
         };
         assert_eq!(
             cause.to_string(),
-            "the setting journal_mode is memory, and has to be WAL"
+            "the setting journal_mode is memory, but must be WAL"
         );
     }
 
-    /// Hole I6.
     #[test]
-    fn a_setting_that_does_not_sync_is_refused() {
+    fn unsynced_setting_is_refused() {
         let connection = Connection::open_in_memory().unwrap();
         connection
             .pragma_update(None, "synchronous", "NORMAL")
             .unwrap();
-        let refused = check_setting(&connection, "synchronous", "FULL", "2");
-        let Err(StoreError::Fatal { cause }) = refused else {
-            panic!("{refused:?}");
+        let result = check_setting(&connection, "synchronous", "FULL", "2");
+        let Err(StoreError::Fatal { cause }) = result else {
+            panic!("{result:?}");
         };
         assert_eq!(
             cause.to_string(),
-            "the setting synchronous is 1, and has to be FULL"
+            "the setting synchronous is 1, but must be FULL"
         );
     }
 }

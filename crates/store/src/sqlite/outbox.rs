@@ -1,4 +1,4 @@
-//! The outbox, and what was refused.
+//! The outbox, and quarantined items.
 
 use std::sync::LazyLock;
 
@@ -7,29 +7,30 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{OutboxId, QuarantineId, Text, Timestamp};
 use rusqlite::{Connection, params, params_from_iter};
 
-use super::bind::{all, execute, failure, first, micros};
-use super::query::{put, select};
+use super::bind::{execute_cached, query_all, query_first, to_micros, to_store_error};
+use super::query::{insert_row, select_sql};
 use crate::error::StoreError;
 use crate::model::{
-    Claimed, ClaimedMessage, Failed, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim, OutboxFacts,
-    OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter,
-    Quarantined,
+    ClaimedBatch, ClaimedMessage, FailureOutcome, MAX_CLAIM_BYTES, MAX_EXACT_PUBLISHED_COUNT,
+    OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStats, OutboxStatus,
+    QuarantineFilter, QuarantinedItem,
 };
 use crate::row::{
-    self, CLAIMED, Cell, CellRef, Cells, Corrupt, LARGEST_COUNT, NEW_OUTBOX, NO_COUNTS, OUTBOX,
-    QUARANTINE, Reader, SENT, quarantine_row,
+    self, CLAIMED_OUTBOX, Cell, CellRef, CorruptRow, EVENT_BODY, INVALID_ATTEMPTS_ERROR,
+    MAX_REPAIRED_ATTEMPTS, NEW_OUTBOX, OUTBOX, QUARANTINE, RowCells, RowReader,
+    encode_quarantined_item,
 };
 
-/// The parameters are what an append says of a row. One that somebody else wrote for the same event
-/// stays.
-const WRITE: &str = "INSERT INTO outbox
+/// Inserts an outbox row of an append. A row that another writer inserted for the same event is not
+/// changed.
+const INSERT_OUTBOX_ROW: &str = "INSERT INTO outbox
         (execution_id, event_id, message_id, subject, available_at, created_at, updated_at, bytes)
     VALUES (?1, ?2, (SELECT value FROM meta WHERE key = 'log_epoch') || ':' || ?3, ?4, ?5, ?5, ?5, ?6)
     ON CONFLICT (execution_id, event_id) DO NOTHING";
 
-/// Rows whose time has come, and rows whose publisher let its lease run out. The first are many, and
-/// come in order from their index: no more of them are read than are wanted.
-const DUE: &str = "SELECT outbox_id, attempts, forgiven FROM (
+/// Selects rows that are due, and rows whose lease has expired. Due rows are many. They come sorted
+/// from their index, so no more of them are read than requested.
+const SELECT_DUE: &str = "SELECT outbox_id, attempts, forgiven FROM (
         SELECT * FROM (
             SELECT outbox_id, attempts, forgiven, available_at FROM outbox
             WHERE status IN ('PENDING', 'FAILED') AND available_at <= ?1
@@ -40,9 +41,12 @@ const DUE: &str = "SELECT outbox_id, attempts, forgiven FROM (
         WHERE status = 'IN_FLIGHT' AND lease_until <= ?1
     ) ORDER BY available_at, outbox_id LIMIT ?2";
 
-/// A row with its event, if it has no payload of its own.
+/// Selects a row with its event, if the row has no payload.
 static SELECT_CLAIMED: LazyLock<String> = LazyLock::new(|| {
-    let (claimed, event) = (CLAIMED.list_of("outbox."), SENT.list_of("event."));
+    let (claimed, event) = (
+        CLAIMED_OUTBOX.prefixed_column_list("outbox."),
+        EVENT_BODY.prefixed_column_list("event."),
+    );
     format!(
         "SELECT {claimed}, {event} FROM outbox LEFT JOIN event
              ON outbox.payload IS NULL
@@ -51,16 +55,16 @@ static SELECT_CLAIMED: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-const TAKE: &str = "UPDATE outbox
+const MARK_IN_FLIGHT: &str = "UPDATE outbox
     SET status = 'IN_FLIGHT', attempts = attempts + 1, claim_owner = ?2, locked_at = ?3,
         lease_until = ?4, updated_at = ?3
     WHERE outbox_id = ?1";
 
-const DIE: &str = "UPDATE outbox
+const MARK_EXHAUSTED: &str = "UPDATE outbox
     SET status = 'DEAD', dead_at = ?2, lease_until = NULL, updated_at = ?2 WHERE outbox_id = ?1";
 
-/// A row that cannot be read is handed to nobody, and gets counts.
-const BURY: &str = "UPDATE outbox
+/// Marks an unreadable row as dead, and replaces invalid attempt counts with valid ones.
+const MARK_UNREADABLE: &str = "UPDATE outbox
     SET status = 'DEAD', dead_at = ?2, lease_until = NULL, last_error = ?3, updated_at = ?2,
         attempts = CASE WHEN attempts < ?4 THEN max(attempts, 0) ELSE ?5 END,
         forgiven = CASE WHEN forgiven < ?4 THEN max(forgiven, 0) ELSE ?5 END
@@ -71,7 +75,7 @@ const MARK_PUBLISHED: &str = "UPDATE outbox
         updated_at = ?3
     WHERE outbox_id = ?1 AND status = 'IN_FLIGHT' AND (?2 IS NULL OR attempts = ?2)";
 
-const IN_HAND: &str = "SELECT outbox_id, attempts, forgiven FROM outbox
+const SELECT_IN_FLIGHT: &str = "SELECT outbox_id, attempts, forgiven FROM outbox
     WHERE outbox_id = ?1 AND status = 'IN_FLIGHT'";
 
 const MARK_FAILED: &str = "UPDATE outbox
@@ -79,7 +83,7 @@ const MARK_FAILED: &str = "UPDATE outbox
         last_error = ?5, updated_at = ?6
     WHERE outbox_id = ?1";
 
-pub(super) const PENDING: &str = "SELECT '', (
+pub(super) const COUNT_CLAIMABLE: &str = "SELECT '', (
         SELECT count(*) FROM outbox WHERE status IN ('PENDING', 'FAILED') AND available_at <= ?1
     ) + (
         SELECT count(*) FROM outbox WHERE status = 'IN_FLIGHT' AND lease_until <= ?1
@@ -87,22 +91,22 @@ pub(super) const PENDING: &str = "SELECT '', (
 
 const ANY_STATUS: &str = "(?1 IS NULL OR status = ?1)";
 
-static LIST: LazyLock<String> = LazyLock::new(|| {
+static LIST_OUTBOX: LazyLock<String> = LazyLock::new(|| {
     let page = "WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR outbox_id > ?2)
         ORDER BY outbox_id LIMIT ?3";
-    select(&OUTBOX, page)
+    select_sql(&OUTBOX, page)
 });
 
-/// The few dead ones among all, which have an index of their own.
-pub(super) static LIST_DEAD: LazyLock<String> = LazyLock::new(|| {
+/// Lists dead rows. They are few and have their own index.
+pub(super) static LIST_DEAD_OUTBOX: LazyLock<String> = LazyLock::new(|| {
     let is_dead = "status = 'DEAD' AND ?1 IS NOT NULL";
-    let list = LIST.replace("FROM outbox", "FROM outbox INDEXED BY outbox_dead");
+    let list = LIST_OUTBOX.replace("FROM outbox", "FROM outbox INDEXED BY outbox_dead");
     list.replace(ANY_STATUS, is_dead)
 });
 
-/// Rows by status; of published ones no more than are counted. Each kind has an index of its own, which
-/// has to be named, since a look at the whole table seems to be as cheap.
-pub(super) const COUNTS: &str = "SELECT status, count(*)
+/// Counts rows by status. Published rows are counted up to a limit. Each status has its own index,
+/// which has to be named because the planner considers a full scan equally cheap.
+pub(super) const COUNT_BY_STATUS: &str = "SELECT status, count(*)
         FROM outbox INDEXED BY outbox_ready WHERE status IN ('PENDING', 'FAILED') GROUP BY status
     UNION ALL
     SELECT 'IN_FLIGHT', count(*) FROM outbox INDEXED BY outbox_in_flight
@@ -115,13 +119,14 @@ pub(super) const COUNTS: &str = "SELECT status, count(*)
         WHERE status = 'PUBLISHED' LIMIT ?1
     )";
 
-pub(super) const OLDEST: &str = "SELECT min(created_at) FROM outbox INDEXED BY outbox_unpublished
+pub(super) const OLDEST_UNPUBLISHED: &str =
+    "SELECT min(created_at) FROM outbox INDEXED BY outbox_unpublished
     WHERE status <> 'PUBLISHED' AND discarded_at IS NULL";
 
-const NEWEST: &str = "SELECT created_at FROM outbox ORDER BY outbox_id DESC LIMIT 1";
+const SELECT_NEWEST: &str = "SELECT created_at FROM outbox ORDER BY outbox_id DESC LIMIT 1";
 
-/// Whether there are dead rows, and about how many there are in all.
-pub(super) const ABOUT: &str = "SELECT
+/// Reports if there are dead rows, and the approximate number of all rows.
+pub(super) const ESTIMATE_ROWS: &str = "SELECT
     (EXISTS (
         SELECT 1 FROM outbox INDEXED BY outbox_dead WHERE status = 'DEAD' AND discarded_at IS NULL
     )) || '',
@@ -129,23 +134,24 @@ pub(super) const ABOUT: &str = "SELECT
         (SELECT max(outbox_id) FROM outbox) - (SELECT min(outbox_id) FROM outbox) + 1, 0
     )";
 
-/// Sends a dead row out again. The attempts so far do not count any more, but stay used as fences.
-pub(super) const REPLAY: &str = "UPDATE outbox
+/// Requeues a dead row. Its previous attempts no longer count towards the limit, but `attempts` is
+/// not reset because it is also the fence.
+pub(super) const REQUEUE_DEAD: &str = "UPDATE outbox
     SET status = 'PENDING', available_at = ?2, dead_at = NULL, forgiven = attempts, updated_at = ?2
     WHERE outbox_id = ?1 AND status = 'DEAD' AND discarded_at IS NULL";
 
-/// Gives a dead row up.
-pub(super) const DISCARD: &str = "UPDATE outbox
+/// Discards a dead row.
+pub(super) const DISCARD_DEAD: &str = "UPDATE outbox
     SET discarded_at = ?2, updated_at = ?2
     WHERE outbox_id = ?1 AND status = 'DEAD' AND discarded_at IS NULL";
 
-pub(super) const OLD: &str = "SELECT '', (
+pub(super) const COUNT_OLD: &str = "SELECT '', (
         SELECT count(*) FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1
     ) + (
         SELECT count(*) FROM outbox WHERE status = 'DEAD' AND discarded_at < ?1
     )";
 
-pub(super) const PURGE: &str = "DELETE FROM outbox WHERE outbox_id IN (
+pub(super) const PURGE_OUTBOX: &str = "DELETE FROM outbox WHERE outbox_id IN (
         SELECT * FROM (
             SELECT outbox_id FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1
             ORDER BY published_at, outbox_id LIMIT ?2
@@ -159,87 +165,105 @@ pub(super) const PURGE: &str = "DELETE FROM outbox WHERE outbox_id IN (
         LIMIT ?2
     )";
 
-static QUARANTINED: LazyLock<String> = LazyLock::new(|| {
+static LIST_QUARANTINED: LazyLock<String> = LazyLock::new(|| {
     let page = "WHERE (?1 IS NULL OR source = ?1) AND (?2 IS NULL OR quarantine_id > ?2)
         ORDER BY quarantine_id LIMIT ?3";
-    select(&QUARANTINE, page)
+    select_sql(&QUARANTINE, page)
 });
 
-/// Ids rise with time, so that those of later times need not be looked at.
+/// Deletes old quarantined items. Ids increase with time, so the id bound excludes newer items.
 const PURGE_QUARANTINE: &str = "DELETE FROM outbox_quarantine WHERE quarantine_id IN (
         SELECT quarantine_id FROM outbox_quarantine
         WHERE quarantine_id < ?3 AND created_at < ?1 ORDER BY quarantine_id LIMIT ?2
     )";
 
-fn count(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
+fn to_u64(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// Writes the rows of an append.
-pub(super) fn write(connection: &Connection, rows: &[Vec<Cell>]) -> Result<(), rusqlite::Error> {
+/// Writes the outbox rows of an append.
+pub(super) fn write_outbox_rows(
+    connection: &Connection,
+    rows: &[Vec<Cell>],
+) -> Result<(), rusqlite::Error> {
     for row in rows {
         debug_assert_eq!(row.len(), NEW_OUTBOX.columns.len());
-        execute(connection, WRITE, params_from_iter(row))?;
+        execute_cached(connection, INSERT_OUTBOX_ROW, params_from_iter(row))?;
     }
     Ok(())
 }
 
-/// The id of a row and how often it was claimed, with and without those that count.
-fn tries(cells: Cells<'_>) -> Result<(OutboxId, u32, u32), Corrupt> {
-    let mut row = Reader::new(&OUTBOX, cells);
-    Ok((row.take()?, row.take()?, row.take()?))
+/// Returns the id of a row, its number of attempts, and how many of these do not count.
+fn read_attempts(cells: RowCells<'_>) -> Result<(OutboxId, u32, u32), CorruptRow> {
+    let mut row = RowReader::new(&OUTBOX, cells);
+    Ok((row.read_next()?, row.read_next()?, row.read_next()?))
 }
 
-/// The id of a row and how many of its claims count, if they are numbers.
-fn due(cells: Cells<'_>) -> Result<(i64, Option<u32>), Corrupt> {
-    let mut row = Reader::new(&OUTBOX, cells);
-    let id = row.take()?;
-    let (attempts, forgiven) = (row.take::<i64>()?, row.take::<i64>()?);
+/// Returns the id of a due row and its number of counted attempts, or `None` if the counts are
+/// invalid.
+fn read_due_row(cells: RowCells<'_>) -> Result<(i64, Option<u32>), CorruptRow> {
+    let mut row = RowReader::new(&OUTBOX, cells);
+    let id = row.read_next()?;
+    let (attempts, forgiven) = (row.read_next::<i64>()?, row.read_next::<i64>()?);
     let attempts = u32::try_from(attempts).ok().filter(|it| *it < u32::MAX);
     let forgiven = u32::try_from(forgiven).ok();
-    let tries = attempts.zip(forgiven);
+    let counts = attempts.zip(forgiven);
     Ok((
         id,
-        tries.map(|(all, forgiven)| all.saturating_sub(forgiven)),
+        counts.map(|(attempts, forgiven)| attempts.saturating_sub(forgiven)),
     ))
 }
 
-/// A row as it is handed out, with about how many bytes it has.
-fn message(cells: Cells<'_>) -> Result<(usize, ClaimedMessage), Corrupt> {
-    let size: usize = cells.clone().map(CellRef::bytes_about).sum();
-    Ok((size + 1024, row::claimed_message(cells)?))
+/// Decodes a claimed row, and returns it with its approximate size in bytes.
+fn read_claimed_message(cells: RowCells<'_>) -> Result<(usize, ClaimedMessage), CorruptRow> {
+    let size: usize = cells.clone().map(CellRef::approximate_bytes).sum();
+    Ok((size + 1024, row::decode_claimed_message(cells)?))
 }
 
-fn bury(connection: &Connection, id: i64, error: &str, now: i64) -> Result<(), StoreError> {
-    let params = params![id, now, error, u32::MAX, LARGEST_COUNT];
-    let buried = execute(connection, BURY, params);
-    buried.map(drop).map_err(failure)
+fn mark_unreadable(
+    connection: &Connection,
+    id: i64,
+    error: &str,
+    now: i64,
+) -> Result<(), StoreError> {
+    let params = params![id, now, error, u32::MAX, MAX_REPAIRED_ATTEMPTS];
+    let updated = execute_cached(connection, MARK_UNREADABLE, params);
+    updated.map(drop).map_err(to_store_error)
 }
 
-/// One row that cannot be read keeps nobody from the others: it dies, and its error says why.
-pub(super) fn claim(connection: &Connection, claim: &OutboxClaim) -> Result<Claimed, StoreError> {
-    let now = micros(claim.now);
-    let due = all(connection, DUE, (now, claim.limit.get()), due)?;
+/// Claims due rows. An unreadable row is marked dead with the reason as its error, so that it does
+/// not block the others.
+pub(super) fn claim_outbox(
+    connection: &Connection,
+    claim: &OutboxClaim,
+) -> Result<ClaimedBatch, StoreError> {
+    let now = to_micros(claim.now);
+    let due = query_all(
+        connection,
+        SELECT_DUE,
+        (now, claim.limit.get()),
+        read_due_row,
+    )?;
     let mut bytes = 0;
-    let mut claimed = Claimed::default();
-    for (id, tries) in due {
-        let Some(tries) = tries else {
-            bury(connection, id, NO_COUNTS, now)?;
+    let mut claimed = ClaimedBatch::default();
+    for (id, attempts) in due {
+        let Some(attempts) = attempts else {
+            mark_unreadable(connection, id, INVALID_ATTEMPTS_ERROR, now)?;
             claimed.dead.extend(OutboxId::new(id));
             continue;
         };
-        if tries >= claim.max_attempts {
-            execute(connection, DIE, (id, now)).map_err(failure)?;
+        if attempts >= claim.max_attempts {
+            execute_cached(connection, MARK_EXHAUSTED, (id, now)).map_err(to_store_error)?;
             claimed.dead.extend(OutboxId::new(id));
             continue;
         }
-        let found = first(connection, &SELECT_CLAIMED, [id], |cells| {
-            Ok(message(cells))
+        let found = query_first(connection, &SELECT_CLAIMED, [id], |cells| {
+            Ok(read_claimed_message(cells))
         })?;
         let (size, mut message) = match found {
             Some(Ok(found)) => found,
-            Some(Err(damage)) => {
-                bury(connection, id, &damage.with_cause(), now)?;
+            Some(Err(corrupt)) => {
+                mark_unreadable(connection, id, &corrupt.message_with_cause(), now)?;
                 claimed.dead.extend(OutboxId::new(id));
                 continue;
             }
@@ -249,9 +273,9 @@ pub(super) fn claim(connection: &Connection, claim: &OutboxClaim) -> Result<Clai
         if bytes > MAX_CLAIM_BYTES && !claimed.rows.is_empty() {
             break;
         }
-        let until = micros(claim.lease_until);
-        let taken = params![id, claim.owner.as_str(), now, until];
-        execute(connection, TAKE, taken).map_err(failure)?;
+        let until = to_micros(claim.lease_until);
+        let params = params![id, claim.owner.as_str(), now, until];
+        execute_cached(connection, MARK_IN_FLIGHT, params).map_err(to_store_error)?;
         message.attempts = message.attempts.saturating_add(1);
         claimed.rows.push(message);
     }
@@ -265,49 +289,59 @@ pub(super) fn mark_published(
 ) -> Result<u64, StoreError> {
     let mut changed = 0;
     for mark in marks {
-        let params = params![mark.outbox_id.get(), mark.attempts, micros(now)];
-        changed += execute(connection, MARK_PUBLISHED, params).map_err(failure)?;
+        let params = params![mark.outbox_id.get(), mark.attempts, to_micros(now)];
+        changed += execute_cached(connection, MARK_PUBLISHED, params).map_err(to_store_error)?;
     }
-    Ok(count(changed))
+    Ok(to_u64(changed))
 }
 
 pub(super) fn mark_failed(
     connection: &Connection,
-    failed: &OutboxFailure,
-) -> Result<Option<Failed>, StoreError> {
-    let id = failed.outbox_id.get();
-    let Some((_, attempts, forgiven)) = first(connection, IN_HAND, [id], tries)? else {
+    failure: &OutboxFailure,
+) -> Result<Option<FailureOutcome>, StoreError> {
+    let id = failure.outbox_id.get();
+    let Some((_, attempts, forgiven)) =
+        query_first(connection, SELECT_IN_FLIGHT, [id], read_attempts)?
+    else {
         return Ok(None);
     };
-    if failed.fence().is_some_and(|fence| fence != attempts) {
+    if failure
+        .required_attempt()
+        .is_some_and(|fence| fence != attempts)
+    {
         return Ok(None);
     }
-    let outcome = failed.outcome(attempts, forgiven);
-    let now = micros(failed.now);
-    let (status, again, dead_at) = match outcome {
-        Failed::Retry { delay } => {
-            let again = micros(failed.now.saturating_add(delay));
-            (OutboxStatus::Failed, Some(again), None)
+    let outcome = failure.to_outcome(attempts, forgiven);
+    let now = to_micros(failure.now);
+    let (status, retry_at, dead_at) = match outcome {
+        FailureOutcome::Retry { delay } => {
+            let retry_at = to_micros(failure.now.saturating_add(delay));
+            (OutboxStatus::Failed, Some(retry_at), None)
         }
-        Failed::Dead => (OutboxStatus::Dead, None, Some(now)),
+        FailureOutcome::Dead => (OutboxStatus::Dead, None, Some(now)),
     };
-    let error = failed.kept_error();
-    let params = params![id, status.as_str(), again, dead_at, error.as_str(), now];
-    execute(connection, MARK_FAILED, params).map_err(failure)?;
+    let error = failure.truncated_error();
+    let params = params![id, status.as_str(), retry_at, dead_at, error.as_str(), now];
+    execute_cached(connection, MARK_FAILED, params).map_err(to_store_error)?;
     Ok(Some(outcome))
 }
 
-/// How many rows a statement counts at a time.
-pub(super) fn number(
+/// Returns the number of rows that a counting statement finds at a given time.
+pub(super) fn count_rows_at(
     connection: &Connection,
     sql: &str,
     time: Timestamp,
 ) -> Result<u64, StoreError> {
-    let found = first(connection, sql, [micros(time)], row::count_of::<Text>)?;
+    let found = query_first(
+        connection,
+        sql,
+        [to_micros(time)],
+        row::decode_count::<Text>,
+    )?;
     Ok(found.map_or(0, |(_, count)| count))
 }
 
-pub(super) fn list(
+pub(super) fn list_outbox_rows(
     connection: &Connection,
     filter: &OutboxFilter,
 ) -> Result<Vec<OutboxRow>, StoreError> {
@@ -317,92 +351,107 @@ pub(super) fn list(
         filter.limit.get()
     ];
     let sql = match filter.status {
-        Some(OutboxStatus::Dead) => &LIST_DEAD,
-        _ => &LIST,
+        Some(OutboxStatus::Dead) => &LIST_DEAD_OUTBOX,
+        _ => &LIST_OUTBOX,
     };
-    all(connection, sql, params, row::outbox_row)
+    query_all(connection, sql, params, row::decode_outbox_row)
 }
 
-pub(super) fn facts(connection: &Connection) -> Result<OutboxFacts, StoreError> {
-    let counts = all(connection, COUNTS, [MAX_COUNTED], row::count_of)?;
-    let oldest = first(connection, OLDEST, [], |cells| {
-        Reader::new(&OUTBOX, cells).take()
+pub(super) fn outbox_stats(connection: &Connection) -> Result<OutboxStats, StoreError> {
+    let counts = query_all(
+        connection,
+        COUNT_BY_STATUS,
+        [MAX_EXACT_PUBLISHED_COUNT],
+        row::decode_count,
+    )?;
+    let oldest = query_first(connection, OLDEST_UNPUBLISHED, [], |cells| {
+        RowReader::new(&OUTBOX, cells).read_next()
     })?;
-    let about = first(connection, ABOUT, [], row::count_of::<Text>)?;
-    let (has_dead, about) = about.unwrap_or_default();
-    Ok(OutboxFacts::of(
+    let estimate = query_first(connection, ESTIMATE_ROWS, [], row::decode_count::<Text>)?;
+    let (has_dead, estimate) = estimate.unwrap_or_default();
+    Ok(OutboxStats::from_counts(
         counts,
-        about,
+        estimate,
         oldest.flatten(),
         has_dead == "1",
     ))
 }
 
-pub(super) fn newest(connection: &Connection) -> Result<Option<Timestamp>, StoreError> {
-    first(connection, NEWEST, [], |cells| {
-        Reader::new(&OUTBOX, cells).take()
+pub(super) fn newest_outbox_row_at(
+    connection: &Connection,
+) -> Result<Option<Timestamp>, StoreError> {
+    query_first(connection, SELECT_NEWEST, [], |cells| {
+        RowReader::new(&OUTBOX, cells).read_next()
     })
 }
 
-pub(super) fn settle(
+pub(super) fn update_dead_rows(
     connection: &Connection,
     sql: &str,
-    rows: &[OutboxId],
+    ids: &[OutboxId],
     now: Timestamp,
 ) -> Result<u64, StoreError> {
     let mut changed = 0;
-    for id in rows {
-        changed += execute(connection, sql, (id.get(), micros(now))).map_err(failure)?;
+    for id in ids {
+        changed +=
+            execute_cached(connection, sql, (id.get(), to_micros(now))).map_err(to_store_error)?;
     }
-    Ok(count(changed))
+    Ok(to_u64(changed))
 }
 
-pub(super) fn purge(
+pub(super) fn purge_outbox_rows(
     connection: &Connection,
     before: Timestamp,
     limit: PageLimit,
 ) -> Result<u64, StoreError> {
-    let params = (micros(before), limit.get());
-    Ok(count(execute(connection, PURGE, params).map_err(failure)?))
+    let params = (to_micros(before), limit.get());
+    Ok(to_u64(
+        execute_cached(connection, PURGE_OUTBOX, params).map_err(to_store_error)?,
+    ))
 }
 
-pub(super) fn quarantine(
+pub(super) fn quarantine_items(
     connection: &Connection,
-    refused: &[Quarantined],
+    items: &[QuarantinedItem],
 ) -> Result<(), StoreError> {
-    for it in refused {
-        put(
+    for item in items {
+        insert_row(
             connection,
             "INSERT OR IGNORE",
             &QUARANTINE,
-            quarantine_row(it),
+            encode_quarantined_item(item),
         )?;
     }
     Ok(())
 }
 
-pub(super) fn purge_quarantine(
+pub(super) fn purge_quarantined_items(
     connection: &Connection,
     before: Timestamp,
     limit: PageLimit,
 ) -> Result<u64, StoreError> {
     let params = (
-        micros(before),
+        to_micros(before),
         limit.get(),
         first_id_at(before.as_unix_ms()),
     );
-    let purged = execute(connection, PURGE_QUARANTINE, params).map_err(failure)?;
-    Ok(count(purged))
+    let purged = execute_cached(connection, PURGE_QUARANTINE, params).map_err(to_store_error)?;
+    Ok(to_u64(purged))
 }
 
-pub(super) fn quarantined(
+pub(super) fn list_quarantined_items(
     connection: &Connection,
     filter: &QuarantineFilter,
-) -> Result<Vec<Quarantined>, StoreError> {
+) -> Result<Vec<QuarantinedItem>, StoreError> {
     let params = params![
         filter.source.as_ref().map(Text::as_str),
         filter.after.map(QuarantineId::get),
         filter.limit.get()
     ];
-    all(connection, &QUARANTINED, params, row::quarantined)
+    query_all(
+        connection,
+        &LIST_QUARANTINED,
+        params,
+        row::decode_quarantined_item,
+    )
 }

@@ -1,9 +1,10 @@
-//! Dropping old parts of the log.
+//! Drops old partitions of the log.
 //!
-//! The executions of a part go in steps of a few hundred: each step notes the range so far and
-//! deletes the rows of its executions in one transaction. Whatever would read the whole part is asked
-//! once before, by a reader: a step looks at its own executions, and at events that came meanwhile.
-//! Events and all else are cleaned up afterwards, in small steps too: nobody finds them any more.
+//! The executions of a partition are dropped in steps of a few hundred. Each step records the
+//! dropped range so far and deletes its execution rows in one transaction. A reader scans the whole
+//! partition once beforehand, so that a step checks only its own executions and the events appended
+//! since. Events and other rows are purged afterwards, also in small steps. They can no longer be
+//! found once their execution is gone.
 
 use std::collections::BTreeSet;
 
@@ -13,34 +14,34 @@ use noetl_types::{ExecutionId, FeedPosition, Month, Timestamp};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
-use super::bind::{all, execute, failure, first, micros};
+use super::bind::{execute_cached, query_all, query_first, to_micros, to_store_error};
 use super::stream;
 use crate::error::StoreError;
-use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned};
-use crate::row::{CLEANED, Cleaned, Corrupt, EXECUTION, Reader};
+use crate::model::{EnabledPublishers, LogPartition, OldPartition, PinReason};
+use crate::row::{CorruptRow, DEPENDENT_TABLES, DependentTable, EXECUTION, RowReader};
 
-/// Executions that one step drops.
-const STEP: i64 = 500;
+/// Maximum executions per drop step.
+const MAX_STEP_EXECUTIONS: i64 = 500;
 
-/// Bytes behind which a step of cleaning up ends, however few rows it has: every page of a large value is
-/// read when it goes.
-const STEP_BYTES: i64 = 8 << 20;
+/// Bytes after which a purge step ends, regardless of its number of rows: SQLite reads every page
+/// of a large value to delete it.
+const MAX_STEP_BYTES: i64 = 8 << 20;
 
-/// The log, as far as it is cleaned up like other tables.
-pub(super) static EVENTS: Cleaned = Cleaned {
+/// The event table, which is purged like the tables that depend on it.
+pub(super) static EVENT_TABLE: DependentTable = DependentTable {
     table: "event",
-    execution: "execution_id",
-    key: "position",
-    large: &["context", "result", "meta", "extra", "error", "stack_trace"],
+    execution_column: "execution_id",
+    key_columns: "position",
+    large_columns: &["context", "result", "meta", "extra", "error", "stack_trace"],
 };
 
-const LIVE: &str = "SELECT execution_id FROM execution
+const FIRST_LIVE_EXECUTION: &str = "SELECT execution_id FROM execution
     WHERE ?1 <= execution_id AND execution_id < ?2 AND ended = 0 ORDER BY execution_id LIMIT 1";
 
-const OWED: &str = "SELECT execution_id FROM errand
+const FIRST_PENDING_FOLLOW_UP: &str = "SELECT execution_id FROM errand
     WHERE ?1 <= execution_id AND execution_id < ?2 ORDER BY execution_id LIMIT 1";
 
-const UNPUBLISHED: &str = "SELECT execution_id FROM outbox
+const FIRST_UNPUBLISHED: &str = "SELECT execution_id FROM outbox
     WHERE ?1 <= execution_id AND execution_id < ?2
         AND status <> 'PUBLISHED' AND discarded_at IS NULL
     ORDER BY execution_id LIMIT 1";
@@ -48,221 +49,250 @@ const UNPUBLISHED: &str = "SELECT execution_id FROM outbox
 const LAST_POSITION: &str = "SELECT max(position) FROM event
     WHERE ?1 <= execution_id AND execution_id < ?2";
 
-/// Events of a part that came behind a place, which are few: found by their places.
-const LAST_BEHIND: &str = "SELECT max(position) FROM event
+/// Last position of the events of a partition after a given position. These events are few, so they
+/// are found by position. The unary `+` keeps SQLite from using the index on `execution_id`.
+const LAST_POSITION_AFTER: &str = "SELECT max(position) FROM event
     WHERE position > ?3 AND ?1 <= +execution_id AND +execution_id < ?2";
 
-/// What is known of the events of a part.
+/// Result of scanning the events of a partition.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
-    /// The position of the last one.
-    last: Option<i64>,
-    /// Up to where the log was looked at.
-    end: i64,
+pub(super) struct PartitionScan {
+    /// Position of the last event.
+    last_position: Option<i64>,
+    /// End of the log at the time of the scan.
+    log_end: i64,
 }
 
-/// What came of a step.
+/// Result of a drop step.
 #[derive(Debug)]
-pub(super) enum Step {
-    /// There are more executions.
-    More(Seen),
-    /// All are gone.
+pub(super) enum DropStep {
+    /// More executions remain.
+    More(PartitionScan),
+    /// All executions are dropped.
     Done,
-    /// Something keeps them.
-    Pinned(Pinned),
+    /// The executions cannot be dropped.
+    Pinned(PinReason),
 }
 
-fn one_id(
+fn first_execution_id(
     connection: &Connection,
     sql: &str,
-    part: &LogPart,
+    partition: &LogPartition,
 ) -> Result<Option<ExecutionId>, StoreError> {
-    first(connection, sql, (part.lo, part.hi), |cells| {
-        Reader::new(&EXECUTION, cells).take()
-    })
+    query_first(
+        connection,
+        sql,
+        (partition.first_id, partition.end_id),
+        |cells| RowReader::new(&EXECUTION, cells).read_next(),
+    )
 }
 
-/// What keeps executions of a part, whose last event is at a position. One with a row that nobody can read
-/// stays, since nobody can tell, and keeps no other.
-fn pinned(
+/// Returns the reason that executions of a partition cannot be dropped. `last` is the position of
+/// their last event. A partition with an unreadable row is pinned, because it cannot be checked. It
+/// does not block other partitions.
+fn pin_reason(
     connection: &Connection,
-    part: &LogPart,
-    outlets: &EnabledOutlets,
+    partition: &LogPartition,
+    publishers: &EnabledPublishers,
     last: Option<i64>,
-) -> Result<Option<Pinned>, StoreError> {
-    let error = match kept_by(connection, part, outlets, last) {
-        Ok(pinned) => return Ok(pinned),
+) -> Result<Option<PinReason>, StoreError> {
+    let error = match readable_pin_reason(connection, partition, publishers, last) {
+        Ok(pin_reason) => return Ok(pin_reason),
         Err(error) => error,
     };
     let (StoreError::Retry { cause, .. } | StoreError::Fatal { cause }) = &error;
-    match cause.downcast_ref::<Corrupt>() {
-        Some(corrupt) => Ok(Some(Pinned::Refused(corrupt.with_cause()))),
+    match cause.downcast_ref::<CorruptRow>() {
+        Some(corrupt) => Ok(Some(PinReason::Refused(corrupt.message_with_cause()))),
         None => Err(error),
     }
 }
 
-/// What keeps executions of a part whose rows can be read.
-fn kept_by(
+/// Returns the reason that executions of a partition with readable rows cannot be dropped.
+fn readable_pin_reason(
     connection: &Connection,
-    part: &LogPart,
-    outlets: &EnabledOutlets,
+    partition: &LogPartition,
+    publishers: &EnabledPublishers,
     last: Option<i64>,
-) -> Result<Option<Pinned>, StoreError> {
-    if let Some(id) = one_id(connection, LIVE, part)? {
-        return Ok(Some(Pinned::Live(id)));
+) -> Result<Option<PinReason>, StoreError> {
+    if let Some(id) = first_execution_id(connection, FIRST_LIVE_EXECUTION, partition)? {
+        return Ok(Some(PinReason::NotEnded(id)));
     }
-    if let Some(id) = one_id(connection, OWED, part)? {
-        return Ok(Some(Pinned::Owed(id)));
+    if let Some(id) = first_execution_id(connection, FIRST_PENDING_FOLLOW_UP, partition)? {
+        return Ok(Some(PinReason::PendingFollowUp(id)));
     }
-    if outlets.outbox
-        && let Some(id) = one_id(connection, UNPUBLISHED, part)?
+    if publishers.outbox
+        && let Some(id) = first_execution_id(connection, FIRST_UNPUBLISHED, partition)?
     {
-        return Ok(Some(Pinned::Outbox(id)));
+        return Ok(Some(PinReason::Outbox(id)));
     }
     let Some(position) = last else {
         return Ok(None);
     };
-    for name in &outlets.streams {
-        // A stream that never began, or that is of an earlier life, has published nothing.
-        let published = stream::published(connection, name)?;
+    for name in &publishers.streams {
+        // A stream that never started, or that belongs to an earlier log epoch, has published
+        // nothing.
+        let published = stream::published_position(connection, name)?;
         if published.is_none_or(|published| published < FeedPosition { tx: 0, position }) {
-            return Ok(Some(Pinned::Stream(name.clone())));
+            return Ok(Some(PinReason::Stream(name.clone())));
         }
     }
     Ok(None)
 }
 
-fn position(
+fn query_position(
     connection: &Connection,
     sql: &str,
     params: impl rusqlite::Params,
 ) -> Result<Option<i64>, StoreError> {
-    let found = first(connection, sql, params, |cells| {
-        Reader::new(&EXECUTION, cells).take::<Option<i64>>()
+    let found = query_first(connection, sql, params, |cells| {
+        RowReader::new(&EXECUTION, cells).read_next::<Option<i64>>()
     })?;
     Ok(found.flatten())
 }
 
-const END: &str = "SELECT max(position) FROM event";
+const LAST_LOG_POSITION: &str = "SELECT max(position) FROM event";
 
-/// Looks at all events of a part.
-fn look(connection: &Connection, part: &LogPart) -> Result<Seen, StoreError> {
-    let end = position(connection, END, [])?;
-    Ok(Seen {
-        last: position(connection, LAST_POSITION, (part.lo, part.hi))?,
-        end: end.unwrap_or_default(),
-    })
-}
-
-/// Looks at those that came since.
-fn look_again(connection: &Connection, part: &LogPart, seen: Seen) -> Result<Seen, StoreError> {
-    let behind = (part.lo, part.hi, seen.end);
-    let end = position(connection, END, [])?;
-    Ok(Seen {
-        last: position(connection, LAST_BEHIND, behind)?.or(seen.last),
-        end: end.unwrap_or(seen.end),
-    })
-}
-
-/// What keeps a part, or else what is known of its events.
-pub(super) fn whole(
+/// Scans all events of a partition.
+fn scan_partition(
     connection: &Connection,
-    part: &LogPart,
-    outlets: &EnabledOutlets,
-) -> Result<Result<Seen, Pinned>, StoreError> {
-    let seen = look(connection, part)?;
-    let pinned = pinned(connection, part, outlets, seen.last)?;
-    Ok(pinned.map_or(Ok(seen), Err))
+    partition: &LogPartition,
+) -> Result<PartitionScan, StoreError> {
+    let end = query_position(connection, LAST_LOG_POSITION, [])?;
+    Ok(PartitionScan {
+        last_position: query_position(
+            connection,
+            LAST_POSITION,
+            (partition.first_id, partition.end_id),
+        )?,
+        log_end: end.unwrap_or_default(),
+    })
 }
 
-/// Months that have executions, by looking for the first one behind each. A number that is no id is of the
-/// month that ids begin in.
-fn months(connection: &Connection, cut: i64) -> Result<BTreeSet<Month>, StoreError> {
+/// Scans the events appended since an earlier scan.
+fn scan_new_events(
+    connection: &Connection,
+    partition: &LogPartition,
+    scan: PartitionScan,
+) -> Result<PartitionScan, StoreError> {
+    let params = (partition.first_id, partition.end_id, scan.log_end);
+    let end = query_position(connection, LAST_LOG_POSITION, [])?;
+    Ok(PartitionScan {
+        last_position: query_position(connection, LAST_POSITION_AFTER, params)?
+            .or(scan.last_position),
+        log_end: end.unwrap_or(scan.log_end),
+    })
+}
+
+/// Scans a partition. Returns the scan, or the reason that the partition cannot be dropped.
+pub(super) fn check_partition(
+    connection: &Connection,
+    partition: &LogPartition,
+    publishers: &EnabledPublishers,
+) -> Result<Result<PartitionScan, PinReason>, StoreError> {
+    let scan = scan_partition(connection, partition)?;
+    let pin_reason = pin_reason(connection, partition, publishers, scan.last_position)?;
+    Ok(pin_reason.map_or(Ok(scan), Err))
+}
+
+/// Returns the months that have executions, by finding the first execution after each month. A
+/// number that is not a valid id belongs to the first month.
+fn months_with_executions(
+    connection: &Connection,
+    cutoff_id: i64,
+) -> Result<BTreeSet<Month>, StoreError> {
     let mut months = BTreeSet::new();
-    let mut behind = 0;
+    let mut start = 0;
     let sql = "SELECT execution_id FROM execution
         WHERE ?1 <= execution_id AND execution_id < ?2 ORDER BY execution_id LIMIT 1";
     loop {
-        let next: Option<i64> = first(connection, sql, (behind, cut), |cells| {
-            Reader::new(&EXECUTION, cells).take()
+        let next: Option<i64> = query_first(connection, sql, (start, cutoff_id), |cells| {
+            RowReader::new(&EXECUTION, cells).read_next()
         })?;
         let Some(number) = next else {
             return Ok(months);
         };
         let id = ExecutionId::new(number.max(1)).map_err(StoreError::fatal)?;
-        let month = Month::of(id.time());
-        behind = LogPart::of(month).hi;
+        let month = Month::from_timestamp(id.time());
+        start = LogPartition::for_month(month).end_id;
         months.insert(month);
     }
 }
 
-pub(super) fn old_parts(
+pub(super) fn list_old_partitions(
     connection: &Connection,
     before: Timestamp,
-    outlets: &EnabledOutlets,
-) -> Result<Vec<OldPart>, StoreError> {
-    let cut = first_id_at(before.as_unix_ms());
+    publishers: &EnabledPublishers,
+) -> Result<Vec<OldPartition>, StoreError> {
+    let cutoff_id = first_id_at(before.as_unix_ms());
     let mut old = Vec::new();
-    for month in months(connection, cut)? {
-        let part = LogPart::of(month);
-        if part.hi > cut {
+    for month in months_with_executions(connection, cutoff_id)? {
+        let partition = LogPartition::for_month(month);
+        if partition.end_id > cutoff_id {
             continue;
         }
-        old.push(OldPart {
-            pinned: whole(connection, &part, outlets)?.err(),
-            part,
+        old.push(OldPartition {
+            pin_reason: check_partition(connection, &partition, publishers)?.err(),
+            partition,
         });
     }
     Ok(old)
 }
 
-/// Drops the first executions of a part. The range that is noted ends where the next step begins.
-pub(super) fn drop_some(
+/// Drops the first executions of a partition. The recorded range ends where the next step begins.
+pub(super) fn drop_first_executions(
     connection: &Connection,
-    part: &LogPart,
-    outlets: &EnabledOutlets,
-    seen: Seen,
+    partition: &LogPartition,
+    publishers: &EnabledPublishers,
+    scan: PartitionScan,
     now: Timestamp,
-) -> Result<Step, StoreError> {
+) -> Result<DropStep, StoreError> {
     let sql = "SELECT execution_id FROM execution
         WHERE ?1 <= execution_id AND execution_id < ?2 ORDER BY execution_id LIMIT 1 OFFSET ?3";
-    let next: Option<i64> = first(connection, sql, (part.lo, part.hi, STEP), |cells| {
-        Reader::new(&EXECUTION, cells).take()
-    })?;
-    let end = next.unwrap_or(part.hi);
-    let seen = look_again(connection, part, seen)?;
-    let some = LogPart {
-        hi: end,
-        ..part.clone()
+    let next: Option<i64> = query_first(
+        connection,
+        sql,
+        (partition.first_id, partition.end_id, MAX_STEP_EXECUTIONS),
+        |cells| RowReader::new(&EXECUTION, cells).read_next(),
+    )?;
+    let end = next.unwrap_or(partition.end_id);
+    let scan = scan_new_events(connection, partition, scan)?;
+    let step = LogPartition {
+        end_id: end,
+        ..partition.clone()
     };
-    if let Some(pinned) = pinned(connection, &some, outlets, seen.last)? {
-        return Ok(Step::Pinned(pinned));
+    if let Some(reason) = pin_reason(connection, &step, publishers, scan.last_position)? {
+        return Ok(DropStep::Pinned(reason));
     }
-    let note = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES (?1, ?2, ?3)
+    let record_range = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES (?1, ?2, ?3)
         ON CONFLICT (lo) DO UPDATE SET hi = max(hi, excluded.hi), cleaned_at = NULL";
-    execute(connection, note, (part.lo, end, micros(now))).map_err(failure)?;
-    let forget = "DELETE FROM execution WHERE ?1 <= execution_id AND execution_id < ?2";
-    execute(connection, forget, (part.lo, end)).map_err(failure)?;
-    stream::note_dropped(connection, seen.last.unwrap_or_default())?;
+    execute_cached(
+        connection,
+        record_range,
+        (partition.first_id, end, to_micros(now)),
+    )
+    .map_err(to_store_error)?;
+    let delete = "DELETE FROM execution WHERE ?1 <= execution_id AND execution_id < ?2";
+    execute_cached(connection, delete, (partition.first_id, end)).map_err(to_store_error)?;
+    stream::record_dropped_position(connection, scan.last_position.unwrap_or_default())?;
     Ok(if next.is_some() {
-        Step::More(seen)
+        DropStep::More(scan)
     } else {
-        Step::Done
+        DropStep::Done
     })
 }
 
-/// Finds rows of a range of executions: about how many bytes each has, which is known without reading
-/// them, and its key.
-pub(super) fn select_some(cleaned: &Cleaned) -> String {
-    let Cleaned {
+/// Returns SQL that selects the approximate size and the key of each row of a range of executions.
+/// SQLite returns the sizes without reading the values.
+pub(super) fn select_keys_sql(dependent: &DependentTable) -> String {
+    let DependentTable {
         table,
-        execution,
-        key,
-        large,
-    } = cleaned;
+        execution_column: execution,
+        key_columns: key,
+        large_columns: large,
+    } = dependent;
     let sizes = large
         .iter()
-        .map(|it| format!("coalesce(octet_length({it}), 0)"));
+        .map(|column| format!("coalesce(octet_length({column}), 0)"));
     let bytes = std::iter::once("0".to_owned()).chain(sizes);
     let bytes = bytes.collect::<Vec<_>>().join(" + ");
     format!(
@@ -270,58 +300,66 @@ pub(super) fn select_some(cleaned: &Cleaned) -> String {
     )
 }
 
-/// Deletes a row by its key. A list of keys would be looked through for every row of its execution.
-pub(super) fn delete_one(cleaned: &Cleaned) -> String {
-    let keys = (1..).zip(cleaned.key.split(", "));
+/// Returns SQL that deletes one row by its key. SQLite would search a list of keys once for every
+/// row of an execution.
+pub(super) fn delete_row_sql(dependent: &DependentTable) -> String {
+    let keys = (1..).zip(dependent.key_columns.split(", "));
     let keys: Vec<_> = keys
-        .map(|(place, key)| format!("{key} = ?{place}"))
+        .map(|(index, key)| format!("{key} = ?{index}"))
         .collect();
-    format!("DELETE FROM {} WHERE {}", cleaned.table, keys.join(" AND "))
+    format!(
+        "DELETE FROM {} WHERE {}",
+        dependent.table,
+        keys.join(" AND ")
+    )
 }
 
-/// Deletes rows of a range of executions from a table, up to a number of rows and of bytes; one row goes
-/// whatever it has. Gives how many went.
-fn delete_some(
+/// Deletes rows of a range of executions from a table, up to a number of rows and bytes but at
+/// least one row. Returns the number of deleted rows.
+fn delete_execution_rows(
     connection: &Connection,
-    cleaned: &Cleaned,
-    range: (i64, i64),
+    dependent: &DependentTable,
+    first_id: i64,
+    end_id: i64,
     limit: PageLimit,
 ) -> Result<u64, rusqlite::Error> {
-    let mut statement = connection.prepare_cached(&select_some(cleaned))?;
-    let mut rows = statement.query((range.0, range.1, limit.get()))?;
+    let mut statement = connection.prepare_cached(&select_keys_sql(dependent))?;
+    let mut rows = statement.query((first_id, end_id, limit.get()))?;
     let (mut bytes, mut keys) = (0_i64, Vec::new());
-    while let Some(row) = rows.next()?.filter(|_| bytes < STEP_BYTES) {
+    while let Some(row) = rows.next()?.filter(|_| bytes < MAX_STEP_BYTES) {
         bytes = bytes.saturating_add(row.get(0)?);
-        let key = (1..row.as_ref().column_count()).map(|place| row.get::<_, Value>(place));
+        let key = (1..row.as_ref().column_count()).map(|index| row.get::<_, Value>(index));
         keys.push(key.collect::<Result<Vec<_>, _>>()?);
     }
-    let delete = delete_one(cleaned);
+    let delete = delete_row_sql(dependent);
     for key in &keys {
-        execute(connection, &delete, params_from_iter(key))?;
+        execute_cached(connection, &delete, params_from_iter(key))?;
     }
     Ok(u64::try_from(keys.len()).unwrap_or(u64::MAX))
 }
 
-/// Cleans up behind one range, rows of one table in a step; a range that has nothing left is clean.
-pub(super) fn clean(
+/// Deletes remaining rows of dropped executions, from one table per call. Marks a range as purged
+/// once no rows are left. Returns the number of deleted rows, 0 if nothing is left to purge.
+pub(super) fn purge_dropped_executions(
     connection: &Connection,
     now: Timestamp,
     limit: PageLimit,
 ) -> Result<u64, StoreError> {
     let sql = "SELECT lo, hi FROM retention_range WHERE cleaned_at IS NULL ORDER BY lo";
-    let ranges = all(connection, sql, [], |cells| {
-        let mut row = Reader::new(&EXECUTION, cells);
-        Ok((row.take::<i64>()?, row.take::<i64>()?))
+    let ranges = query_all(connection, sql, [], |cells| {
+        let mut row = RowReader::new(&EXECUTION, cells);
+        Ok((row.read_next::<i64>()?, row.read_next::<i64>()?))
     })?;
-    for (lo, hi) in ranges {
-        for cleaned in std::iter::once(&EVENTS).chain(CLEANED) {
-            let gone = delete_some(connection, cleaned, (lo, hi), limit).map_err(failure)?;
-            if gone > 0 {
-                return Ok(gone);
+    for (first_id, end_id) in ranges {
+        for dependent in std::iter::once(&EVENT_TABLE).chain(DEPENDENT_TABLES) {
+            let deleted = delete_execution_rows(connection, dependent, first_id, end_id, limit)
+                .map_err(to_store_error)?;
+            if deleted > 0 {
+                return Ok(deleted);
             }
         }
         let sql = "UPDATE retention_range SET cleaned_at = ?2 WHERE lo = ?1";
-        execute(connection, sql, (lo, micros(now))).map_err(failure)?;
+        execute_cached(connection, sql, (first_id, to_micros(now))).map_err(to_store_error)?;
     }
     Ok(0)
 }
@@ -330,42 +368,52 @@ pub(super) fn clean(
 mod tests {
     use super::*;
     use crate::sqlite::{SqliteOptions, SqliteStore};
-    use crate::suite::fixture::{Run, at};
-    use crate::suite::stream::NAME;
+    use crate::suite::fixture::{TestExecution, test_time};
+    use crate::suite::stream::STREAM_NAME;
 
-    /// A step has the writer, and everybody who appends waits for it: so it does not read the events of
-    /// a whole month again, but only those that came since somebody did.
+    /// Appends wait while a step occupies the writer. So a step does not read the events of a whole
+    /// month again, but only those appended since the scan.
     #[tokio::test]
-    async fn r2_a_step_reads_only_events_that_came_meanwhile() {
+    async fn drop_step_reads_only_new_events() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("noetl.db");
         let store = SqliteStore::open(&SqliteOptions::new(path.clone())).unwrap();
-        let august = LogPart::of(Month::new(2026, 8).unwrap());
-        let mut run = Run::with_id(august.lo + 1_000_000);
-        run.write(&store, run.start()).await.unwrap();
-        let end = run.end();
-        run.write(&store, end).await.unwrap();
-        let outlets = EnabledOutlets {
+        let august = LogPartition::for_month(Month::new(2026, 8).unwrap());
+        let mut run = TestExecution::with_id(august.first_id + 1_000_000);
+        run.append_to(&store, run.start_request()).await.unwrap();
+        let end = run.end_request();
+        run.append_to(&store, end).await.unwrap();
+        let publishers = EnabledPublishers {
             outbox: false,
-            streams: vec![NAME.into()],
+            streams: vec![STREAM_NAME.into()],
         };
         let mut connection = Connection::open(&path).unwrap();
-        let stream = Pinned::Stream(NAME.into());
-        let looked = whole(&connection, &august, &outlets).unwrap();
-        assert_eq!(looked.unwrap_err(), stream);
-        let mut step = |seen| {
+        let stream = PinReason::Stream(STREAM_NAME.into());
+        let checked = check_partition(&connection, &august, &publishers).unwrap();
+        assert_eq!(checked.unwrap_err(), stream);
+        let mut step = |scan| {
             let transaction = connection.transaction().unwrap();
-            drop_some(&transaction, &august, &outlets, seen, at("12:00:00")).unwrap()
+            drop_first_executions(
+                &transaction,
+                &august,
+                &publishers,
+                scan,
+                test_time("12:00:00"),
+            )
+            .unwrap()
         };
-        // The second event came behind the first, which is all that was seen.
-        let seen = |last, end| Seen { last, end };
-        let pinned = step(seen(None, 1));
-        assert!(matches!(pinned, Step::Pinned(it) if it == stream));
-        // What was seen is known, and not looked at again.
-        let pinned = step(seen(Some(2), 2));
-        assert!(matches!(pinned, Step::Pinned(it) if it == stream));
-        assert!(matches!(step(seen(None, 2)), Step::Done));
-        let plan = format!("EXPLAIN QUERY PLAN {LAST_BEHIND}");
+        // The second event was appended after the scan, which saw only the first.
+        let scan = |last, end| PartitionScan {
+            last_position: last,
+            log_end: end,
+        };
+        let pinned = step(scan(None, 1));
+        assert!(matches!(pinned, DropStep::Pinned(it) if it == stream));
+        // Events of the scan are not read again.
+        let pinned = step(scan(Some(2), 2));
+        assert!(matches!(pinned, DropStep::Pinned(it) if it == stream));
+        assert!(matches!(step(scan(None, 2)), DropStep::Done));
+        let plan = format!("EXPLAIN QUERY PLAN {LAST_POSITION_AFTER}");
         let plan: String = connection
             .query_row(&plan, (0, 1, 2), |row| row.get(3))
             .unwrap();

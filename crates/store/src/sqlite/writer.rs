@@ -1,8 +1,8 @@
-//! The one thread that writes.
+//! Writer thread with group commit.
 //!
-//! It never waits for company: it takes what is there when it is free. Alone, a call costs one
-//! commit; under load, many share one. None fails its neighbours: a group in which a call fails is
-//! rolled back and done again with a savepoint for each call.
+//! The thread takes all queued calls when it is free and never waits for more. A single call costs
+//! one commit. Under load, many calls share one commit. A failed call does not fail the other calls
+//! of its group: the group is rolled back and run again with a savepoint for each call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,111 +11,114 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::bind::{execute, failure};
+use super::bind::{execute_cached, to_store_error};
 use crate::error::StoreError;
 
-/// Calls that share one commit at most.
-const MAX_GROUP: usize = 256;
+/// Maximum calls per commit.
+const MAX_GROUP_CALLS: usize = 256;
 
-/// Bytes that share one commit, but for the last call of a group.
+/// Maximum bytes per commit. The last call of a group may exceed it.
 const MAX_GROUP_BYTES: usize = 16 * 1024 * 1024;
 
-/// What a commit owes to a call.
+/// Durability that a call requires of its commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Durability {
-    /// It is on the disk before the call is answered.
+    /// The commit is synced to disk before the call is answered.
     Synced,
-    /// A loss of power may forget it; the next synced commit makes it durable too.
-    Forgettable,
+    /// A power failure may lose the commit. The next synced commit makes it durable.
+    Unsynced,
 }
 
-/// How often a store has committed.
+/// Number of commits of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Commits {
+pub struct CommitCounts {
     /// All commits.
-    pub all: u64,
-    /// Those that waited for the disk.
+    pub total: u64,
+    /// Commits that waited for a sync to disk.
     pub synced: u64,
 }
 
 #[derive(Debug, Default)]
-struct Counters {
-    all: AtomicU64,
+struct CommitCounters {
+    total: AtomicU64,
     synced: AtomicU64,
 }
 
-/// How much a call looks after its neighbours.
+/// Protection of the other calls of a group from a failing call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Care {
-    /// Not at all: should it fail after it has written something, the whole group is rolled back and
-    /// done again. Savepoints copy every page that is written behind them, and failures are rare.
-    Bold,
-    /// What fails is rolled back to a savepoint.
-    Careful,
+pub(super) enum FailureIsolation {
+    /// None: if the call fails after a write, the whole group is rolled back and run again. This is
+    /// the first try, since savepoints copy every page written after them and failures are rare.
+    WholeGroup,
+    /// A failing call is rolled back to its savepoint.
+    Savepoint,
 }
 
-/// A call on its way through the writer.
-trait Task: Send {
-    /// Does the work, perhaps once more, and says whether what it wrote is to be kept.
-    fn run(&mut self, connection: &Connection, care: Care) -> bool;
+/// Call in the writer's queue.
+trait WriteTask: Send {
+    /// Runs the work and returns true if its writes are to be committed. May run a second time.
+    fn run_work(&mut self, connection: &Connection, isolation: FailureIsolation) -> bool;
 
-    /// Answers the call once its commit has come to an end, good or bad.
-    fn reply(self: Box<Self>, committed: Result<(), StoreError>);
+    /// Answers the call after its commit has succeeded or failed.
+    fn send_reply(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
-/// A call, and what its work has given.
-struct Call<T, W> {
+/// A call with the result of its work.
+struct WriteCall<T, W> {
     work: W,
     result: Result<T, StoreError>,
     sender: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, W> Task for Call<T, W>
+impl<T, W> WriteTask for WriteCall<T, W>
 where
     T: Send,
-    W: Fn(&Connection, Care) -> Result<T, StoreError> + Send,
+    W: Fn(&Connection, FailureIsolation) -> Result<T, StoreError> + Send,
 {
-    fn run(&mut self, connection: &Connection, care: Care) -> bool {
-        self.result = (self.work)(connection, care);
+    fn run_work(&mut self, connection: &Connection, isolation: FailureIsolation) -> bool {
+        self.result = (self.work)(connection, isolation);
         self.result.is_ok()
     }
 
-    fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
-        // Who no longer waits for the answer does not get one.
-        let _ = self.sender.send(committed.and(self.result));
+    fn send_reply(self: Box<Self>, outcome: Result<(), StoreError>) {
+        // The caller may have stopped waiting.
+        let _ = self.sender.send(outcome.and(self.result));
     }
 }
 
-/// A call with what the group has to know of it.
-struct Job {
+/// A call with its durability and size.
+struct WriteJob {
     durability: Durability,
-    /// About how much it writes.
+    /// Approximate bytes that the call writes.
     bytes: usize,
-    task: Box<dyn Task>,
+    task: Box<dyn WriteTask>,
 }
 
-/// The way to the writer.
+/// Handle of the writer thread.
 #[derive(Debug)]
-pub(super) struct Writer {
-    /// Present until the writer is dropped.
-    queue: Option<mpsc::Sender<Job>>,
+pub(super) struct SqliteWriter {
+    /// `None` once the writer is dropped, and for a read-only store.
+    queue: Option<mpsc::Sender<WriteJob>>,
     thread: Option<JoinHandle<()>>,
-    counters: Arc<Counters>,
+    counters: Arc<CommitCounters>,
 }
 
-impl Writer {
-    /// Hands a connection to a thread of its own, which ends when the writer is dropped.
-    pub(super) fn start(connection: Connection, queue: usize) -> Result<Self, StoreError> {
-        let (sender, receiver) = mpsc::channel(queue.max(1));
-        let counters = Arc::new(Counters::default());
-        let mut thread = Thread {
+impl SqliteWriter {
+    /// Starts the writer thread with its connection. The thread ends when the writer is dropped.
+    pub(super) fn spawn_writer(
+        connection: Connection,
+        queue_capacity: usize,
+    ) -> Result<Self, StoreError> {
+        let (sender, receiver) = mpsc::channel(queue_capacity.max(1));
+        let counters = Arc::new(CommitCounters::default());
+        let mut thread = WriterThread {
             connection,
             is_synced: true,
             counters: Arc::clone(&counters),
         };
         let thread = std::thread::Builder::new()
             .name("noetl-sqlite-writer".to_owned())
-            .spawn(move || thread.run(receiver))
+            .spawn(move || thread.writer_loop(receiver))
             .map_err(StoreError::retry)?;
         Ok(Self {
             queue: Some(sender),
@@ -124,8 +127,8 @@ impl Writer {
         })
     }
 
-    /// Writes nothing: for a file that is only read.
-    pub(super) fn none() -> Self {
+    /// Returns a writer that rejects all calls, for a read-only store.
+    pub(super) fn read_only() -> Self {
         Self {
             queue: None,
             thread: None,
@@ -133,68 +136,68 @@ impl Writer {
         }
     }
 
-    pub(super) fn commits(&self) -> Commits {
-        Commits {
-            all: self.counters.all.load(Ordering::Relaxed),
+    pub(super) fn commit_counts(&self) -> CommitCounts {
+        CommitCounts {
+            total: self.counters.total.load(Ordering::Relaxed),
             synced: self.counters.synced.load(Ordering::Relaxed),
         }
     }
 
-    /// Calls that wait for the thread.
+    /// Number of calls in the queue.
     #[cfg(test)]
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn queued_calls(&self) -> usize {
         let queue = self.queue.as_ref().unwrap();
         queue.max_capacity() - queue.capacity()
     }
 
-    /// Does some work in the next transaction. When it fails, it leaves nothing behind. It may be
-    /// done twice, with the first time forgotten.
-    pub(super) async fn run<T: Send + 'static>(
+    /// Runs work in the next transaction. If the work fails, its writes are rolled back. The work
+    /// may run twice, with the first run rolled back.
+    pub(super) async fn run_write<T: Send + 'static>(
         &self,
         durability: Durability,
         work: impl Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.hand_in(durability, 0, move |connection, _| work(connection))
+        self.submit_job(durability, 0, move |connection, _| work(connection))
             .await
     }
 
-    /// Does some work that writes about so many bytes, and waits for the disk.
-    pub(super) async fn run_large<T: Send + 'static>(
+    /// Runs work that writes about `bytes` bytes, and waits for the sync to disk.
+    pub(super) async fn run_large_write<T: Send + 'static>(
         &self,
         bytes: usize,
-        work: impl Fn(&Connection, Care) -> Result<T, StoreError> + Send + 'static,
+        work: impl Fn(&Connection, FailureIsolation) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.hand_in(Durability::Synced, bytes, work).await
+        self.submit_job(Durability::Synced, bytes, work).await
     }
 
-    async fn hand_in<T: Send + 'static>(
+    async fn submit_job<T: Send + 'static>(
         &self,
         durability: Durability,
         bytes: usize,
-        work: impl Fn(&Connection, Care) -> Result<T, StoreError> + Send + 'static,
+        work: impl Fn(&Connection, FailureIsolation) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (sender, receiver) = oneshot::channel();
-        let job = Job {
+        let job = WriteJob {
             durability,
             bytes,
-            task: Box::new(Call {
+            task: Box::new(WriteCall {
                 work,
-                result: Err(rolled_back()),
+                result: Err(rolled_back_error()),
                 sender,
             }),
         };
-        let has_stopped = || StoreError::fatal("the writer has stopped");
-        let is_only_read = || StoreError::fatal("the file is open for reading only");
-        let queue = self.queue.as_ref().ok_or_else(is_only_read)?;
-        queue.send(job).await.map_err(|_| has_stopped())?;
+        let stopped = || StoreError::fatal("the writer has stopped");
+        let read_only = || StoreError::fatal("the database file is open read-only");
+        let queue = self.queue.as_ref().ok_or_else(read_only)?;
+        queue.send(job).await.map_err(|_| stopped())?;
         receiver
             .await
-            .map_err(|_| StoreError::unknown("the writer has stopped"))?
+            .map_err(|_| StoreError::unknown_outcome("the writer has stopped"))?
     }
 }
 
-/// What was handed in is still written, and the file is closed before its lock is given up.
-impl Drop for Writer {
+/// Queued calls are still written, and the file is closed before its lock is released.
+impl Drop for SqliteWriter {
     fn drop(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take() {
@@ -204,133 +207,142 @@ impl Drop for Writer {
     }
 }
 
-struct Thread {
+struct WriterThread {
     connection: Connection,
-    /// Whether commits wait for the disk at the moment.
+    /// True while commits wait for a sync to disk.
     is_synced: bool,
-    counters: Arc<Counters>,
+    counters: Arc<CommitCounters>,
 }
 
-impl Thread {
-    fn run(&mut self, mut queue: mpsc::Receiver<Job>) {
+impl WriterThread {
+    fn writer_loop(&mut self, mut queue: mpsc::Receiver<WriteJob>) {
         while let Some(first) = queue.blocking_recv() {
             let mut bytes = first.bytes;
             let mut group = vec![first];
-            while group.len() < MAX_GROUP
+            while group.len() < MAX_GROUP_CALLS
                 && bytes <= MAX_GROUP_BYTES
                 && let Ok(job) = queue.try_recv()
             {
                 bytes += job.bytes;
                 group.push(job);
             }
-            self.commit(group);
+            self.commit_group(group);
         }
     }
 
-    fn commit(&mut self, mut group: Vec<Job>) {
+    fn commit_group(&mut self, mut group: Vec<WriteJob>) {
         let is_synced = group.iter().any(|job| job.durability == Durability::Synced);
-        let outcome = match self.transaction(&mut group, is_synced, Care::Bold) {
-            Err(Failed::OneOfThem) => self.transaction(&mut group, is_synced, Care::Careful),
-            outcome => outcome,
-        };
+        let outcome =
+            match self.run_transaction(&mut group, is_synced, FailureIsolation::WholeGroup) {
+                Err(GroupFailure::Call) => {
+                    self.run_transaction(&mut group, is_synced, FailureIsolation::Savepoint)
+                }
+                outcome => outcome,
+            };
         if outcome.is_ok() {
-            self.counters.all.fetch_add(1, Ordering::Relaxed);
+            self.counters.total.fetch_add(1, Ordering::Relaxed);
             self.counters
                 .synced
                 .fetch_add(u64::from(is_synced), Ordering::Relaxed);
         }
-        let outcome = outcome.map_err(|failed| match failed {
-            Failed::All(error) => error,
-            Failed::OneOfThem => rolled_back(),
+        let outcome = outcome.map_err(|failure| match failure {
+            GroupFailure::Database(error) => error,
+            GroupFailure::Call => rolled_back_error(),
         });
         for job in group {
-            job.task.reply(outcome.clone());
+            job.task.send_reply(outcome.clone());
         }
     }
 
-    fn transaction(
+    fn run_transaction(
         &mut self,
-        group: &mut [Job],
+        group: &mut [WriteJob],
         is_synced: bool,
-        care: Care,
-    ) -> Result<(), Failed> {
-        self.begin(is_synced)?;
-        let done = self.work(group, care).and_then(|()| Ok(self.end()?));
-        if done.is_err() && !self.connection.is_autocommit() {
-            // Should even this fail, the next BEGIN fails too and says so.
+        isolation: FailureIsolation,
+    ) -> Result<(), GroupFailure> {
+        self.begin_transaction(is_synced)?;
+        let outcome = self
+            .run_group(group, isolation)
+            .and_then(|()| Ok(self.commit_transaction()?));
+        if outcome.is_err() && !self.connection.is_autocommit() {
+            // If the rollback fails, the next BEGIN fails too and reports it.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-        done
+        outcome
     }
 
-    fn begin(&mut self, is_synced: bool) -> Result<(), StoreError> {
+    fn begin_transaction(&mut self, is_synced: bool) -> Result<(), StoreError> {
         if self.is_synced != is_synced {
             let level = if is_synced { "FULL" } else { "NORMAL" };
             self.connection
                 .pragma_update(None, "synchronous", level)
-                .map_err(failure)?;
+                .map_err(to_store_error)?;
             self.is_synced = is_synced;
         }
-        execute(&self.connection, "BEGIN IMMEDIATE", []).map_err(failure)?;
+        execute_cached(&self.connection, "BEGIN IMMEDIATE", []).map_err(to_store_error)?;
         Ok(())
     }
 
-    /// Does the work of a group, as long as its transaction lives: what came after its end would be
-    /// committed by itself.
-    fn work(&self, group: &mut [Job], care: Care) -> Result<(), Failed> {
+    /// Runs the work of a group. Stops when the database ends the transaction, since later writes
+    /// would be committed one by one.
+    fn run_group(
+        &self,
+        group: &mut [WriteJob],
+        isolation: FailureIsolation,
+    ) -> Result<(), GroupFailure> {
         for job in group {
-            match care {
-                Care::Bold => {
-                    if !job.task.run(&self.connection, care) {
-                        return Err(Failed::OneOfThem);
+            match isolation {
+                FailureIsolation::WholeGroup => {
+                    if !job.task.run_work(&self.connection, isolation) {
+                        return Err(GroupFailure::Call);
                     }
                 }
-                Care::Careful => self.with_savepoint(&mut *job.task)?,
+                FailureIsolation::Savepoint => self.run_in_savepoint(&mut *job.task)?,
             }
             // A full disk may end the whole transaction.
             if self.connection.is_autocommit() {
-                return Err(rolled_back().into());
+                return Err(rolled_back_error().into());
             }
         }
         Ok(())
     }
 
-    fn with_savepoint(&self, task: &mut dyn Task) -> Result<(), StoreError> {
-        execute(&self.connection, "SAVEPOINT job", []).map_err(failure)?;
-        let is_kept = task.run(&self.connection, Care::Careful);
-        // A full disk may end the whole transaction, and with it the savepoint.
+    fn run_in_savepoint(&self, task: &mut dyn WriteTask) -> Result<(), StoreError> {
+        execute_cached(&self.connection, "SAVEPOINT job", []).map_err(to_store_error)?;
+        let succeeded = task.run_work(&self.connection, FailureIsolation::Savepoint);
+        // A full disk may end the whole transaction, including the savepoint.
         if self.connection.is_autocommit() {
-            return Err(rolled_back());
+            return Err(rolled_back_error());
         }
-        if !is_kept {
-            execute(&self.connection, "ROLLBACK TO job", []).map_err(failure)?;
+        if !succeeded {
+            execute_cached(&self.connection, "ROLLBACK TO job", []).map_err(to_store_error)?;
         }
-        execute(&self.connection, "RELEASE job", []).map_err(failure)?;
+        execute_cached(&self.connection, "RELEASE job", []).map_err(to_store_error)?;
         Ok(())
     }
 
-    fn end(&self) -> Result<(), StoreError> {
-        execute(&self.connection, "COMMIT", [])
-            .map_err(|error| failure(error).with_unknown_outcome())?;
+    fn commit_transaction(&self) -> Result<(), StoreError> {
+        execute_cached(&self.connection, "COMMIT", [])
+            .map_err(|error| to_store_error(error).with_unknown_outcome())?;
         Ok(())
     }
 }
 
-/// Why a group was not committed.
-enum Failed {
-    /// The database failed, and with it all of them.
-    All(StoreError),
-    /// A call failed that looked after nobody.
-    OneOfThem,
+/// Reason for a group that was not committed.
+enum GroupFailure {
+    /// The database failed, and with it every call of the group.
+    Database(StoreError),
+    /// A call without a savepoint failed.
+    Call,
 }
 
-impl From<StoreError> for Failed {
+impl From<StoreError> for GroupFailure {
     fn from(error: StoreError) -> Self {
-        Self::All(error)
+        Self::Database(error)
     }
 }
 
-/// Of a transaction that the database ended by itself.
-pub(super) fn rolled_back() -> StoreError {
+/// Returns the error for a transaction that the database rolled back.
+pub(super) fn rolled_back_error() -> StoreError {
     StoreError::retry("the transaction was rolled back")
 }

@@ -1,12 +1,12 @@
-//! Credentials are kept.
+//! Storage of credentials.
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{CredentialId, Json, TenantId, Timestamp};
 
-use super::Bench;
+use super::StoreFixture;
 use crate::model::{Credential, CredentialFilter, CredentialKey, CredentialPut};
 
-fn credential(id: i64, tenant: &str, name: &str) -> Credential {
+fn test_credential(id: i64, tenant: &str, name: &str) -> Credential {
     Credential {
         credential_id: CredentialId::new(id).unwrap(),
         tenant_id: TenantId::new(tenant).unwrap(),
@@ -23,32 +23,45 @@ fn credential(id: i64, tenant: &str, name: &str) -> Credential {
     }
 }
 
-fn new(credential: Credential) -> CredentialPut {
+fn credential_put(credential: Credential) -> CredentialPut {
     CredentialPut {
         credential,
         replaces: None,
     }
 }
 
-pub(crate) async fn a_credential_is_kept_and_replaced_by_who_knows_it(bench: &Bench) {
-    let store = &bench.store;
-    let first = credential(7, "default", "pg_main");
-    assert!(store.put_credential(new(first.clone())).await.unwrap());
-    for taken in [
-        credential(8, "default", "pg_main"),
-        credential(7, "default", "other"),
+pub(crate) async fn credential_replace_requires_current_version(fixture: &StoreFixture) {
+    let store = &fixture.store;
+    let first = test_credential(7, "default", "pg_main");
+    assert!(
+        store
+            .put_credential(credential_put(first.clone()))
+            .await
+            .unwrap()
+    );
+    for conflicting in [
+        test_credential(8, "default", "pg_main"),
+        test_credential(7, "default", "other"),
     ] {
-        assert!(!store.put_credential(new(taken)).await.unwrap());
+        assert!(
+            !store
+                .put_credential(credential_put(conflicting))
+                .await
+                .unwrap()
+        );
     }
     let tenant = TenantId::default();
     for key in [
         CredentialKey::Id(first.credential_id),
         CredentialKey::Name("pg_main".into()),
     ] {
-        let found = store.credential(&tenant, &key).await.unwrap();
+        let found = store.find_credential(&tenant, &key).await.unwrap();
         assert_eq!(found.as_ref(), Some(&first));
-        let stranger = TenantId::new("other").unwrap();
-        assert_eq!(store.credential(&stranger, &key).await.unwrap(), None);
+        let other_tenant = TenantId::new("other").unwrap();
+        assert_eq!(
+            store.find_credential(&other_tenant, &key).await.unwrap(),
+            None
+        );
     }
     let second = Credential {
         version: 2,
@@ -64,50 +77,58 @@ pub(crate) async fn a_credential_is_kept_and_replaced_by_who_knows_it(bench: &Be
     assert!(store.put_credential(replace(1)).await.unwrap());
     assert!(!store.put_credential(replace(1)).await.unwrap());
     let key = CredentialKey::Name("pg_main".into());
-    assert_eq!(store.credential(&tenant, &key).await.unwrap(), Some(second));
+    assert_eq!(
+        store.find_credential(&tenant, &key).await.unwrap(),
+        Some(second)
+    );
 }
 
-pub(crate) async fn credentials_are_listed_and_forgotten(bench: &Bench) {
-    let store = &bench.store;
-    let mut others_key = credential(3, "default", "mail");
-    others_key.kid = "k2".into();
-    for kept in [
-        credential(1, "default", "pg_main"),
-        credential(2, "other", "pg_main"),
-        others_key,
+pub(crate) async fn credentials_are_listed_and_deleted(fixture: &StoreFixture) {
+    let store = &fixture.store;
+    let mut other_kid = test_credential(3, "default", "mail");
+    other_kid.kid = "k2".into();
+    for credential in [
+        test_credential(1, "default", "pg_main"),
+        test_credential(2, "other", "pg_main"),
+        other_kid,
     ] {
-        assert!(store.put_credential(new(kept)).await.unwrap());
+        assert!(
+            store
+                .put_credential(credential_put(credential))
+                .await
+                .unwrap()
+        );
     }
     let ids = async |filter: CredentialFilter, limit: u32| {
         let limit = PageLimit::clamped(i64::from(limit));
-        let found = store.credentials(filter, limit).await.unwrap();
+        let found = store.list_credentials(filter, limit).await.unwrap();
         let ids = found.iter().map(|found| found.credential_id.get());
         ids.collect::<Vec<_>>()
     };
-    let mine = || CredentialFilter::of(TenantId::default());
-    assert_eq!(ids(mine(), 10).await, [1, 3]);
-    assert_eq!(ids(mine(), 1).await, [1]);
+    let base = || CredentialFilter::for_tenant(TenantId::default());
+    assert_eq!(ids(base(), 10).await, [1, 3]);
+    assert_eq!(ids(base(), 1).await, [1]);
     let after = CredentialId::new(1).ok();
-    assert_eq!(ids(CredentialFilter { after, ..mine() }, 10).await, [3]);
+    assert_eq!(ids(CredentialFilter { after, ..base() }, 10).await, [3]);
     let text = Some("mai".into());
-    assert_eq!(ids(CredentialFilter { text, ..mine() }, 10).await, [1, 3]);
+    assert_eq!(ids(CredentialFilter { text, ..base() }, 10).await, [1, 3]);
     let text = Some("pg_".into());
-    assert_eq!(ids(CredentialFilter { text, ..mine() }, 10).await, [1]);
+    assert_eq!(ids(CredentialFilter { text, ..base() }, 10).await, [1]);
     let kind = Some("bearer".into());
     assert!(
-        ids(CredentialFilter { kind, ..mine() }, 10)
+        ids(CredentialFilter { kind, ..base() }, 10)
             .await
             .is_empty()
     );
-    let anybodys = CredentialFilter {
+    let all_tenants = CredentialFilter {
         tenant_id: None,
-        not_under: Some("k2".into()),
-        ..mine()
+        excluded_kid: Some("k2".into()),
+        ..base()
     };
-    assert_eq!(ids(anybodys, 10).await, [1, 2]);
+    assert_eq!(ids(all_tenants, 10).await, [1, 2]);
     let (tenant, id) = (TenantId::default(), |id| CredentialId::new(id).unwrap());
     assert!(!store.delete_credential(&tenant, id(2)).await.unwrap());
     assert!(store.delete_credential(&tenant, id(1)).await.unwrap());
     assert!(!store.delete_credential(&tenant, id(1)).await.unwrap());
-    assert_eq!(ids(mine(), 10).await, [3]);
+    assert_eq!(ids(base(), 10).await, [3]);
 }

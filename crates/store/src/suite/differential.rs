@@ -1,43 +1,43 @@
-//! The same history on two backends must be answered alike.
+//! Plays the same random history on two backends and compares their answers.
 //!
-//! The model is one of them. Histories are played on a quiet store, on one that fails before or
-//! after a call has done its work, and beside other histories that race for the same connections,
-//! groups and locks.
+//! One of them is the memory store. Histories are played on a store without faults, on one that
+//! fails before or after a call, and concurrently with other histories that compete for the same
+//! connections, groups and locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::task::JoinSet;
 
-use super::history::History;
-use crate::faulty::{Fault, FaultyStore, Plan};
+use super::history::RandomHistory;
+use crate::faulty::{Fault, FaultFn, FaultyStore};
 use crate::{MemoryStore, Store};
 
-fn compare(seed: u64, expected: &[String], found: &[String]) {
-    for (place, (expected, found)) in expected.iter().zip(found).enumerate() {
-        assert_eq!(expected, found, "seed {seed}, answer {place}");
+fn assert_same_answers(seed: u64, expected: &[String], actual: &[String]) {
+    for (index, (expected, actual)) in expected.iter().zip(actual).enumerate() {
+        assert_eq!(expected, actual, "seed {seed}, answer {index}");
     }
-    assert_eq!(expected.len(), found.len(), "seed {seed}");
+    assert_eq!(expected.len(), actual.len(), "seed {seed}");
 }
 
-async fn play(store: &dyn Store, seed: u64, calls: usize) -> Vec<String> {
-    let mut history = History::new(seed);
-    history.play(store, calls).await;
-    history.end(store).await
+async fn play_history(store: &dyn Store, seed: u64, calls: usize) -> Vec<String> {
+    let mut history = RandomHistory::new(seed);
+    history.play_calls(store, calls).await;
+    history.read_final_answers(store).await
 }
 
-/// Plays a history on the model and on a backend, and stops at the first difference.
-pub(crate) async fn differ(store: &dyn Store, seed: u64, calls: usize) {
-    let expected = play(&MemoryStore::new(), seed, calls).await;
-    let found = play(store, seed, calls).await;
-    compare(seed, &expected, &found);
+/// Plays a history on the memory store and on a backend, and panics at the first difference.
+pub(crate) async fn compare_with_model(store: &dyn Store, seed: u64, calls: usize) {
+    let expected = play_history(&MemoryStore::new(), seed, calls).await;
+    let actual = play_history(store, seed, calls).await;
+    assert_same_answers(seed, &expected, &actual);
 }
 
-/// Fails about one call in six, the same ones for the same seed, until it is told to stop.
-fn faults(seed: u64) -> (Plan, Arc<AtomicBool>) {
-    let is_over = Arc::new(AtomicBool::new(false));
+/// Fails about one call in six, the same ones for the same seed, until the flag is set.
+fn seeded_faults(seed: u64) -> (FaultFn, Arc<AtomicBool>) {
+    let stop_flag = Arc::new(AtomicBool::new(false));
     let calls = AtomicU64::new(0);
-    let stop = Arc::clone(&is_over);
+    let stop = Arc::clone(&stop_flag);
     let plan = move |_| {
         if stop.load(Ordering::Relaxed) {
             return Fault::None;
@@ -45,46 +45,55 @@ fn faults(seed: u64) -> (Plan, Arc<AtomicBool>) {
         let call = calls.fetch_add(1, Ordering::Relaxed);
         let mixed = (call ^ seed.rotate_left(17)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         match (mixed >> 40) % 24 {
-            0 | 1 => Fault::Before,
-            2 | 3 => Fault::After,
+            0 | 1 => Fault::FailBefore,
+            2 | 3 => Fault::FailAfter,
             4 => Fault::Conflict,
             _ => Fault::None,
         }
     };
-    (Box::new(plan), is_over)
+    (Box::new(plan), stop_flag)
 }
 
-async fn play_with_faults<S: Store>(store: S, seed: u64, calls: usize) -> Vec<String> {
-    let (plan, is_over) = faults(seed);
+async fn play_history_with_faults<S: Store>(store: S, seed: u64, calls: usize) -> Vec<String> {
+    let (plan, stop_flag) = seeded_faults(seed);
     let store = FaultyStore::new(store, plan);
-    let mut history = History::new(seed);
-    history.play(&store, calls).await;
-    is_over.store(true, Ordering::Relaxed);
-    history.end(&store).await
+    let mut history = RandomHistory::new(seed);
+    history.play_calls(&store, calls).await;
+    stop_flag.store(true, Ordering::Relaxed);
+    history.read_final_answers(&store).await
 }
 
-/// The same with faults: what failed after it was done is there on both, what failed before on
-/// neither.
-pub(crate) async fn differ_with_faults<S: Store>(store: S, seed: u64, calls: usize) {
-    let expected = play_with_faults(MemoryStore::new(), seed, calls).await;
-    let found = play_with_faults(store, seed, calls).await;
-    compare(seed, &expected, &found);
+/// Compares with faults: effects of calls that failed after completion exist on both stores, those
+/// of calls that failed before on neither.
+pub(crate) async fn compare_with_model_under_faults<S: Store>(store: S, seed: u64, calls: usize) {
+    let expected = play_history_with_faults(MemoryStore::new(), seed, calls).await;
+    let actual = play_history_with_faults(store, seed, calls).await;
+    assert_same_answers(seed, &expected, &actual);
 }
 
-/// Histories that race on one store, each of which must be answered as if it were alone.
-pub(crate) async fn differ_in_lanes(store: Arc<dyn Store>, seed: u64, lanes: i64, calls: usize) {
-    let mut racers = JoinSet::new();
+/// Plays histories concurrently on one store. Each must get the same answers as if it were alone.
+pub(crate) async fn compare_concurrent_with_model(
+    store: Arc<dyn Store>,
+    seed: u64,
+    lanes: i64,
+    calls: usize,
+) {
+    let mut tasks = JoinSet::new();
     for lane in 0..lanes {
         let store = Arc::clone(&store);
-        racers.spawn(async move {
+        tasks.spawn(async move {
             let seed = seed.wrapping_add(u64::try_from(lane).unwrap());
             let model = MemoryStore::new();
-            let mut expected = History::in_lane(seed, lane);
-            expected.play(&model, calls).await;
-            let mut found = History::in_lane(seed, lane);
-            found.play(&*store, calls).await;
-            compare(seed, &expected.end(&model).await, &found.end(&*store).await);
+            let mut expected = RandomHistory::in_lane(seed, lane);
+            expected.play_calls(&model, calls).await;
+            let mut actual = RandomHistory::in_lane(seed, lane);
+            actual.play_calls(&*store, calls).await;
+            assert_same_answers(
+                seed,
+                &expected.read_final_answers(&model).await,
+                &actual.read_final_answers(&*store).await,
+            );
         });
     }
-    racers.join_all().await;
+    tasks.join_all().await;
 }

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use noetl_types::{ExecutionId, FeedPosition, StoredEvent};
 use tokio::task::JoinSet;
 
-use super::Bench;
-use super::fixture::Run;
+use super::StoreFixture;
+use super::fixture::TestExecution;
 use crate::{FeedLimit, Store};
 
-async fn read_all(store: &dyn Store, after: &mut FeedPosition) -> Vec<StoredEvent> {
+async fn read_whole_feed(store: &dyn Store, after: &mut FeedPosition) -> Vec<StoredEvent> {
     let mut all = Vec::new();
     loop {
-        let batch = store.feed(*after, FeedLimit::clamped(4)).await.unwrap();
+        let batch = store
+            .read_feed(*after, FeedLimit::clamped(4))
+            .await
+            .unwrap();
         *after = batch.next;
         all.extend(batch.events);
         if !batch.is_full {
@@ -22,8 +25,8 @@ async fn read_all(store: &dyn Store, after: &mut FeedPosition) -> Vec<StoredEven
     }
 }
 
-/// Every event once, the events of each execution in their order.
-fn check(events: &[StoredEvent], expected: &BTreeMap<ExecutionId, i64>) {
+/// Asserts that every event occurs once, and those of each execution in order.
+fn assert_each_event_once(events: &[StoredEvent], expected: &BTreeMap<ExecutionId, i64>) {
     assert!(events.is_sorted_by(|a, b| a.feed < b.feed));
     let mut seen: BTreeMap<ExecutionId, i64> = BTreeMap::new();
     for event in events {
@@ -34,55 +37,64 @@ fn check(events: &[StoredEvent], expected: &BTreeMap<ExecutionId, i64>) {
     assert_eq!(seen, *expected);
 }
 
-pub(crate) async fn the_feed_has_everything_once_in_order(bench: &Bench) {
-    let store = &*bench.store;
-    let mut runs = [Run::started(store, 2).await, Run::started(store, 1).await];
+pub(crate) async fn feed_delivers_each_event_once_in_order(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let mut runs = [
+        TestExecution::create_started(store, 2).await,
+        TestExecution::create_started(store, 1).await,
+    ];
     for step in 0..7 {
         let run = &mut runs[step % 2];
-        let append = run.step();
-        run.write(store, append).await.unwrap();
+        let append = run.step_request();
+        run.append_to(store, append).await.unwrap();
     }
     let mut after = FeedPosition::default();
     let mut events = Vec::new();
-    // Whoever else writes in the same cluster may hold the end of the feed back for a moment.
+    // Other writers in the same cluster may briefly hold back the end of the feed.
     while events.len() < 9 {
-        events.extend(read_all(store, &mut after).await);
+        events.extend(read_whole_feed(store, &mut after).await);
     }
     let expected = BTreeMap::from([(runs[0].id, 5), (runs[1].id, 4)]);
-    check(&events, &expected);
-    assert_eq!(read_all(store, &mut after).await, []);
+    assert_each_event_once(&events, &expected);
+    assert_eq!(read_whole_feed(store, &mut after).await, []);
     let log = store
-        .events(runs[0].id, noetl_types::Version::EMPTY, crate::LogPage::MAX)
+        .read_events(
+            runs[0].id,
+            noetl_types::ExecutionVersion::EMPTY,
+            crate::LogPageLimit::MAX,
+        )
         .await
         .unwrap();
-    let of_run: Vec<_> = events
+    let run_events: Vec<_> = events
         .into_iter()
         .filter(|event| event.record.event.execution_id == runs[0].id)
         .collect();
-    assert_eq!(of_run, log);
+    assert_eq!(run_events, log);
 }
 
-pub(crate) async fn a_follower_misses_nothing_while_writers_race(bench: &Bench) {
+pub(crate) async fn follower_misses_nothing_while_writers_race(fixture: &StoreFixture) {
     let mut writers = JoinSet::new();
     for number in 0..8 {
-        let store = Arc::clone(&bench.store);
+        let store = Arc::clone(&fixture.store);
         writers.spawn(async move {
-            let mut run = Run::started(&*store, number).await;
+            let mut run = TestExecution::create_started(&*store, number).await;
             for _ in 0..11 {
-                let append = run.step();
-                run.write(&*store, append).await.unwrap();
+                let append = run.step_request();
+                run.append_to(&*store, append).await.unwrap();
             }
         });
     }
     let mut after = FeedPosition::default();
     let mut events = Vec::new();
     while writers.join_next().await.is_some() {
-        events.extend(read_all(&*bench.store, &mut after).await);
+        events.extend(read_whole_feed(&*fixture.store, &mut after).await);
     }
-    let expected = (0..8).map(|number| (Run::new(number).id, 12)).collect();
-    // A commit of somebody else in the same cluster may hold the horizon back for a moment.
+    let expected = (0..8)
+        .map(|number| (TestExecution::new(number).id, 12))
+        .collect();
+    // Other commits in the same cluster may briefly hold back the end of the feed.
     while events.len() < 96 {
-        events.extend(read_all(&*bench.store, &mut after).await);
+        events.extend(read_whole_feed(&*fixture.store, &mut after).await);
     }
-    check(&events, &expected);
+    assert_each_event_once(&events, &expected);
 }

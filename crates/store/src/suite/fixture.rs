@@ -1,45 +1,46 @@
-//! Runs to test with.
+//! Executions for tests.
 
-use noetl_types::limits::{LeaseBatch, MaxAttempts, PageLimit, Priority};
+use noetl_types::limits::{LeaseBatchSize, MaxAttempts, PageLimit, Priority};
 use noetl_types::{
     CommandId, EventId, EventType, ExecutionId, ExecutionStatus, NewEvent, OrganizationId,
     PlaybookPath, PoolName, StepName, TenantId, Text, Timestamp, WorkerId,
 };
 
 use crate::{
-    Append, AppendRefused, Appended, Claim, CommandChange, ExecutionFacts, ExecutionFilter,
-    ExecutionView, Head, LeaseRequest, LeaseToken, NewCommand, Origin, StepInstance, Store,
+    AppendError, AppendReceipt, AppendRequest, CommandChange, ExecutionFacts, ExecutionFilter,
+    ExecutionOrigin, ExecutionView, LeaseRequest, LeaseTerms, LeaseToken, LogHead, NewCommand,
+    StepInstance, Store,
 };
 
-/// A time of the day that all tests happen on.
-pub(crate) fn at(time: &str) -> Timestamp {
+/// Returns a time of the day on which all tests take place.
+pub(crate) fn test_time(time: &str) -> Timestamp {
     Timestamp::parse(&format!("2026-11-05T{time}Z")).unwrap()
 }
 
-pub(crate) fn worker(name: &str) -> WorkerId {
+pub(crate) fn worker_id(name: &str) -> WorkerId {
     WorkerId::new(name).unwrap()
 }
 
-pub(crate) fn pool() -> PoolName {
+pub(crate) fn shared_pool() -> PoolName {
     PoolName::shared()
 }
 
-/// The claim of a worker at noon, for a minute.
-pub(crate) fn claim(name: &str, token: u8) -> Claim {
-    Claim {
-        worker: worker(name),
+/// Returns terms for a lease from 12:00 to 12:01.
+pub(crate) fn lease_terms(name: &str, token: u8) -> LeaseTerms {
+    LeaseTerms {
+        worker: worker_id(name),
         token: LeaseToken::from_bytes([token; 16]),
-        lease_until: at("12:01:00"),
-        now: at("12:00:00"),
+        lease_until: test_time("12:01:00"),
+        now: test_time("12:00:00"),
     }
 }
 
-pub(crate) fn lease_of(name: &str, token: u8, max: i64) -> LeaseRequest {
+pub(crate) fn lease_request(name: &str, token: u8, max: i64) -> LeaseRequest {
     LeaseRequest {
-        pool: pool(),
+        pool: shared_pool(),
         kinds: None,
-        max: LeaseBatch::new(max).unwrap(),
-        claim: claim(name, token),
+        max_commands: LeaseBatchSize::new(max).unwrap(),
+        terms: lease_terms(name, token),
     }
 }
 
@@ -54,8 +55,8 @@ pub(crate) fn all_executions() -> ExecutionFilter {
     }
 }
 
-/// What is fixed about a run of the tests.
-pub(crate) fn facts() -> ExecutionFacts {
+/// Returns the immutable properties of a test execution.
+pub(crate) fn execution_facts() -> ExecutionFacts {
     ExecutionFacts {
         tenant_id: TenantId::default(),
         organization_id: OrganizationId::default(),
@@ -66,74 +67,74 @@ pub(crate) fn facts() -> ExecutionFacts {
         parent_execution_id: None,
         root_execution_id: None,
         forked_from: None,
-        origin: Origin::Driven,
-        pool: pool(),
+        origin: ExecutionOrigin::Driven,
+        pool: shared_pool(),
         priority: Priority::default(),
         labels: None,
-        started_at: at("12:00:00"),
+        started_at: test_time("12:00:00"),
     }
 }
 
-/// One execution, as whoever drives it knows it. Ids are made from its own by counting, so that
-/// equal tests make equal ids.
+/// An execution as seen by its driver. Event ids are counted up from the execution id, so equal
+/// tests generate equal ids.
 #[derive(Debug, Clone)]
-pub(crate) struct Run {
+pub(crate) struct TestExecution {
     pub(crate) id: ExecutionId,
-    pub(crate) head: Head,
+    pub(crate) head: LogHead,
     last_id: i64,
 }
 
-impl Run {
-    /// The n-th run of a test; runs of a higher number have higher ids.
+impl TestExecution {
+    /// Returns the n-th execution of a test. Higher numbers have higher ids.
     pub(crate) fn new(number: i64) -> Self {
-        // Somewhere in the autumn of 2026, with room for the ids of events between two runs.
+        // In autumn 2026, with enough ids between two executions for their events.
         Self::with_id(378_000_000_000_000_000 + number * 1_000_000)
     }
 
-    /// A run of another time.
+    /// Returns an execution with a given id, such as one of another month.
     pub(crate) fn with_id(id: i64) -> Self {
         Self {
             id: ExecutionId::new(id).unwrap(),
-            head: Head::START,
+            head: LogHead::START,
             last_id: id,
         }
     }
 
-    /// A run that is started already.
-    pub(crate) async fn started(store: &dyn Store, number: i64) -> Self {
+    /// Returns an execution whose start is already appended.
+    pub(crate) async fn create_started(store: &dyn Store, number: i64) -> Self {
         let mut run = Self::new(number);
-        run.write(store, run.start()).await.unwrap();
+        run.append_to(store, run.start_request()).await.unwrap();
         run
     }
 
-    pub(crate) fn event(&mut self, event_type: EventType) -> NewEvent {
+    pub(crate) fn next_event(&mut self, event_type: EventType) -> NewEvent {
         self.last_id += 1;
         NewEvent::new(
             self.id,
             EventId::new(self.last_id).unwrap(),
             event_type,
-            at("12:00:00"),
+            test_time("12:00:00"),
         )
     }
 
-    pub(crate) fn start(&self) -> Append {
+    pub(crate) fn start_request(&self) -> AppendRequest {
         let mut run = self.clone();
-        let event = run.event(EventType::PlaybookStarted);
-        Append {
-            start: Some(facts()),
-            ..run.append(vec![event])
+        let event = run.next_event(EventType::PlaybookStarted);
+        AppendRequest {
+            start: Some(execution_facts()),
+            ..run.append_request(vec![event])
         }
     }
 
-    pub(crate) fn append(&self, events: Vec<NewEvent>) -> Append {
-        Append {
+    pub(crate) fn append_request(&self, events: Vec<NewEvent>) -> AppendRequest {
+        AppendRequest {
             execution_id: self.id,
-            expected: self.head,
-            now: at("12:00:00"),
+            expected_head: self.head,
+            now: test_time("12:00:00"),
             events,
             keep_checksums: false,
-            is_copy: false,
-            outbox: false,
+            is_projected: false,
+            use_outbox: false,
             start: None,
             view: ExecutionView {
                 status: ExecutionStatus::Running,
@@ -147,70 +148,70 @@ impl Run {
             timers: Vec::new(),
             results: Vec::new(),
             waits: Vec::new(),
-            errands: Vec::new(),
+            follow_ups: Vec::new(),
             slots: Vec::new(),
-            cached: Vec::new(),
+            cache_puts: Vec::new(),
             dedup: None,
             idempotency: None,
         }
     }
 
-    /// An append of one event that says little.
-    pub(crate) fn step(&mut self) -> Append {
-        let event = self.event(EventType::StepEnter);
-        self.append(vec![event])
+    /// Builds an append of one minimal event.
+    pub(crate) fn step_request(&mut self) -> AppendRequest {
+        let event = self.next_event(EventType::StepEnter);
+        self.append_request(vec![event])
     }
 
-    /// An append that ends the run.
-    pub(crate) fn end(&mut self) -> Append {
-        let event = self.event(EventType::PlaybookCompleted);
-        let mut append = self.append(vec![event]);
+    /// Builds an append that ends the execution.
+    pub(crate) fn end_request(&mut self) -> AppendRequest {
+        let event = self.next_event(EventType::PlaybookCompleted);
+        let mut append = self.append_request(vec![event]);
         append.view.status = ExecutionStatus::Completed;
-        append.view.ended_at = Some(at("12:30:00"));
+        append.view.ended_at = Some(test_time("12:30:00"));
         append
     }
 
     pub(crate) fn new_command(&mut self) -> (NewEvent, NewCommand) {
-        let event = self.event(EventType::CommandIssued);
+        let event = self.next_event(EventType::CommandIssued);
         let command = NewCommand {
             command_id: event.event_id.into(),
             instance: StepInstance {
                 step_name: StepName::new("load").unwrap(),
-                run: 1,
+                step_pass: 1,
                 iter_index: None,
                 frame_no: None,
                 segment: 0,
                 server_retry: 0,
             },
             tool_kind: Text::from("http"),
-            pool: pool(),
+            pool: shared_pool(),
             priority: Priority::default(),
             max_attempts: MaxAttempts::default(),
             deadline: None,
             not_before: None,
             held: false,
-            born_claimed: None,
+            eager_lease: None,
         };
         (event, command)
     }
 
-    /// Appends, and follows the log where that worked.
-    pub(crate) async fn write(
+    /// Appends, and stores the new head on success.
+    pub(crate) async fn append_to(
         &mut self,
         store: &dyn Store,
-        append: Append,
-    ) -> Result<Appended, AppendRefused> {
+        append: AppendRequest,
+    ) -> Result<AppendReceipt, AppendError> {
         let ids = append.events.iter().map(|event| event.event_id.get());
         self.last_id = ids.fold(self.last_id, i64::max);
-        let result = one(store, append).await;
+        let result = append_one(store, append).await;
         if let Ok(appended) = &result {
             self.head = appended.head;
         }
         result
     }
 
-    /// Issues a command that a function has a say in.
-    pub(crate) async fn issue_with(
+    /// Issues a command that `change` may modify.
+    pub(crate) async fn issue_command_with(
         &mut self,
         store: &dyn Store,
         change: impl FnOnce(&mut NewCommand),
@@ -218,21 +219,24 @@ impl Run {
         let (event, mut command) = self.new_command();
         change(&mut command);
         let command_id = command.command_id;
-        let append = Append {
+        let append = AppendRequest {
             commands: vec![CommandChange::Issue(Box::new(command))],
-            ..self.append(vec![event])
+            ..self.append_request(vec![event])
         };
-        self.write(store, append).await.unwrap();
+        self.append_to(store, append).await.unwrap();
         command_id
     }
 
-    pub(crate) async fn issue(&mut self, store: &dyn Store) -> CommandId {
-        self.issue_with(store, |_| {}).await
+    pub(crate) async fn issue_command(&mut self, store: &dyn Store) -> CommandId {
+        self.issue_command_with(store, |_| {}).await
     }
 }
 
-pub(crate) async fn one(store: &dyn Store, append: Append) -> Result<Appended, AppendRefused> {
-    let mut results = store.append(vec![append]).await;
+pub(crate) async fn append_one(
+    store: &dyn Store,
+    append: AppendRequest,
+) -> Result<AppendReceipt, AppendError> {
+    let mut results = store.append_events(vec![append]).await;
     assert_eq!(results.len(), 1);
     results.remove(0)
 }

@@ -1,12 +1,12 @@
-//! What workers resolved is kept for a while.
+//! Storage of keychain entries.
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{CatalogId, ExecutionId, Json, KeychainId, TenantId, Timestamp};
 
-use super::Bench;
+use super::StoreFixture;
 use crate::model::{KeychainEntry, KeychainFilter, KeychainPut, KeychainScope};
 
-pub(crate) fn entry(id: i64, tenant: &str, cache_key: &str) -> KeychainEntry {
+pub(crate) fn keychain_entry(id: i64, tenant: &str, cache_key: &str) -> KeychainEntry {
     KeychainEntry {
         keychain_id: KeychainId::new(id).unwrap(),
         tenant_id: TenantId::new(tenant).unwrap(),
@@ -25,30 +25,40 @@ pub(crate) fn entry(id: i64, tenant: &str, cache_key: &str) -> KeychainEntry {
     }
 }
 
-pub(crate) fn new(entry: KeychainEntry) -> KeychainPut {
+pub(crate) fn keychain_put(entry: KeychainEntry) -> KeychainPut {
     KeychainPut {
         entry,
         replaces: None,
     }
 }
 
-pub(crate) async fn a_keychain_entry_is_kept_replaced_and_forgotten(bench: &Bench) {
-    let store = &bench.store;
-    let first = entry(7, "default", "api:5:global");
-    assert!(store.put_keychain(new(first.clone())).await.unwrap());
-    for taken in [
-        entry(8, "default", "api:5:global"),
-        entry(7, "default", "api:5:local"),
+pub(crate) async fn keychain_replace_requires_current_version(fixture: &StoreFixture) {
+    let store = &fixture.store;
+    let first = keychain_entry(7, "default", "api:5:global");
+    assert!(
+        store
+            .put_keychain_entry(keychain_put(first.clone()))
+            .await
+            .unwrap()
+    );
+    for conflicting in [
+        keychain_entry(8, "default", "api:5:global"),
+        keychain_entry(7, "default", "api:5:local"),
     ] {
-        assert!(!store.put_keychain(new(taken)).await.unwrap());
+        assert!(
+            !store
+                .put_keychain_entry(keychain_put(conflicting))
+                .await
+                .unwrap()
+        );
     }
-    let (mine, other) = (TenantId::default(), TenantId::new("other").unwrap());
-    let found = async |tenant_id: &TenantId| {
-        let found = store.keychain_entry(tenant_id, "api:5:global").await;
+    let (tenant, other_tenant) = (TenantId::default(), TenantId::new("other").unwrap());
+    let find = async |tenant_id: &TenantId| {
+        let found = store.find_keychain_entry(tenant_id, "api:5:global").await;
         found.unwrap()
     };
-    assert_eq!(found(&mine).await.as_ref(), Some(&first));
-    assert_eq!(found(&other).await, None);
+    assert_eq!(find(&tenant).await.as_ref(), Some(&first));
+    assert_eq!(find(&other_tenant).await, None);
     let second = KeychainEntry {
         version: 2,
         scope: KeychainScope::Global,
@@ -62,63 +72,68 @@ pub(crate) async fn a_keychain_entry_is_kept_replaced_and_forgotten(bench: &Benc
         entry: second.clone(),
         replaces: Some(replaces),
     };
-    assert!(!store.put_keychain(replace(3)).await.unwrap());
-    assert!(store.put_keychain(replace(1)).await.unwrap());
-    assert!(!store.put_keychain(replace(1)).await.unwrap());
-    assert_eq!(found(&mine).await, Some(second));
-    // The same key of another tenant is another entry.
-    let theirs = entry(9, "other", "api:5:global");
-    assert!(store.put_keychain(new(theirs.clone())).await.unwrap());
+    assert!(!store.put_keychain_entry(replace(3)).await.unwrap());
+    assert!(store.put_keychain_entry(replace(1)).await.unwrap());
+    assert!(!store.put_keychain_entry(replace(1)).await.unwrap());
+    assert_eq!(find(&tenant).await, Some(second));
+    // The same key of another tenant is a different entry.
+    let other_entry = keychain_entry(9, "other", "api:5:global");
+    assert!(
+        store
+            .put_keychain_entry(keychain_put(other_entry.clone()))
+            .await
+            .unwrap()
+    );
     let delete = async |tenant_id: &TenantId| {
-        let deleted = store.delete_keychain(tenant_id, "api:5:global").await;
+        let deleted = store.delete_keychain_entry(tenant_id, "api:5:global").await;
         deleted.unwrap()
     };
-    assert!(delete(&mine).await);
-    assert!(!delete(&mine).await);
-    assert_eq!(found(&mine).await, None);
-    assert_eq!(found(&other).await, Some(theirs));
+    assert!(delete(&tenant).await);
+    assert!(!delete(&tenant).await);
+    assert_eq!(find(&tenant).await, None);
+    assert_eq!(find(&other_tenant).await, Some(other_entry));
 }
 
-pub(crate) async fn keychain_entries_are_listed_by_page(bench: &Bench) {
-    let store = &bench.store;
-    let mut elsewhere = entry(3, "default", "api:6:global");
-    elsewhere.catalog_id = CatalogId::new(6).unwrap();
-    elsewhere.kid = "k2".into();
-    for kept in [
-        entry(1, "default", "api:5:global"),
-        entry(2, "other", "api:5:global"),
-        elsewhere,
-        entry(4, "default", "api:5:local"),
+pub(crate) async fn keychain_entries_are_listed_by_page(fixture: &StoreFixture) {
+    let store = &fixture.store;
+    let mut other_definition = keychain_entry(3, "default", "api:6:global");
+    other_definition.catalog_id = CatalogId::new(6).unwrap();
+    other_definition.kid = "k2".into();
+    for entry in [
+        keychain_entry(1, "default", "api:5:global"),
+        keychain_entry(2, "other", "api:5:global"),
+        other_definition,
+        keychain_entry(4, "default", "api:5:local"),
     ] {
-        assert!(store.put_keychain(new(kept)).await.unwrap());
+        assert!(store.put_keychain_entry(keychain_put(entry)).await.unwrap());
     }
     let ids = async |filter: KeychainFilter, limit: i64| {
         let limit = PageLimit::clamped(limit);
-        let found = store.keychain_entries(filter, limit).await.unwrap();
+        let found = store.list_keychain_entries(filter, limit).await.unwrap();
         let ids = found.iter().map(|found| found.keychain_id.get());
         ids.collect::<Vec<_>>()
     };
-    let mine = || KeychainFilter {
+    let base = || KeychainFilter {
         tenant_id: Some(TenantId::default()),
         ..KeychainFilter::default()
     };
-    assert_eq!(ids(mine(), 10).await, [1, 3, 4]);
-    assert_eq!(ids(mine(), 2).await, [1, 3]);
+    assert_eq!(ids(base(), 10).await, [1, 3, 4]);
+    assert_eq!(ids(base(), 2).await, [1, 3]);
     let after = KeychainId::new(3).ok();
-    assert_eq!(ids(KeychainFilter { after, ..mine() }, 2).await, [4]);
+    assert_eq!(ids(KeychainFilter { after, ..base() }, 2).await, [4]);
     let catalog_id = CatalogId::new(5).ok();
-    let of_five = KeychainFilter {
+    let by_definition = KeychainFilter {
         catalog_id,
-        ..mine()
+        ..base()
     };
-    assert_eq!(ids(of_five, 10).await, [1, 4]);
-    let anybodys = KeychainFilter {
-        not_under: Some("k2".into()),
+    assert_eq!(ids(by_definition, 10).await, [1, 4]);
+    let all_tenants = KeychainFilter {
+        excluded_kid: Some("k2".into()),
         ..KeychainFilter::default()
     };
-    assert_eq!(ids(anybodys, 10).await, [1, 2, 4]);
-    let counts = store.key_counts().await.unwrap();
-    let of_keys = [("k1".into(), 3), ("k2".into(), 1)];
-    assert_eq!(counts.keychain, of_keys.into_iter().collect());
+    assert_eq!(ids(all_tenants, 10).await, [1, 2, 4]);
+    let counts = store.count_secrets_by_key().await.unwrap();
+    let expected = [("k1".into(), 3), ("k2".into(), 1)];
+    assert_eq!(counts.keychain, expected.into_iter().collect());
     assert!(counts.credentials.is_empty());
 }

@@ -1,106 +1,131 @@
-//! The queue as it is looked at, and workers that go away.
+//! Lists and counts of commands, and the leases of departed workers.
 
 use noetl_types::limits::{PageLimit, Priority};
 use noetl_types::{CommandId, CommandStatus, PoolName, TenantId};
 
-use super::Bench;
-use super::fixture::{Run, at, claim, facts, lease_of, worker};
-use crate::{Append, CommandChange, CommandChoice, CommandEnd, CommandFilter, PoolCount, Store};
+use super::StoreFixture;
+use super::fixture::{
+    TestExecution, execution_facts, lease_request, lease_terms, test_time, worker_id,
+};
+use crate::{
+    AppendRequest, CommandChange, CommandEnd, CommandFilter, CommandStatusFilter, PoolCount, Store,
+};
 
-fn all() -> CommandFilter {
+fn all_commands() -> CommandFilter {
     CommandFilter {
-        choice: CommandChoice::All,
+        status: CommandStatusFilter::All,
         execution_id: None,
-        ..CommandFilter::open_of(TenantId::default(), Run::new(1).id)
+        ..CommandFilter::open_in_execution(TenantId::default(), TestExecution::new(1).id)
     }
 }
 
-async fn ids(store: &dyn Store, filter: CommandFilter) -> Vec<CommandId> {
-    let page = store.commands(filter).await.unwrap();
+async fn listed_command_ids(store: &dyn Store, filter: CommandFilter) -> Vec<CommandId> {
+    let page = store.list_commands(filter).await.unwrap();
     assert_eq!(page.next, None, "the page is not full");
     page.commands.iter().map(|it| it.command_id).collect()
 }
 
-async fn close(store: &dyn Store, run: &mut Run, command_id: CommandId) {
-    let append = Append {
+async fn close_command(store: &dyn Store, run: &mut TestExecution, command_id: CommandId) {
+    let append = AppendRequest {
         commands: vec![CommandChange::Close {
             command_id,
             end: CommandEnd::Completed,
-            at: at("12:00:05"),
+            at: test_time("12:00:05"),
             error: None,
         }],
-        ..run.step()
+        ..run.step_request()
     };
-    run.write(store, append).await.unwrap();
+    run.append_to(store, append).await.unwrap();
 }
 
-pub(crate) async fn lists_of_commands(bench: &Bench) {
-    let store = &*bench.store;
-    let mut run = Run::started(store, 1).await;
-    let mut other = Run::started(store, 2).await;
+pub(crate) async fn lists_commands_by_filter(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let mut run = TestExecution::create_started(store, 1).await;
+    let mut other = TestExecution::create_started(store, 2).await;
     let gpu = PoolName::new("gpu").unwrap();
-    let done = run.issue(store).await;
-    let waiting = run.issue_with(store, |it| it.held = true).await;
-    let elsewhere = run.issue_with(store, |it| it.pool = gpu.clone()).await;
-    let leased = other
-        .issue_with(store, |it| it.born_claimed = Some(claim("w", 1)))
+    let closed = run.issue_command(store).await;
+    let waiting = run.issue_command_with(store, |it| it.held = true).await;
+    let in_gpu_pool = run
+        .issue_command_with(store, |it| it.pool = gpu.clone())
         .await;
-    close(store, &mut run, done).await;
+    let leased = other
+        .issue_command_with(store, |it| it.eager_lease = Some(lease_terms("w", 1)))
+        .await;
+    close_command(store, &mut run, closed).await;
 
-    assert_eq!(ids(store, all()).await, [done, waiting, elsewhere, leased]);
-    let open_of = CommandFilter::open_of(TenantId::default(), run.id);
-    assert_eq!(ids(store, open_of).await, [waiting, elsewhere]);
-    let of = |choice| CommandFilter { choice, ..all() };
     assert_eq!(
-        ids(store, of(CommandChoice::Open)).await,
-        [waiting, elsewhere, leased]
+        listed_command_ids(store, all_commands()).await,
+        [closed, waiting, in_gpu_pool, leased]
     );
-    let claimed = CommandChoice::Only(CommandStatus::Claimed);
-    assert_eq!(ids(store, of(claimed)).await, [leased]);
-    let of_pool = CommandFilter {
+    let open_commands = CommandFilter::open_in_execution(TenantId::default(), run.id);
+    assert_eq!(
+        listed_command_ids(store, open_commands).await,
+        [waiting, in_gpu_pool]
+    );
+    let with_status = |status| CommandFilter {
+        status,
+        ..all_commands()
+    };
+    assert_eq!(
+        listed_command_ids(store, with_status(CommandStatusFilter::Open)).await,
+        [waiting, in_gpu_pool, leased]
+    );
+    let claimed = CommandStatusFilter::Only(CommandStatus::Claimed);
+    assert_eq!(
+        listed_command_ids(store, with_status(claimed)).await,
+        [leased]
+    );
+    let by_pool = CommandFilter {
         pool: Some(gpu),
-        ..all()
+        ..all_commands()
     };
-    assert_eq!(ids(store, of_pool).await, [elsewhere]);
-    let of_worker = |name: &str| CommandFilter {
-        worker: Some(worker(name)),
-        ..all()
+    assert_eq!(listed_command_ids(store, by_pool).await, [in_gpu_pool]);
+    let by_worker = |name: &str| CommandFilter {
+        worker: Some(worker_id(name)),
+        ..all_commands()
     };
-    assert_eq!(ids(store, of_worker("w")).await, [leased]);
-    assert!(ids(store, of_worker("nobody")).await.is_empty());
-    let stranger = CommandFilter {
+    assert_eq!(listed_command_ids(store, by_worker("w")).await, [leased]);
+    assert!(
+        listed_command_ids(store, by_worker("nobody"))
+            .await
+            .is_empty()
+    );
+    let other_tenant = CommandFilter {
         tenant_id: TenantId::new("acme").unwrap(),
-        ..all()
+        ..all_commands()
     };
-    assert!(ids(store, stranger).await.is_empty());
+    assert!(listed_command_ids(store, other_tenant).await.is_empty());
 }
 
-pub(crate) async fn commands_belong_to_a_tenant(bench: &Bench) {
-    let store = &*bench.store;
+pub(crate) async fn commands_are_listed_per_tenant(fixture: &StoreFixture) {
+    let store = &*fixture.store;
     let acme = TenantId::new("acme").unwrap();
-    let mut run = Run::new(1);
-    let mut append = run.start();
+    let mut run = TestExecution::new(1);
+    let mut append = run.start_request();
     append.start = Some(crate::ExecutionFacts {
         tenant_id: acme.clone(),
-        ..facts()
+        ..execution_facts()
     });
-    run.write(store, append).await.unwrap();
-    let command = run.issue(store).await;
-    assert!(ids(store, all()).await.is_empty());
-    let theirs = CommandFilter {
+    run.append_to(store, append).await.unwrap();
+    let command = run.issue_command(store).await;
+    assert!(listed_command_ids(store, all_commands()).await.is_empty());
+    let filter = CommandFilter {
         tenant_id: acme,
-        ..all()
+        ..all_commands()
     };
-    assert_eq!(ids(store, theirs).await, [command]);
+    assert_eq!(listed_command_ids(store, filter).await, [command]);
 }
 
-pub(crate) async fn pages_of_commands(bench: &Bench) {
-    let store = &*bench.store;
-    let mut run = Run::started(store, 1).await;
+pub(crate) async fn pages_through_commands(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let mut run = TestExecution::create_started(store, 1).await;
     let mut issued = Vec::new();
     for number in 0..7 {
         let priority = Priority::clamped(number);
-        issued.push(run.issue_with(store, |it| it.priority = priority).await);
+        issued.push(
+            run.issue_command_with(store, |it| it.priority = priority)
+                .await,
+        );
     }
     let mut found = Vec::new();
     let mut after = None;
@@ -108,9 +133,9 @@ pub(crate) async fn pages_of_commands(bench: &Bench) {
         let filter = CommandFilter {
             after,
             limit: PageLimit::clamped(3),
-            ..all()
+            ..all_commands()
         };
-        let page = store.commands(filter).await.unwrap();
+        let page = store.list_commands(filter).await.unwrap();
         assert!(page.commands.len() <= 3);
         found.extend(page.commands.iter().map(|it| it.command_id));
         after = page.next;
@@ -121,56 +146,83 @@ pub(crate) async fn pages_of_commands(bench: &Bench) {
     assert_eq!(found, issued);
 }
 
-pub(crate) async fn the_leases_of_a_worker_that_leaves_end(bench: &Bench) {
-    let store = &*bench.store;
-    let mut run = Run::started(store, 1).await;
+pub(crate) async fn leases_of_departed_worker_expire(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let mut run = TestExecution::create_started(store, 1).await;
     for _ in 0..3 {
-        run.issue(store).await;
+        run.issue_command(store).await;
     }
-    let mine = store.lease(lease_of("leaver", 1, 2)).await.unwrap();
-    let others = store.lease(lease_of("stayer", 2, 1)).await.unwrap();
-    assert_eq!((mine.len(), others.len()), (2, 1));
-    let now = at("12:00:30");
-    let leaver = worker("leaver");
-    let (tenant, stranger) = (TenantId::default(), TenantId::new("acme").unwrap());
-    assert_eq!(store.release_worker(&stranger, &leaver, now).await, Ok(0));
-    assert_eq!(store.release_worker(&tenant, &leaver, now).await, Ok(2));
-    let expired = store.expired(now, PageLimit::default()).await.unwrap();
-    let mut expected: Vec<_> = mine.into_iter().map(|it| it.command).collect();
+    let leased = store
+        .lease_commands(lease_request("leaver", 1, 2))
+        .await
+        .unwrap();
+    let other_leases = store
+        .lease_commands(lease_request("stayer", 2, 1))
+        .await
+        .unwrap();
+    assert_eq!((leased.len(), other_leases.len()), (2, 1));
+    let now = test_time("12:00:30");
+    let leaver = worker_id("leaver");
+    let (tenant, other_tenant) = (TenantId::default(), TenantId::new("acme").unwrap());
+    assert_eq!(
+        store
+            .expire_worker_leases(&other_tenant, &leaver, now)
+            .await,
+        Ok(0)
+    );
+    assert_eq!(
+        store.expire_worker_leases(&tenant, &leaver, now).await,
+        Ok(2)
+    );
+    let expired = store
+        .list_expired_leases(now, PageLimit::default())
+        .await
+        .unwrap();
+    let mut expected: Vec<_> = leased.into_iter().map(|it| it.command).collect();
     for command in &mut expected {
         if let Some(lease) = &mut command.lease {
             lease.until = now;
         }
     }
     assert_eq!(expired, expected);
-    // Nothing has longer to go, and a later time lengthens nothing.
-    assert_eq!(store.release_worker(&tenant, &leaver, now).await, Ok(0));
+    // All leases have already expired, and a later time extends none of them.
     assert_eq!(
-        store.release_worker(&tenant, &leaver, at("12:00:40")).await,
+        store.expire_worker_leases(&tenant, &leaver, now).await,
         Ok(0)
     );
     assert_eq!(
-        store.release_worker(&tenant, &worker("nobody"), now).await,
+        store
+            .expire_worker_leases(&tenant, &leaver, test_time("12:00:40"))
+            .await,
+        Ok(0)
+    );
+    assert_eq!(
+        store
+            .expire_worker_leases(&tenant, &worker_id("nobody"), now)
+            .await,
         Ok(0)
     );
 }
 
-pub(crate) async fn pools_tell_how_busy_they_are(bench: &Bench) {
-    let store = &*bench.store;
+pub(crate) async fn pool_counts_pending_and_leased(fixture: &StoreFixture) {
+    let store = &*fixture.store;
     assert_eq!(store.pool_counts().await, Ok(vec![]));
-    let mut run = Run::started(store, 1).await;
+    let mut run = TestExecution::create_started(store, 1).await;
     let pool = |name: &str| PoolName::new(name).unwrap();
     for name in ["b", "b", "b", "a"] {
-        run.issue_with(store, |it| it.pool = pool(name)).await;
+        run.issue_command_with(store, |it| it.pool = pool(name))
+            .await;
     }
-    run.issue_with(store, |it| it.held = true).await;
-    let done = run.issue_with(store, |it| it.pool = pool("c")).await;
-    close(store, &mut run, done).await;
+    run.issue_command_with(store, |it| it.held = true).await;
+    let closed = run
+        .issue_command_with(store, |it| it.pool = pool("c"))
+        .await;
+    close_command(store, &mut run, closed).await;
     for (token, time) in [(1, "12:00:07"), (2, "12:00:03")] {
-        let mut request = lease_of("w", token, 1);
+        let mut request = lease_request("w", token, 1);
         request.pool = pool("b");
-        request.claim.now = at(time);
-        assert_eq!(store.lease(request).await.unwrap().len(), 1);
+        request.terms.now = test_time(time);
+        assert_eq!(store.lease_commands(request).await.unwrap().len(), 1);
     }
     let count = |name: &str, pending, leased, oldest_lease| PoolCount {
         pool: pool(name),
@@ -180,7 +232,7 @@ pub(crate) async fn pools_tell_how_busy_they_are(bench: &Bench) {
     };
     let expected = vec![
         count("a", 1, 0, None),
-        count("b", 1, 2, Some(at("12:00:03"))),
+        count("b", 1, 2, Some(test_time("12:00:03"))),
     ];
     assert_eq!(store.pool_counts().await, Ok(expected));
 }

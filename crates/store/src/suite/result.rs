@@ -1,23 +1,23 @@
-//! Results that come with an append.
+//! Results with and without an append.
 
 use std::sync::Arc;
 
-use noetl_types::{ResultId, Text, Version, sha256};
+use noetl_types::{ExecutionVersion, ResultId, Text, sha256};
 
-use super::Bench;
-use super::fixture::{Run, at, one};
+use super::StoreFixture;
+use super::fixture::{TestExecution, append_one, test_time};
 use crate::{
-    Append, AppendRefused, InvalidAppend, LogPage, MAX_APPEND_RESULT_BYTES, MAX_RESULT_BYTES,
-    NewResult, PutRefused, ResultPut, StoredResult,
+    AppendError, AppendRequest, InvalidAppend, LogPageLimit, MAX_APPEND_RESULT_BYTES,
+    MAX_RESULT_BYTES, NewResult, PutResultError, ResultPut, StoredResult,
 };
 
-fn id(number: i64) -> ResultId {
+fn result_id(number: i64) -> ResultId {
     ResultId::new(number).unwrap()
 }
 
-pub(crate) fn result(number: i64, bytes: &[u8]) -> NewResult {
+pub(crate) fn new_result(number: i64, bytes: &[u8]) -> NewResult {
     NewResult {
-        result_id: id(number),
+        result_id: result_id(number),
         name: Text::from("extract"),
         bytes: bytes.into(),
         sha256: sha256(bytes),
@@ -25,135 +25,152 @@ pub(crate) fn result(number: i64, bytes: &[u8]) -> NewResult {
     }
 }
 
-pub(crate) async fn results_come_with_their_append(bench: &Bench) {
-    let store = &*bench.store;
-    let mut run = Run::started(store, 1).await;
+pub(crate) async fn results_are_stored_with_append(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let mut run = TestExecution::create_started(store, 1).await;
     let every_byte: Vec<u8> = (0..=255).collect();
     let large = vec![b'7'; 3_000_000];
-    let sent = [
-        result(1, br#"{"rows":[1,2]}"#),
-        result(2, b""),
-        result(3, &every_byte),
-        result(4, &large),
+    let results = [
+        new_result(1, br#"{"rows":[1,2]}"#),
+        new_result(2, b""),
+        new_result(3, &every_byte),
+        new_result(4, &large),
     ];
-    let append = Append {
-        now: at("12:20:00"),
-        results: sent.to_vec(),
-        ..run.step()
+    let append = AppendRequest {
+        now: test_time("12:20:00"),
+        results: results.to_vec(),
+        ..run.step_request()
     };
-    run.write(store, append).await.unwrap();
-    for sent in sent {
-        let found = store.result(run.id, sent.result_id).await.unwrap();
+    run.append_to(store, append).await.unwrap();
+    for result in results {
+        let found = store.find_result(run.id, result.result_id).await.unwrap();
         let expected = StoredResult {
             execution_id: run.id,
-            result_id: sent.result_id,
-            name: sent.name,
-            bytes: sent.bytes,
-            sha256: sent.sha256,
-            media_type: sent.media_type,
-            created_at: at("12:20:00"),
+            result_id: result.result_id,
+            name: result.name,
+            bytes: result.bytes,
+            sha256: result.sha256,
+            media_type: result.media_type,
+            created_at: test_time("12:20:00"),
             scope: None,
             source_step: None,
             expires_at: None,
         };
         assert_eq!(found, Some(expected));
     }
-    assert_eq!(store.result(run.id, id(9)).await.unwrap(), None);
-    assert_eq!(store.result(Run::new(2).id, id(1)).await.unwrap(), None);
+    assert_eq!(store.find_result(run.id, result_id(9)).await.unwrap(), None);
+    assert_eq!(
+        store
+            .find_result(TestExecution::new(2).id, result_id(1))
+            .await
+            .unwrap(),
+        None
+    );
 }
 
-pub(crate) async fn a_refused_append_leaves_no_result(bench: &Bench) {
-    let store = &*bench.store;
-    let mut run = Run::started(store, 1).await;
+pub(crate) async fn refused_append_stores_no_result(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let mut run = TestExecution::create_started(store, 1).await;
     let mut stale = run.clone();
-    let with_result = |append: Append, number: i64, bytes: &[u8]| Append {
-        results: vec![result(number, bytes)],
+    let with_result = |append: AppendRequest, number: i64, bytes: &[u8]| AppendRequest {
+        results: vec![new_result(number, bytes)],
         ..append
     };
-    let append = with_result(run.step(), 1, b"1");
-    run.write(store, append).await.unwrap();
-    let conflict = one(store, with_result(stale.step(), 2, b"2")).await;
-    assert!(matches!(conflict, Err(AppendRefused::Conflict { .. })));
-    assert_eq!(store.result(run.id, id(2)).await.unwrap(), None);
+    let append = with_result(run.step_request(), 1, b"1");
+    run.append_to(store, append).await.unwrap();
+    let conflict = append_one(store, with_result(stale.step_request(), 2, b"2")).await;
+    assert!(matches!(conflict, Err(AppendError::Conflict { .. })));
+    assert_eq!(store.find_result(run.id, result_id(2)).await.unwrap(), None);
 
-    // An id is taken for good, and its append writes no event either; another run may use it.
-    let mut other = Run::started(store, 2).await;
+    // A result id is never reused, and its append writes no event either. Another run may use the
+    // same id.
+    let mut other = TestExecution::create_started(store, 2).await;
     let results = store
-        .append(vec![
-            with_result(run.step(), 1, b"other"),
-            with_result(other.step(), 1, b"mine"),
+        .append_events(vec![
+            with_result(run.step_request(), 1, b"other"),
+            with_result(other.step_request(), 1, b"mine"),
         ])
         .await;
-    assert_eq!(results[0], Err(AppendRefused::IdTaken));
+    assert_eq!(results[0], Err(AppendError::IdTaken));
     assert!(results[1].is_ok(), "{results:?}");
-    let kept = store.result(run.id, id(1)).await.unwrap().unwrap();
-    assert_eq!(&*kept.bytes, b"1");
-    let theirs = store.result(other.id, id(1)).await.unwrap().unwrap();
-    assert_eq!(&*theirs.bytes, b"mine");
-    let log = store.events(run.id, Version::EMPTY, LogPage::MAX).await;
+    let stored = store
+        .find_result(run.id, result_id(1))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(&*stored.bytes, b"1");
+    let other_stored = store
+        .find_result(other.id, result_id(1))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(&*other_stored.bytes, b"mine");
+    let log = store
+        .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
+        .await;
     assert_eq!(log.unwrap().len(), 2);
 }
 
-pub(crate) async fn results_have_bounds(bench: &Bench) {
-    let store = &*bench.store;
-    let mut run = Run::started(store, 1).await;
-    let twice = Append {
-        results: vec![result(1, b"1"), result(1, b"2")],
-        ..run.step()
+pub(crate) async fn result_size_is_limited(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let mut run = TestExecution::create_started(store, 1).await;
+    let twice = AppendRequest {
+        results: vec![new_result(1, b"1"), new_result(1, b"2")],
+        ..run.step_request()
     };
     assert_eq!(
-        one(store, twice).await,
+        append_one(store, twice).await,
         Err(InvalidAppend::ResultTwice.into())
     );
     let half: Arc<[u8]> = vec![0; MAX_APPEND_RESULT_BYTES / 2 + 1].into();
-    let of = |number| NewResult {
+    let half_size_result = |number| NewResult {
         bytes: Arc::clone(&half),
-        ..result(number, b"")
+        ..new_result(number, b"")
     };
-    let large = Append {
-        results: vec![of(1), of(2)],
-        ..run.step()
+    let large = AppendRequest {
+        results: vec![half_size_result(1), half_size_result(2)],
+        ..run.step_request()
     };
     assert_eq!(
-        one(store, large).await,
+        append_one(store, large).await,
         Err(InvalidAppend::ResultsTooLarge.into())
     );
-    assert_eq!(store.result(run.id, id(1)).await.unwrap(), None);
+    assert_eq!(store.find_result(run.id, result_id(1)).await.unwrap(), None);
 }
 
-pub(crate) fn put(execution_id: noetl_types::ExecutionId, result: NewResult) -> ResultPut {
+pub(crate) fn result_put(execution_id: noetl_types::ExecutionId, result: NewResult) -> ResultPut {
     ResultPut {
         execution_id,
         result,
         scope: Some(Text::from("execution")),
         source_step: Some(Text::from("load")),
-        expires_at: Some(at("13:00:00")),
-        now: at("12:00:00"),
+        expires_at: Some(test_time("13:00:00")),
+        now: test_time("12:00:00"),
     }
 }
 
-pub(crate) async fn results_may_come_by_themselves(bench: &Bench) {
-    let store = &*bench.store;
-    let run = Run::started(store, 1).await;
+pub(crate) async fn results_are_stored_without_append(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let run = TestExecution::create_started(store, 1).await;
     let large = vec![b'7'; 3_000_000];
     for (number, bytes) in [(1, &b"{}"[..]), (2, &large), (3, b"")] {
-        let sent = put(run.id, result(number, bytes));
-        store.put_result(sent.clone()).await.unwrap();
-        // Once more changes nothing.
-        store.put_result(sent.clone()).await.unwrap();
-        let expected = sent.clone().into_stored().unwrap();
-        let found = store.result(run.id, id(number)).await.unwrap();
+        let put = result_put(run.id, new_result(number, bytes));
+        store.put_result(put.clone()).await.unwrap();
+        // A repetition changes nothing.
+        store.put_result(put.clone()).await.unwrap();
+        let expected = put.clone().into_stored().unwrap();
+        let found = store.find_result(run.id, result_id(number)).await.unwrap();
         assert_eq!(found, Some(expected));
-        let other = put(run.id, result(number, b"other"));
-        let refused = store.put_result(other).await;
-        assert_eq!(refused, Err(PutRefused::Taken));
+        let other = result_put(run.id, new_result(number, b"other"));
+        let result = store.put_result(other).await;
+        assert_eq!(result, Err(PutResultError::IdTaken));
     }
-    let beyond = vec![0; MAX_RESULT_BYTES + 1];
-    let beyond = NewResult {
-        bytes: beyond.into(),
-        ..result(4, b"")
+    let too_large = vec![0; MAX_RESULT_BYTES + 1];
+    let too_large = NewResult {
+        bytes: too_large.into(),
+        ..new_result(4, b"")
     };
-    let refused = store.put_result(put(run.id, beyond)).await;
-    assert_eq!(refused, Err(PutRefused::TooLarge));
-    assert_eq!(store.result(run.id, id(4)).await.unwrap(), None);
+    let result = store.put_result(result_put(run.id, too_large)).await;
+    assert_eq!(result, Err(PutResultError::TooLarge));
+    assert_eq!(store.find_result(run.id, result_id(4)).await.unwrap(), None);
 }

@@ -7,59 +7,61 @@ use noetl_types::limits::{PageLimit, Priority};
 use noetl_types::{ExecutionId, StepName, TenantId, Text, Timestamp};
 use tokio::task::JoinSet;
 
-use super::Bench;
-use super::fixture::{Run, at, one};
+use super::StoreFixture;
+use super::fixture::{TestExecution, append_one, test_time};
 use crate::{
-    Append, InvalidAppend, MatchKey, Slot, SlotChange, SlotChoice, SlotHolder, SlotState, SlotWish,
-    Store,
+    AppendRequest, InvalidAppend, MatchKey, NewSlot, Slot, SlotChange, SlotHolder, SlotSelector,
+    SlotState, Store,
 };
 
-pub(crate) fn key(name: &str) -> MatchKey {
-    MatchKey::of(&Text::from(name))
+pub(crate) fn match_key(name: &str) -> MatchKey {
+    MatchKey::from_text(&Text::from(name))
 }
 
-pub(crate) fn holder(run: u32) -> SlotHolder {
+pub(crate) fn step_holder(run: u32) -> SlotHolder {
     SlotHolder::Step {
         step: StepName::new("load").unwrap(),
         run,
     }
 }
 
-pub(crate) fn wish(name: &str, limit: u32, priority: i64, arrived_at: Timestamp) -> SlotWish {
-    SlotWish {
-        key: key(name),
-        holder: holder(1),
+pub(crate) fn new_slot(name: &str, limit: u32, priority: i64, arrived_at: Timestamp) -> NewSlot {
+    NewSlot {
+        key: match_key(name),
+        holder: step_holder(1),
         limit,
         priority: Priority::new(priority).unwrap(),
         arrived_at,
     }
 }
 
-async fn want(store: &dyn Store, number: i64, wish: SlotWish) -> Run {
-    let mut run = Run::started(store, number).await;
-    let append = Append {
-        slots: vec![SlotChange::Want(wish)],
-        ..run.step()
+async fn request_slot(store: &dyn Store, number: i64, slot: NewSlot) -> TestExecution {
+    let mut run = TestExecution::create_started(store, number).await;
+    let append = AppendRequest {
+        slots: vec![SlotChange::Request(slot)],
+        ..run.step_request()
     };
-    run.write(store, append).await.unwrap();
+    run.append_to(store, append).await.unwrap();
     run
 }
 
-async fn change(store: &dyn Store, run: &mut Run, change: SlotChange) {
-    let append = Append {
+async fn append_slot_change(store: &dyn Store, run: &mut TestExecution, change: SlotChange) {
+    let append = AppendRequest {
         slots: vec![change],
-        ..run.step()
+        ..run.step_request()
     };
-    run.write(store, append).await.unwrap();
+    run.append_to(store, append).await.unwrap();
 }
 
-async fn grant(store: &dyn Store, name: &str, time: &str) -> Vec<ExecutionId> {
+async fn grant_and_check(store: &dyn Store, name: &str, time: &str) -> Vec<ExecutionId> {
     let tenant = TenantId::default();
-    let granted = store.grant_slots(&tenant, &key(name), at(time)).await;
+    let granted = store
+        .grant_slots(&tenant, &match_key(name), test_time(time))
+        .await;
     let granted = granted.unwrap();
     for slot in &granted {
         let expected = SlotState::Held {
-            since: at(time),
+            since: test_time(time),
             is_confirmed: false,
         };
         assert_eq!(slot.state, expected);
@@ -67,78 +69,87 @@ async fn grant(store: &dyn Store, name: &str, time: &str) -> Vec<ExecutionId> {
     granted.iter().map(|slot| slot.id.execution_id).collect()
 }
 
-async fn of_key(store: &dyn Store, name: &str) -> Vec<Slot> {
-    let choice = SlotChoice::Key {
+async fn slots_of_key(store: &dyn Store, name: &str) -> Vec<Slot> {
+    let selector = SlotSelector::Key {
         tenant_id: TenantId::default(),
-        key: key(name),
+        key: match_key(name),
     };
-    store.slots(choice, PageLimit::default()).await.unwrap()
+    store
+        .list_slots(selector, PageLimit::default())
+        .await
+        .unwrap()
 }
 
-fn free(name: &str) -> SlotChange {
-    SlotChange::Free {
-        key: key(name),
-        holder: holder(1),
+fn release_change(name: &str) -> SlotChange {
+    SlotChange::Release {
+        key: match_key(name),
+        holder: step_holder(1),
     }
 }
 
-pub(crate) async fn slots_go_by_priority_and_arrival(bench: &Bench) {
-    let store = &*bench.store;
-    let mut late = want(store, 1, wish("k", 2, 0, at("12:00:03"))).await;
-    let early = want(store, 2, wish("k", 2, 0, at("12:00:01"))).await;
-    let mut urgent = want(store, 3, wish("k", 2, 5, at("12:00:09"))).await;
-    let other = want(store, 4, wish("other", 1, 0, at("12:00:00"))).await;
-    assert_eq!(grant(store, "k", "12:01:00").await, [urgent.id, early.id]);
-    assert_eq!(grant(store, "k", "12:02:00").await, []);
-    let states: Vec<_> = of_key(store, "k")
+pub(crate) async fn slots_are_granted_by_priority_and_arrival(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let mut late = request_slot(store, 1, new_slot("k", 2, 0, test_time("12:00:03"))).await;
+    let early = request_slot(store, 2, new_slot("k", 2, 0, test_time("12:00:01"))).await;
+    let mut urgent = request_slot(store, 3, new_slot("k", 2, 5, test_time("12:00:09"))).await;
+    let other = request_slot(store, 4, new_slot("other", 1, 0, test_time("12:00:00"))).await;
+    assert_eq!(
+        grant_and_check(store, "k", "12:01:00").await,
+        [urgent.id, early.id]
+    );
+    assert_eq!(grant_and_check(store, "k", "12:02:00").await, []);
+    let states: Vec<_> = slots_of_key(store, "k")
         .await
         .iter()
         .map(|slot| (slot.id.execution_id, slot.held_since()))
         .collect();
-    let held = Some(at("12:01:00"));
+    let held = Some(test_time("12:01:00"));
     assert_eq!(
         states,
         [(early.id, held), (urgent.id, held), (late.id, None)]
     );
 
-    // Wanting again changes nothing, neither for who waits nor for who holds.
-    let again = SlotChange::Want(wish("k", 2, 9, at("12:00:00")));
-    change(store, &mut late, again.clone()).await;
-    change(store, &mut urgent, again).await;
-    assert_eq!(grant(store, "k", "12:02:00").await, []);
-    change(store, &mut urgent, free("k")).await;
-    assert_eq!(grant(store, "k", "12:03:00").await, [late.id]);
-    assert_eq!(grant(store, "other", "12:03:00").await, [other.id]);
+    // Repeating a request changes nothing, whether it waits or holds a slot.
+    let repeated = SlotChange::Request(new_slot("k", 2, 9, test_time("12:00:00")));
+    append_slot_change(store, &mut late, repeated.clone()).await;
+    append_slot_change(store, &mut urgent, repeated).await;
+    assert_eq!(grant_and_check(store, "k", "12:02:00").await, []);
+    append_slot_change(store, &mut urgent, release_change("k")).await;
+    assert_eq!(grant_and_check(store, "k", "12:03:00").await, [late.id]);
+    assert_eq!(
+        grant_and_check(store, "other", "12:03:00").await,
+        [other.id]
+    );
 
-    without_append(store, &late).await;
-    let append = Append {
-        slots: vec![free("k"), free("k")],
-        ..late.step()
+    change_slots_without_append(store, &late).await;
+    let append = AppendRequest {
+        slots: vec![release_change("k"), release_change("k")],
+        ..late.step_request()
     };
-    let refused = one(store, append).await;
-    assert_eq!(refused, Err(InvalidAppend::SlotTwice.into()));
+    let result = append_one(store, append).await;
+    assert_eq!(result, Err(InvalidAppend::SlotTwice.into()));
 }
 
-pub(crate) async fn nobody_overtakes(bench: &Bench) {
-    let store = &*bench.store;
-    let mut first = want(store, 1, wish("k", 5, 0, at("12:00:00"))).await;
-    let narrow = want(store, 2, wish("k", 1, 0, at("12:00:01"))).await;
-    let wide = want(store, 3, wish("k", 5, 0, at("12:00:02"))).await;
-    assert_eq!(grant(store, "k", "12:01:00").await, [first.id]);
-    assert_eq!(grant(store, "k", "12:01:00").await, []);
-    change(store, &mut first, free("k")).await;
+pub(crate) async fn slot_waiters_do_not_overtake(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let mut first = request_slot(store, 1, new_slot("k", 5, 0, test_time("12:00:00"))).await;
+    let narrow = request_slot(store, 2, new_slot("k", 1, 0, test_time("12:00:01"))).await;
+    let wide = request_slot(store, 3, new_slot("k", 5, 0, test_time("12:00:02"))).await;
+    assert_eq!(grant_and_check(store, "k", "12:01:00").await, [first.id]);
+    assert_eq!(grant_and_check(store, "k", "12:01:00").await, []);
+    append_slot_change(store, &mut first, release_change("k")).await;
     assert_eq!(
-        grant(store, "k", "12:02:00").await,
+        grant_and_check(store, "k", "12:02:00").await,
         [narrow.id, wide.id],
         "the limit of each counts those before it"
     );
 }
 
-/// Slots of a run that holds `k` are given back, wanted and confirmed beside its log.
-async fn without_append(store: &dyn Store, run: &Run) {
+/// Releases, requests and confirms slots of a run that holds `k`, without an append.
+async fn change_slots_without_append(store: &dyn Store, run: &TestExecution) {
     let tenant = TenantId::default();
     let states = async || -> Vec<(ExecutionId, SlotState)> {
-        let slots = of_key(store, "k").await.into_iter();
+        let slots = slots_of_key(store, "k").await.into_iter();
         slots
             .map(|slot| (slot.id.execution_id, slot.state))
             .collect()
@@ -148,77 +159,93 @@ async fn without_append(store: &dyn Store, run: &Run) {
         changed.await.unwrap();
         states().await.into_iter().find(|(id, _)| *id == run.id)
     };
-    assert_eq!(change(free("k")).await, None);
-    assert_eq!(change(free("k")).await, None, "once more changes nothing");
-    let wanted = SlotChange::Want(wish("k", 9, 0, at("12:00:00")));
+    assert_eq!(change(release_change("k")).await, None);
+    assert_eq!(
+        change(release_change("k")).await,
+        None,
+        "a repetition changes nothing"
+    );
+    let request = SlotChange::Request(new_slot("k", 9, 0, test_time("12:00:00")));
     let waiting = Some((run.id, SlotState::Waiting));
-    assert_eq!(change(wanted.clone()).await, waiting);
+    assert_eq!(change(request.clone()).await, waiting);
     let confirm = SlotChange::Confirm {
-        key: key("k"),
-        holder: holder(1),
+        key: match_key("k"),
+        holder: step_holder(1),
     };
-    assert_eq!(change(confirm.clone()).await, waiting, "nobody granted it");
-    assert_eq!(grant(store, "k", "12:04:00").await, [run.id]);
+    assert_eq!(change(confirm.clone()).await, waiting, "it was not granted");
+    assert_eq!(grant_and_check(store, "k", "12:04:00").await, [run.id]);
     let held = |is_confirmed| {
-        let since = at("12:04:00");
+        let since = test_time("12:04:00");
         let state = SlotState::Held {
             since,
             is_confirmed,
         };
         Some((run.id, state))
     };
-    assert_eq!(change(wanted).await, held(false), "it is held already");
+    assert_eq!(change(request).await, held(false), "it is already held");
     assert_eq!(change(confirm).await, held(true));
-    assert_eq!(change(free("k")).await, None);
+    assert_eq!(change(release_change("k")).await, None);
 }
 
-pub(crate) async fn a_grant_is_confirmed_by_the_log(bench: &Bench) {
-    let store = &*bench.store;
-    let mut wanted = wish("k", 1, 0, at("12:00:00"));
-    wanted.holder = SlotHolder::Execution;
-    let mut run = want(store, 1, wanted).await;
+pub(crate) async fn slot_grant_is_confirmed_by_append(fixture: &StoreFixture) {
+    let store = &*fixture.store;
+    let mut request = new_slot("k", 1, 0, test_time("12:00:00"));
+    request.holder = SlotHolder::Execution;
+    let mut run = request_slot(store, 1, request).await;
     let confirm = SlotChange::Confirm {
-        key: key("k"),
+        key: match_key("k"),
         holder: SlotHolder::Execution,
     };
-    // Nothing was granted yet.
-    change(store, &mut run, confirm.clone()).await;
-    assert_eq!(of_key(store, "k").await[0].state, SlotState::Waiting);
-    assert_eq!(grant(store, "k", "12:01:00").await, [run.id]);
+    // No slot was granted yet.
+    append_slot_change(store, &mut run, confirm.clone()).await;
+    assert_eq!(slots_of_key(store, "k").await[0].state, SlotState::Waiting);
+    assert_eq!(grant_and_check(store, "k", "12:01:00").await, [run.id]);
     let unconfirmed = |time: &'static str| async move {
-        let choice = SlotChoice::Unconfirmed { held_by: at(time) };
-        store.slots(choice, PageLimit::default()).await.unwrap()
+        let selector = SlotSelector::Unconfirmed {
+            held_by: test_time(time),
+        };
+        store
+            .list_slots(selector, PageLimit::default())
+            .await
+            .unwrap()
     };
     assert_eq!(unconfirmed("12:00:59").await, []);
-    let old = unconfirmed("12:01:00").await;
-    assert_eq!(old.len(), 1);
-    assert_eq!(old[0].id.holder, SlotHolder::Execution);
-    change(store, &mut run, confirm).await;
+    let slots = unconfirmed("12:01:00").await;
+    assert_eq!(slots.len(), 1);
+    assert_eq!(slots[0].id.holder, SlotHolder::Execution);
+    append_slot_change(store, &mut run, confirm).await;
     assert_eq!(unconfirmed("12:01:00").await, []);
     let expected = SlotState::Held {
-        since: at("12:01:00"),
+        since: test_time("12:01:00"),
         is_confirmed: true,
     };
-    assert_eq!(of_key(store, "k").await[0].state, expected);
+    assert_eq!(slots_of_key(store, "k").await[0].state, expected);
 }
 
-/// Racers want, are granted by whoever comes along, use and free slots; nobody ever sees more in use
-/// than there are, and all of them have their turn.
-pub(crate) async fn racing_grants_never_exceed_the_limit(bench: &Bench) {
+/// Concurrent executions request, grant, use and release slots. The limit is never exceeded, and
+/// every execution gets a slot.
+pub(crate) async fn racing_slot_grants_never_exceed_limit(fixture: &StoreFixture) {
     const LIMIT: u32 = 3;
     let in_use = Arc::new(AtomicUsize::new(0));
-    let mut racers = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for number in 1..=16 {
-        let store = Arc::clone(&bench.store);
+        let store = Arc::clone(&fixture.store);
         let in_use = Arc::clone(&in_use);
-        racers.spawn(async move {
-            let mut run = want(&*store, number, wish("k", LIMIT, 0, at("12:00:00"))).await;
+        tasks.spawn(async move {
+            let mut run = request_slot(
+                &*store,
+                number,
+                new_slot("k", LIMIT, 0, test_time("12:00:00")),
+            )
+            .await;
             loop {
                 let tenant = TenantId::default();
-                let name = key("k");
-                let granted = store.grant_slots(&tenant, &name, at("12:01:00")).await;
+                let name = match_key("k");
+                let granted = store
+                    .grant_slots(&tenant, &name, test_time("12:01:00"))
+                    .await;
                 granted.unwrap();
-                let slots = of_key(&*store, "k").await;
+                let slots = slots_of_key(&*store, "k").await;
                 let held = slots.iter().filter(|slot| slot.held_since().is_some());
                 let held: Vec<_> = held.map(|slot| slot.id.execution_id).collect();
                 assert!(held.len() <= usize::try_from(LIMIT).unwrap(), "{held:?}");
@@ -231,9 +258,9 @@ pub(crate) async fn racing_grants_never_exceed_the_limit(bench: &Bench) {
             assert!(users <= usize::try_from(LIMIT).unwrap(), "{users} at once");
             tokio::task::yield_now().await;
             in_use.fetch_sub(1, Ordering::SeqCst);
-            change(&*store, &mut run, free("k")).await;
+            append_slot_change(&*store, &mut run, release_change("k")).await;
         });
     }
-    racers.join_all().await;
-    assert_eq!(of_key(&*bench.store, "k").await, []);
+    tasks.join_all().await;
+    assert_eq!(slots_of_key(&*fixture.store, "k").await, []);
 }

@@ -1,273 +1,288 @@
-//! One execution per message, however often it is delivered.
+//! One execution per message and window, for any number of deliveries.
 //!
-//! Some servers get the same message, each delivery in two steps that a crash may part. A message is
-//! delivered until somebody has answered for it, and now and then once more. Windows end at any time
-//! that the rule allows; each may have an execution of its own.
+//! Several servers receive the same message. Each delivery takes two steps, and a crash may occur
+//! between them. A message is delivered until a server has answered, and sometimes once more.
+//! Windows end at any time that the rule allows, and each window may have one execution.
 
 use std::collections::BTreeSet;
 
 use stateright::{Checker, Model, Path, Property};
 
-/// Servers that crash.
+/// Maximum crashes of servers.
 const MAX_CRASHES: u8 = 2;
-/// Deliveries after somebody answered.
+/// Maximum deliveries after an answer.
 const MAX_REPEATS: u8 = 2;
-/// Windows that end.
+/// Maximum windows that end.
 const MAX_ENDS: u8 = 1;
 
-/// How a claim of the key and the creation of its execution belong together.
+/// Relation of the key reservation to the creation of its execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rule {
-    /// Look for the key; where there is none, create, and claim the key with it.
-    LookThenCreate,
-    /// Claim the key in one transaction, create in the next.
-    ClaimThenCreate,
-    /// Both in one transaction.
+enum CreationRule {
+    /// Checks for the key. If it is free, creates the execution and reserves the key with it.
+    CheckThenCreate,
+    /// Reserves the key in one transaction and creates the execution in the next.
+    ReserveThenCreate,
+    /// Does both in one transaction.
     OneTransaction,
-    /// Claim the key with all that creation needs; whoever comes, or a sweeper, completes it under
-    /// the recorded id. The claim does not end before it is done.
-    Reservation,
+    /// Reserves the key with all data for the creation. Any later delivery, or a background task,
+    /// completes it under the recorded id. The reservation does not expire before it is completed.
+    RecoverableReservation,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Claim {
+struct KeyReservation {
     execution: u8,
     is_done: bool,
 }
 
-/// What a server is about to do with the delivery in its hands.
+/// Next step of a server with its delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Server {
+enum ServerState {
     Idle,
-    /// Found no claim.
-    SawNone,
-    /// Has claimed, and not yet created.
-    Owes {
+    /// Found no reservation.
+    FoundNoKey,
+    /// Has reserved the key, and not yet created the execution.
+    MustCreate {
         execution: u8,
     },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct World {
-    claim: Option<Claim>,
-    /// The executions that exist, with the window that each began in.
+struct DedupState {
+    reservation: Option<KeyReservation>,
+    /// Existing executions, each with the window in which it was created.
     executions: BTreeSet<(u8, u8)>,
-    servers: Vec<Server>,
+    servers: Vec<ServerState>,
     window: u8,
-    minted: u8,
+    last_execution: u8,
     crashes: u8,
     repeats: u8,
     is_answered: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Act {
-    /// The message comes to a server, which does its first step.
+enum DedupAction {
+    /// A server receives the message and does its first step.
     Deliver {
         server: usize,
     },
-    /// The server does its second step.
-    Go {
+    SecondStep {
         server: usize,
     },
     Crash {
         server: usize,
     },
-    Sweep,
+    Recover,
     EndWindow,
 }
 
-struct Rules {
+struct DedupModel {
     servers: usize,
-    rule: Rule,
+    rule: CreationRule,
 }
 
-impl World {
-    fn mint(&mut self) -> u8 {
-        self.minted += 1;
-        self.minted
+impl DedupState {
+    fn next_execution(&mut self) -> u8 {
+        self.last_execution += 1;
+        self.last_execution
     }
 
-    /// Creation is idempotent on the id of its execution.
-    fn create(&mut self, execution: u8) {
+    /// Creation is idempotent by the id of its execution.
+    fn create_execution(&mut self, execution: u8) {
         if !self.executions.iter().any(|(id, _)| *id == execution) {
             self.executions.insert((execution, self.window));
         }
     }
 
-    fn claim_and_create(&mut self) {
-        let execution = self.mint();
-        self.create(execution);
-        self.claim = Some(Claim {
+    fn reserve_and_create(&mut self) {
+        let execution = self.next_execution();
+        self.create_execution(execution);
+        self.reservation = Some(KeyReservation {
             execution,
             is_done: true,
         });
         self.is_answered = true;
     }
 
-    fn complete(&mut self, execution: u8) {
-        self.create(execution);
-        match &mut self.claim {
-            Some(claim) if claim.execution == execution => claim.is_done = true,
+    fn complete_reservation(&mut self, execution: u8) {
+        self.create_execution(execution);
+        match &mut self.reservation {
+            Some(reservation) if reservation.execution == execution => reservation.is_done = true,
             Some(_) | None => {}
         }
     }
 
-    fn of_window(&self, window: u8) -> usize {
-        let is_of_it = |(_, began): &&(u8, u8)| *began == window;
-        self.executions.iter().filter(is_of_it).count()
+    fn count_in_window(&self, window: u8) -> usize {
+        let is_in_window = |(_, created_in): &&(u8, u8)| *created_in == window;
+        self.executions.iter().filter(is_in_window).count()
     }
 }
 
-impl Rules {
-    fn deliver(&self, world: &mut World, server: usize) {
-        world.repeats += u8::from(world.is_answered);
-        match (self.rule, world.claim) {
-            (Rule::Reservation, Some(claim)) if !claim.is_done => {
-                world.servers[server] = Server::Owes {
-                    execution: claim.execution,
+impl DedupModel {
+    fn deliver_message(&self, state: &mut DedupState, server: usize) {
+        state.repeats += u8::from(state.is_answered);
+        match (self.rule, state.reservation) {
+            (CreationRule::RecoverableReservation, Some(reservation)) if !reservation.is_done => {
+                state.servers[server] = ServerState::MustCreate {
+                    execution: reservation.execution,
                 };
             }
-            (_, Some(_)) => world.is_answered = true,
-            (Rule::LookThenCreate, None) => world.servers[server] = Server::SawNone,
-            (Rule::OneTransaction, None) => world.claim_and_create(),
-            (Rule::ClaimThenCreate | Rule::Reservation, None) => {
-                let execution = world.mint();
-                world.claim = Some(Claim {
+            (_, Some(_)) => state.is_answered = true,
+            (CreationRule::CheckThenCreate, None) => {
+                state.servers[server] = ServerState::FoundNoKey;
+            }
+            (CreationRule::OneTransaction, None) => state.reserve_and_create(),
+            (CreationRule::ReserveThenCreate | CreationRule::RecoverableReservation, None) => {
+                let execution = state.next_execution();
+                state.reservation = Some(KeyReservation {
                     execution,
                     is_done: false,
                 });
-                world.servers[server] = Server::Owes { execution };
+                state.servers[server] = ServerState::MustCreate { execution };
             }
         }
     }
 
-    fn may_end(&self, world: &World) -> bool {
-        let is_done = world.claim.is_some_and(|claim| claim.is_done);
-        world.window < MAX_ENDS && (is_done || self.rule == Rule::ClaimThenCreate)
+    fn can_end_window(&self, state: &DedupState) -> bool {
+        let is_done = state
+            .reservation
+            .is_some_and(|reservation| reservation.is_done);
+        state.window < MAX_ENDS && (is_done || self.rule == CreationRule::ReserveThenCreate)
     }
 }
 
-impl Model for Rules {
-    type State = World;
-    type Action = Act;
+impl Model for DedupModel {
+    type State = DedupState;
+    type Action = DedupAction;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World {
-            claim: None,
+    fn init_states(&self) -> Vec<DedupState> {
+        vec![DedupState {
+            reservation: None,
             executions: BTreeSet::new(),
-            servers: vec![Server::Idle; self.servers],
+            servers: vec![ServerState::Idle; self.servers],
             window: 0,
-            minted: 0,
+            last_execution: 0,
             crashes: 0,
             repeats: 0,
             is_answered: false,
         }]
     }
 
-    fn actions(&self, world: &World, acts: &mut Vec<Act>) {
+    fn actions(&self, state: &DedupState, actions: &mut Vec<DedupAction>) {
         for server in 0..self.servers {
-            match world.servers[server] {
-                Server::Idle if !world.is_answered || world.repeats < MAX_REPEATS => {
-                    acts.push(Act::Deliver { server });
+            match state.servers[server] {
+                ServerState::Idle if !state.is_answered || state.repeats < MAX_REPEATS => {
+                    actions.push(DedupAction::Deliver { server });
                 }
-                Server::Idle => {}
-                Server::SawNone | Server::Owes { .. } => {
-                    acts.push(Act::Go { server });
-                    if world.crashes < MAX_CRASHES {
-                        acts.push(Act::Crash { server });
+                ServerState::Idle => {}
+                ServerState::FoundNoKey | ServerState::MustCreate { .. } => {
+                    actions.push(DedupAction::SecondStep { server });
+                    if state.crashes < MAX_CRASHES {
+                        actions.push(DedupAction::Crash { server });
                     }
                 }
             }
         }
-        if self.rule == Rule::Reservation {
-            acts.push(Act::Sweep);
+        if self.rule == CreationRule::RecoverableReservation {
+            actions.push(DedupAction::Recover);
         }
-        if self.may_end(world) {
-            acts.push(Act::EndWindow);
+        if self.can_end_window(state) {
+            actions.push(DedupAction::EndWindow);
         }
     }
 
-    fn next_state(&self, last: &World, act: Act) -> Option<World> {
-        let mut world = last.clone();
-        match act {
-            Act::Deliver { server } => self.deliver(&mut world, server),
-            Act::Go { server } => {
-                match world.servers[server] {
-                    Server::Idle => return None,
-                    Server::SawNone => world.claim_and_create(),
-                    Server::Owes { execution } => {
-                        world.complete(execution);
-                        world.is_answered = true;
+    fn next_state(&self, last: &DedupState, action: DedupAction) -> Option<DedupState> {
+        let mut state = last.clone();
+        match action {
+            DedupAction::Deliver { server } => self.deliver_message(&mut state, server),
+            DedupAction::SecondStep { server } => {
+                match state.servers[server] {
+                    ServerState::Idle => return None,
+                    ServerState::FoundNoKey => state.reserve_and_create(),
+                    ServerState::MustCreate { execution } => {
+                        state.complete_reservation(execution);
+                        state.is_answered = true;
                     }
                 }
-                world.servers[server] = Server::Idle;
+                state.servers[server] = ServerState::Idle;
             }
-            Act::Crash { server } => {
-                world.crashes += 1;
-                world.servers[server] = Server::Idle;
+            DedupAction::Crash { server } => {
+                state.crashes += 1;
+                state.servers[server] = ServerState::Idle;
             }
-            Act::Sweep => {
-                let claim = world.claim.filter(|claim| !claim.is_done)?;
-                world.complete(claim.execution);
+            DedupAction::Recover => {
+                let reservation = state
+                    .reservation
+                    .filter(|reservation| !reservation.is_done)?;
+                state.complete_reservation(reservation.execution);
             }
-            Act::EndWindow => {
-                world.claim = None;
-                world.window += 1;
+            DedupAction::EndWindow => {
+                state.reservation = None;
+                state.window += 1;
             }
         }
-        (world != *last).then_some(world)
+        (state != *last).then_some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("at most one in a window", |_, world: &World| {
-                (0..=world.window).all(|window| world.of_window(window) <= 1)
+            Property::always("at most one in a window", |_, state: &DedupState| {
+                (0..=state.window).all(|window| state.count_in_window(window) <= 1)
             }),
-            // Asked where nothing can happen any more.
-            Property::eventually("a message has its execution", |_, world: &World| {
-                !world.executions.is_empty()
+            // Checked in final states.
+            Property::eventually("a message has its execution", |_, state: &DedupState| {
+                !state.executions.is_empty()
             }),
-            Property::always("a done claim names what exists", |_, world: &World| {
-                world.claim.is_none_or(|claim| {
-                    let is_it = |(id, _): &(u8, u8)| *id == claim.execution;
-                    !claim.is_done || world.executions.iter().any(is_it)
-                })
-            }),
-            Property::sometimes("each window has its own", |_, world: &World| {
-                world.window == MAX_ENDS && world.of_window(0) == 1 && world.of_window(1) == 1
+            Property::always(
+                "a completed reservation has its execution",
+                |_, state: &DedupState| {
+                    state.reservation.is_none_or(|reservation| {
+                        let is_reserved = |(id, _): &(u8, u8)| *id == reservation.execution;
+                        !reservation.is_done || state.executions.iter().any(is_reserved)
+                    })
+                },
+            ),
+            Property::sometimes("each window has one execution", |_, state: &DedupState| {
+                state.window == MAX_ENDS
+                    && state.count_in_window(0) == 1
+                    && state.count_in_window(1) == 1
             }),
         ]
     }
 }
 
-fn violation(rule: Rule, property: &'static str) -> Vec<Act> {
-    let checker = Rules { servers: 2, rule }.checker().spawn_bfs().join();
+fn find_violation(rule: CreationRule, property: &'static str) -> Vec<DedupAction> {
+    let checker = DedupModel { servers: 2, rule }.checker().spawn_bfs().join();
     let path = checker.discovery(property);
-    assert!(path.is_some(), "`{property}` holds, and should not");
+    assert!(path.is_some(), "`{property}` holds, but must be violated");
     path.map(Path::into_actions).unwrap_or_default()
 }
 
 #[test]
-fn who_looks_before_creating_creates_twice() {
-    violation(Rule::LookThenCreate, "at most one in a window");
+fn check_before_create_creates_twice() {
+    find_violation(CreationRule::CheckThenCreate, "at most one in a window");
 }
 
-/// The claim stays, its execution never comes, and each redelivery is called a duplicate of it.
-/// Hole D1.
+/// The reservation stays without an execution, and each redelivery is reported as a duplicate of
+/// it.
 #[test]
-fn a_crash_between_claim_and_creation_loses_the_message() {
-    let acts = violation(Rule::ClaimThenCreate, "a message has its execution");
-    let is_crash = |act: &Act| matches!(act, Act::Crash { .. });
-    assert!(acts.iter().any(is_crash), "{acts:?}");
+fn crash_between_reserve_and_create_loses_message() {
+    let actions = find_violation(
+        CreationRule::ReserveThenCreate,
+        "a message has its execution",
+    );
+    let is_crash = |action: &DedupAction| matches!(action, DedupAction::Crash { .. });
+    assert!(actions.iter().any(is_crash), "{actions:?}");
 }
 
-/// Hole D1.
 #[test]
-fn one_transaction_and_a_reservation_hold_everywhere() {
-    for rule in [Rule::OneTransaction, Rule::Reservation] {
+fn one_transaction_and_recoverable_reservation_hold() {
+    for rule in [
+        CreationRule::OneTransaction,
+        CreationRule::RecoverableReservation,
+    ] {
         for servers in [2, 3] {
-            let checker = Rules { servers, rule }
+            let checker = DedupModel { servers, rule }
                 .checker()
                 .threads(2)
                 .spawn_bfs()

@@ -1,351 +1,370 @@
-//! The lease of a command and the fence before its result.
+//! The lease of a command and the fence of its result.
 //!
-//! Some workers, a reaper and a server share one command. Grants, renewals and returns are not
-//! durable by themselves: a crash forgets those behind the last append. A lease may run out at any
-//! time. Workers never forget: whoever once had the command may report at any later moment.
+//! Several workers, a reaper and a server share one command. Grants, extensions and releases alone
+//! are not durable: a crash loses those after the last append. A lease may expire at any time. A
+//! worker that once had the command may report at any later time.
 
 use stateright::{Checker, Model, Path, Property};
 
-/// Attempts of the command in all.
+/// Maximum attempts of the command.
 const MAX_ATTEMPTS: u8 = 3;
-/// Grants until the world ends; more than attempts, since some are forgotten.
+/// Maximum grants in the model. More than attempts, since crashes lose some grants.
 const MAX_GRANTS: u8 = 5;
 
-/// What a report has to prove.
+/// Condition for accepting a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fence {
-    /// That the command is open.
-    CommandAlone,
-    /// That the attempt is the present one.
-    AttemptAlone,
-    /// That attempt and token are those of the lease.
+enum ReportFence {
+    /// The command is open.
+    CommandOnly,
+    /// The attempt is the current one.
+    AttemptOnly,
+    /// Attempt and token match the lease.
     AttemptAndToken,
 }
 
-/// When the reaper may take a lease away.
+/// Time of the reaper's expiry check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reaping {
-    /// When it had run out as the reaper looked.
-    WhenSeen,
-    /// When it still has run out as the append is written.
-    WhenWritten,
+enum ReapCheck {
+    /// The lease had expired when the reaper scanned.
+    AtScan,
+    /// The lease is still expired when the append is written.
+    AtWrite,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Status {
+enum CommandState {
     Pending,
-    Leased { token: u8, has_run_out: bool },
+    Leased { token: u8, is_expired: bool },
     Done,
 }
 
-/// The row of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Row {
-    status: Status,
+struct CommandRow {
+    status: CommandState,
     attempt: u8,
 }
 
-/// What a worker once got.
+/// A lease as a worker received it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Grant {
+struct LeaseGrant {
     worker: u8,
     attempt: u8,
     token: u8,
 }
 
-/// What the log has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Entry {
+enum LogEntry {
     Expired { attempt: u8 },
     Completed { attempt: u8, by_holder: bool },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct World {
-    row: Row,
-    /// The row that a crash leaves.
-    durable: Row,
-    grants: Vec<Grant>,
-    /// The attempt that the reaper has seen run out.
-    seen: Option<u8>,
-    /// Whether a lease was taken from a worker that had renewed it.
-    was_robbed: bool,
-    /// Whether a crash forgot a grant.
-    has_forgotten: bool,
-    log: Vec<Entry>,
+struct LeaseState {
+    row: CommandRow,
+    /// The row after a crash.
+    durable: CommandRow,
+    grants: Vec<LeaseGrant>,
+    /// The attempt that the reaper found expired.
+    expired_attempt: Option<u8>,
+    /// True if a renewed lease was taken from its worker.
+    lost_renewed_lease: bool,
+    /// True if a crash lost a grant.
+    lost_grant: bool,
+    log: Vec<LogEntry>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Act {
+enum LeaseAction {
     Lease {
         worker: u8,
     },
-    RunOut,
-    Extend(Grant),
-    Release(Grant),
-    Report(Grant),
-    Look,
+    Expire,
+    Extend(LeaseGrant),
+    Release(LeaseGrant),
+    Report(LeaseGrant),
+    ScanExpired,
     Reap {
         attempt: u8,
     },
-    /// What was not durable becomes so by itself, sooner or later.
+    /// Non-durable changes become durable eventually.
     Flush,
     Crash,
 }
 
-struct Rules {
+struct LeaseModel {
     workers: u8,
-    fence: Fence,
-    reaping: Reaping,
+    fence: ReportFence,
+    reap_check: ReapCheck,
 }
 
-impl World {
-    /// Writes events with a change of the row: that makes the row durable.
-    fn append(&mut self, entry: Entry, status: Status) {
+impl LeaseState {
+    /// Writes an event with a change of the row, which makes the row durable.
+    fn append_entry(&mut self, entry: LogEntry, status: CommandState) {
         self.row.status = status;
         self.durable = self.row;
         self.log.push(entry);
     }
 
-    fn is_holder(&self, grant: Grant) -> bool {
+    fn holds_lease(&self, grant: LeaseGrant) -> bool {
         match self.row.status {
-            Status::Leased { token, .. } => {
+            CommandState::Leased { token, .. } => {
                 token == grant.token && self.row.attempt == grant.attempt
             }
-            Status::Pending | Status::Done => false,
+            CommandState::Pending | CommandState::Done => false,
         }
     }
 }
 
-impl Rules {
-    fn lets_through(&self, world: &World, grant: Grant) -> bool {
-        let is_leased = matches!(world.row.status, Status::Leased { .. });
+impl LeaseModel {
+    fn accepts_report(&self, state: &LeaseState, grant: LeaseGrant) -> bool {
+        let is_leased = matches!(state.row.status, CommandState::Leased { .. });
         match self.fence {
-            Fence::CommandAlone => world.row.status != Status::Done,
-            Fence::AttemptAlone => is_leased && world.row.attempt == grant.attempt,
-            Fence::AttemptAndToken => world.is_holder(grant),
+            ReportFence::CommandOnly => state.row.status != CommandState::Done,
+            ReportFence::AttemptOnly => is_leased && state.row.attempt == grant.attempt,
+            ReportFence::AttemptAndToken => state.holds_lease(grant),
         }
     }
 
-    fn may_reap(&self, world: &World, seen: u8) -> bool {
-        let Status::Leased { has_run_out, .. } = world.row.status else {
+    fn can_reap(&self, state: &LeaseState, scanned_attempt: u8) -> bool {
+        let CommandState::Leased { is_expired, .. } = state.row.status else {
             return false;
         };
-        let still = match self.reaping {
-            Reaping::WhenSeen => true,
-            Reaping::WhenWritten => has_run_out,
+        let is_still_expired = match self.reap_check {
+            ReapCheck::AtScan => true,
+            ReapCheck::AtWrite => is_expired,
         };
-        still && world.row.attempt == seen
+        is_still_expired && state.row.attempt == scanned_attempt
     }
 }
 
-impl Model for Rules {
-    type State = World;
-    type Action = Act;
+impl Model for LeaseModel {
+    type State = LeaseState;
+    type Action = LeaseAction;
 
-    fn init_states(&self) -> Vec<World> {
-        let row = Row {
-            status: Status::Pending,
+    fn init_states(&self) -> Vec<LeaseState> {
+        let row = CommandRow {
+            status: CommandState::Pending,
             attempt: 0,
         };
-        vec![World {
+        vec![LeaseState {
             row,
             durable: row,
             grants: Vec::new(),
-            seen: None,
-            was_robbed: false,
-            has_forgotten: false,
+            expired_attempt: None,
+            lost_renewed_lease: false,
+            lost_grant: false,
             log: Vec::new(),
         }]
     }
 
-    fn actions(&self, world: &World, acts: &mut Vec<Act>) {
-        if world.row.status == Status::Pending && world.row.attempt < MAX_ATTEMPTS {
-            acts.extend((0..self.workers).map(|worker| Act::Lease { worker }));
+    fn actions(&self, state: &LeaseState, actions: &mut Vec<LeaseAction>) {
+        if state.row.status == CommandState::Pending && state.row.attempt < MAX_ATTEMPTS {
+            actions.extend((0..self.workers).map(|worker| LeaseAction::Lease { worker }));
         }
-        acts.extend([Act::RunOut, Act::Look, Act::Flush, Act::Crash]);
-        acts.extend(world.seen.map(|attempt| Act::Reap { attempt }));
-        for grant in &world.grants {
-            acts.extend([
-                Act::Extend(*grant),
-                Act::Release(*grant),
-                Act::Report(*grant),
+        actions.extend([
+            LeaseAction::Expire,
+            LeaseAction::ScanExpired,
+            LeaseAction::Flush,
+            LeaseAction::Crash,
+        ]);
+        actions.extend(
+            state
+                .expired_attempt
+                .map(|attempt| LeaseAction::Reap { attempt }),
+        );
+        for grant in &state.grants {
+            actions.extend([
+                LeaseAction::Extend(*grant),
+                LeaseAction::Release(*grant),
+                LeaseAction::Report(*grant),
             ]);
         }
     }
 
-    fn next_state(&self, last: &World, act: Act) -> Option<World> {
-        let mut world = last.clone();
-        match act {
-            Act::Lease { worker } => lease(&mut world, worker)?,
-            Act::RunOut => set_run_out(&mut world, true)?,
-            Act::Extend(grant) if last.is_holder(grant) => set_run_out(&mut world, false)?,
-            Act::Release(grant) if last.is_holder(grant) => {
-                world.row.status = Status::Pending;
-                world.row.attempt -= 1;
+    fn next_state(&self, last: &LeaseState, action: LeaseAction) -> Option<LeaseState> {
+        let mut state = last.clone();
+        match action {
+            LeaseAction::Lease { worker } => grant_lease(&mut state, worker)?,
+            LeaseAction::Expire => set_expired(&mut state, true)?,
+            LeaseAction::Extend(grant) if last.holds_lease(grant) => {
+                set_expired(&mut state, false)?;
             }
-            Act::Report(grant) if self.lets_through(last, grant) => {
-                let entry = Entry::Completed {
+            LeaseAction::Release(grant) if last.holds_lease(grant) => {
+                state.row.status = CommandState::Pending;
+                state.row.attempt -= 1;
+            }
+            LeaseAction::Report(grant) if self.accepts_report(last, grant) => {
+                let entry = LogEntry::Completed {
                     attempt: grant.attempt,
-                    by_holder: last.is_holder(grant),
+                    by_holder: last.holds_lease(grant),
                 };
-                world.append(entry, Status::Done);
+                state.append_entry(entry, CommandState::Done);
             }
-            Act::Look => {
-                let Status::Leased {
-                    has_run_out: true, ..
+            LeaseAction::ScanExpired => {
+                let CommandState::Leased {
+                    is_expired: true, ..
                 } = last.row.status
                 else {
                     return None;
                 };
-                world.seen = Some(last.row.attempt);
+                state.expired_attempt = Some(last.row.attempt);
             }
-            Act::Reap { attempt } => {
-                world.seen = None;
-                if self.may_reap(last, attempt) {
-                    let Status::Leased { has_run_out, .. } = last.row.status else {
+            LeaseAction::Reap { attempt } => {
+                state.expired_attempt = None;
+                if self.can_reap(last, attempt) {
+                    let CommandState::Leased { is_expired, .. } = last.row.status else {
                         return None;
                     };
-                    world.was_robbed |= !has_run_out;
-                    world.append(Entry::Expired { attempt }, Status::Pending);
+                    state.lost_renewed_lease |= !is_expired;
+                    state.append_entry(LogEntry::Expired { attempt }, CommandState::Pending);
                 }
             }
-            Act::Flush => world.durable = world.row,
-            Act::Crash => {
-                world.has_forgotten |= world.durable != world.row;
-                world.row = world.durable;
-                world.seen = None;
+            LeaseAction::Flush => state.durable = state.row,
+            LeaseAction::Crash => {
+                state.lost_grant |= state.durable != state.row;
+                state.row = state.durable;
+                state.expired_attempt = None;
             }
-            Act::Extend(_) | Act::Release(_) | Act::Report(_) => return None,
+            LeaseAction::Extend(_) | LeaseAction::Release(_) | LeaseAction::Report(_) => {
+                return None;
+            }
         }
-        (world != *last).then_some(world)
+        (state != *last).then_some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("at most one result", |_, world: &World| {
-                let is_result = |entry: &&Entry| matches!(entry, Entry::Completed { .. });
-                world.log.iter().filter(is_result).count() <= 1
+            Property::always("at most one result", |_, state: &LeaseState| {
+                let is_result = |entry: &&LogEntry| matches!(entry, LogEntry::Completed { .. });
+                state.log.iter().filter(is_result).count() <= 1
             }),
-            Property::always("a result is the holder's", |_, world: &World| {
-                world.log.iter().all(|entry| match entry {
-                    Entry::Completed { by_holder, .. } => *by_holder,
-                    Entry::Expired { .. } => true,
+            Property::always("a result is the holder's", |_, state: &LeaseState| {
+                state.log.iter().all(|entry| match entry {
+                    LogEntry::Completed { by_holder, .. } => *by_holder,
+                    LogEntry::Expired { .. } => true,
                 })
             }),
-            Property::always("attempts in the log only grow", |_, world: &World| {
-                let attempts = world.log.iter().map(|entry| match entry {
-                    Entry::Expired { attempt } | Entry::Completed { attempt, .. } => *attempt,
+            Property::always("attempts in the log only grow", |_, state: &LeaseState| {
+                let attempts = state.log.iter().map(|entry| match entry {
+                    LogEntry::Expired { attempt } | LogEntry::Completed { attempt, .. } => *attempt,
                 });
                 attempts.is_sorted_by(|earlier, later| earlier < later)
             }),
-            Property::always("nothing follows the result", |_, world: &World| {
-                let before_last = world.log.iter().rev().skip(1);
+            Property::always("nothing follows the result", |_, state: &LeaseState| {
+                let before_last = state.log.iter().rev().skip(1);
                 before_last
                     .into_iter()
-                    .all(|entry| matches!(entry, Entry::Expired { .. }))
+                    .all(|entry| matches!(entry, LogEntry::Expired { .. }))
             }),
-            Property::always("a renewed lease is kept", |_, world: &World| {
-                !world.was_robbed
+            Property::always("a renewed lease is kept", |_, state: &LeaseState| {
+                !state.lost_renewed_lease
             }),
-            Property::sometimes("it is done at the last attempt", |_, world: &World| {
-                world.log.len() == usize::from(MAX_ATTEMPTS) && world.row.status == Status::Done
+            Property::sometimes("it is done at the last attempt", |_, state: &LeaseState| {
+                state.log.len() == usize::from(MAX_ATTEMPTS)
+                    && state.row.status == CommandState::Done
             }),
-            Property::sometimes("it is done in spite of a crash", |_, world: &World| {
-                world.has_forgotten && world.row.status == Status::Done
+            Property::sometimes("it is done in spite of a crash", |_, state: &LeaseState| {
+                state.lost_grant && state.row.status == CommandState::Done
             }),
         ]
     }
 
-    fn within_boundary(&self, world: &World) -> bool {
-        world.grants.len() <= usize::from(MAX_GRANTS)
+    fn within_boundary(&self, state: &LeaseState) -> bool {
+        state.grants.len() <= usize::from(MAX_GRANTS)
     }
 }
 
-fn lease(world: &mut World, worker: u8) -> Option<()> {
-    let token = u8::try_from(world.grants.len()).ok()?;
-    world.row.attempt += 1;
-    world.row.status = Status::Leased {
+fn grant_lease(state: &mut LeaseState, worker: u8) -> Option<()> {
+    let token = u8::try_from(state.grants.len()).ok()?;
+    state.row.attempt += 1;
+    state.row.status = CommandState::Leased {
         token,
-        has_run_out: false,
+        is_expired: false,
     };
-    world.grants.push(Grant {
+    state.grants.push(LeaseGrant {
         worker,
-        attempt: world.row.attempt,
+        attempt: state.row.attempt,
         token,
     });
     Some(())
 }
 
-fn set_run_out(world: &mut World, value: bool) -> Option<()> {
-    let Status::Leased { has_run_out, .. } = &mut world.row.status else {
+fn set_expired(state: &mut LeaseState, value: bool) -> Option<()> {
+    let CommandState::Leased { is_expired, .. } = &mut state.row.status else {
         return None;
     };
-    *has_run_out = value;
+    *is_expired = value;
     Some(())
 }
 
-/// Checks some rules until every property that can be broken or met was.
-fn violation(fence: Fence, reaping: Reaping, property: &'static str) -> Vec<Act> {
-    let rules = Rules {
+/// Checks a model and returns the actions that lead to a violation of the property.
+fn find_violation(
+    fence: ReportFence,
+    reap_check: ReapCheck,
+    property: &'static str,
+) -> Vec<LeaseAction> {
+    let model = LeaseModel {
         workers: 2,
         fence,
-        reaping,
+        reap_check,
     };
-    let checker = rules.checker().spawn_bfs().join();
+    let checker = model.checker().spawn_bfs().join();
     let path = checker.discovery(property);
-    assert!(path.is_some(), "`{property}` holds, and should not");
+    assert!(path.is_some(), "`{property}` holds, but must be violated");
     path.map(Path::into_actions).unwrap_or_default()
 }
 
 #[test]
-fn a_result_that_is_accepted_by_its_command_alone_may_be_stale() {
-    let acts = violation(
-        Fence::CommandAlone,
-        Reaping::WhenWritten,
+fn fence_by_command_accepts_stale_result() {
+    let actions = find_violation(
+        ReportFence::CommandOnly,
+        ReapCheck::AtWrite,
         "a result is the holder's",
     );
     assert!(
-        acts.iter().any(|act| matches!(act, Act::Report(_))),
-        "{acts:?}"
+        actions
+            .iter()
+            .any(|action| matches!(action, LeaseAction::Report(_))),
+        "{actions:?}"
     );
-    violation(
-        Fence::CommandAlone,
-        Reaping::WhenWritten,
+    find_violation(
+        ReportFence::CommandOnly,
+        ReapCheck::AtWrite,
         "attempts in the log only grow",
     );
 }
 
-/// Two grants have the same attempt once the first was forgotten, or given back.
+/// Two grants have the same attempt if the first one was lost or released.
 #[test]
-fn a_result_that_is_accepted_by_its_attempt_may_be_of_a_forgotten_grant() {
-    let acts = violation(
-        Fence::AttemptAlone,
-        Reaping::WhenWritten,
+fn fence_by_attempt_accepts_forgotten_grant() {
+    let actions = find_violation(
+        ReportFence::AttemptOnly,
+        ReapCheck::AtWrite,
         "a result is the holder's",
     );
-    let is_lost = |act: &Act| matches!(act, Act::Crash | Act::Release(_));
-    assert!(acts.iter().any(is_lost), "{acts:?}");
+    let is_lost =
+        |action: &LeaseAction| matches!(action, LeaseAction::Crash | LeaseAction::Release(_));
+    assert!(actions.iter().any(is_lost), "{actions:?}");
 }
 
 #[test]
-fn a_reaper_that_trusts_what_it_saw_takes_renewed_leases() {
-    violation(
-        Fence::AttemptAndToken,
-        Reaping::WhenSeen,
+fn reaper_without_recheck_takes_renewed_lease() {
+    find_violation(
+        ReportFence::AttemptAndToken,
+        ReapCheck::AtScan,
         "a renewed lease is kept",
     );
 }
 
 #[test]
-fn attempt_and_token_and_expiry_by_append_hold_everywhere() {
+fn attempt_token_and_expiry_fence_hold() {
     for workers in [2, 3] {
-        let rules = Rules {
+        let model = LeaseModel {
             workers,
-            fence: Fence::AttemptAndToken,
-            reaping: Reaping::WhenWritten,
+            fence: ReportFence::AttemptAndToken,
+            reap_check: ReapCheck::AtWrite,
         };
-        let checker = rules.checker().threads(2).spawn_bfs().join();
+        let checker = model.checker().threads(2).spawn_bfs().join();
         checker.assert_properties();
         assert!(checker.is_done());
         println!("{workers} workers: {} states", checker.unique_state_count());

@@ -1,7 +1,7 @@
-//! Models of the rules that a store keeps, checked over all of their states.
+//! Model checks of store rules over their whole state space.
 //!
-//! Each is checked with the rule that looks right at first, which must be found wrong, and with the
-//! rule that is in force. A model that finds nothing in the first proves nothing by the second.
+//! Each model is checked with rules that seem right and must fail, and with the rule in force. A
+//! model that detects no violation in the first does not prove the second.
 
 mod dedup;
 mod lease;

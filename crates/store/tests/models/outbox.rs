@@ -1,352 +1,370 @@
-//! A row of the outbox: claims, leases, and the fence before its marks.
+//! An outbox row: claims, leases, and the fence of its marks.
 //!
-//! Some publishers share one row. A lease may run out at any time, a publisher may die between any
-//! two of its steps, and a mark that was once sent may arrive at any later moment, and again: its
-//! sender's HTTP client repeats it. An operator may replay what is dead.
+//! Several publishers share one row. A lease may expire at any time, a publisher may crash between
+//! any two steps, and a sent mark may arrive at any later time, also repeatedly, because HTTP
+//! clients retry. An operator may replay a dead row.
 
 use stateright::{Checker, Model, Path, Property};
 
 /// Failures until the row is dead.
 const MAX_FAILURES: u8 = 2;
-/// Claims until the world ends.
+/// Maximum claims in the model.
 const MAX_CLAIMS: u8 = 4;
-/// Publishers that die.
+/// Maximum crashes of publishers.
 const MAX_CRASHES: u8 = 2;
 
-/// What becomes of a claim whose publisher never comes back.
+/// Handling of a claim whose publisher crashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lease {
-    /// Nothing: when it was claimed is written, and never read.
+enum LeaseRule {
+    /// The claim never expires: its time is stored and not used.
     Endless,
-    /// It runs out, and the row may be claimed again.
-    RunsOut,
+    /// The lease expires, and the row can be claimed again.
+    Expires,
 }
 
-/// What a mark has to prove.
+/// Condition for accepting a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fence {
-    /// Nothing.
+enum MarkFence {
+    /// No condition.
     None,
-    /// That the row is in flight.
+    /// The row is in flight.
     Status,
-    /// That it is in flight, and by the claim that the mark is about.
+    /// The row is in flight with the attempt of the mark.
     StatusAndAttempt,
 }
 
-/// What a replay does with the number of the row's claims, which is what the fence compares.
+/// Effect of a replay on the attempts of the row, which the fence compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Replay {
+enum ReplayCounting {
     FromZero,
     KeepsCounting,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Status {
+enum RowStatus {
     Pending,
-    InFlight { claim: u8, has_run_out: bool },
+    InFlight { claim: u8, is_expired: bool },
     Published,
     Failed,
     Dead,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Outcome {
+enum MarkOutcome {
     Published,
     Failed,
 }
 
-/// A mark on its way; it stays there for ever.
+/// A mark that was sent. It may arrive any number of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Mark {
-    outcome: Outcome,
+struct SentMark {
+    outcome: MarkOutcome,
     attempt: u8,
-    /// Which claim it is about: the truth, which no rule may look at.
+    /// The claim of the mark, which no rule may use.
     claim: u8,
 }
 
-/// What a publisher has in hand.
+/// A claim held by a publisher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Hand {
+struct HeldClaim {
     attempt: u8,
     claim: u8,
 }
 
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a fact of its own that a property looks at"
+    reason = "each is a separate fact that a property checks"
 )]
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct World {
-    status: Status,
+struct OutboxState {
+    status: RowStatus,
     attempts: u8,
     failures: u8,
     claims: u8,
     crashes: u8,
-    hands: Vec<Option<Hand>>,
-    marks: Vec<Mark>,
+    held_claims: Vec<Option<HeldClaim>>,
+    marks: Vec<SentMark>,
     is_in_stream: bool,
     was_published: bool,
     was_replayed: bool,
-    /// Whether a mark changed the row that was not its claim's.
-    was_changed_by_another: bool,
+    /// True if a mark of another claim changed the row.
+    changed_by_other_claim: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Act {
+enum OutboxAction {
     Claim { publisher: usize },
     Publish { publisher: usize },
     Fail { publisher: usize },
-    Arrive(Mark),
-    RunOut,
+    Arrive(SentMark),
+    ExpireLease,
     Crash { publisher: usize },
     Replay,
 }
 
-struct Rules {
+struct OutboxModel {
     publishers: usize,
-    lease: Lease,
-    fence: Fence,
-    replay: Replay,
+    lease: LeaseRule,
+    fence: MarkFence,
+    replay: ReplayCounting,
 }
 
-impl Rules {
-    fn may_claim(&self, world: &World) -> bool {
-        match world.status {
-            Status::Pending | Status::Failed => true,
-            Status::InFlight { has_run_out, .. } => has_run_out && self.lease == Lease::RunsOut,
-            Status::Published | Status::Dead => false,
+impl OutboxModel {
+    fn can_claim(&self, state: &OutboxState) -> bool {
+        match state.status {
+            RowStatus::Pending | RowStatus::Failed => true,
+            RowStatus::InFlight { is_expired, .. } => {
+                is_expired && self.lease == LeaseRule::Expires
+            }
+            RowStatus::Published | RowStatus::Dead => false,
         }
     }
 
-    fn lets_through(&self, world: &World, mark: Mark) -> bool {
-        let is_in_flight = matches!(world.status, Status::InFlight { .. });
+    fn accepts_mark(&self, state: &OutboxState, mark: SentMark) -> bool {
+        let is_in_flight = matches!(state.status, RowStatus::InFlight { .. });
         match self.fence {
-            Fence::None => true,
-            Fence::Status => is_in_flight,
-            Fence::StatusAndAttempt => is_in_flight && world.attempts == mark.attempt,
+            MarkFence::None => true,
+            MarkFence::Status => is_in_flight,
+            MarkFence::StatusAndAttempt => is_in_flight && state.attempts == mark.attempt,
         }
     }
 }
 
-impl World {
-    fn claim(&mut self, publisher: usize) {
+impl OutboxState {
+    fn claim_row(&mut self, publisher: usize) {
         self.attempts += 1;
         self.claims += 1;
-        self.status = Status::InFlight {
+        self.status = RowStatus::InFlight {
             claim: self.claims,
-            has_run_out: false,
+            is_expired: false,
         };
-        self.hands[publisher] = Some(Hand {
+        self.held_claims[publisher] = Some(HeldClaim {
             attempt: self.attempts,
             claim: self.claims,
         });
     }
 
-    /// Sends a mark about what a publisher has in hand, which it then forgets.
-    fn send(&mut self, publisher: usize, outcome: Outcome) -> Option<()> {
-        let hand = self.hands[publisher].take()?;
-        self.marks.push(Mark {
+    /// Sends a mark about the claim of a publisher and drops the claim.
+    fn send_mark(&mut self, publisher: usize, outcome: MarkOutcome) -> Option<()> {
+        let held = self.held_claims[publisher].take()?;
+        self.marks.push(SentMark {
             outcome,
-            attempt: hand.attempt,
-            claim: hand.claim,
+            attempt: held.attempt,
+            claim: held.claim,
         });
         Some(())
     }
 
-    fn mark(&mut self, mark: Mark) {
-        let is_own = matches!(self.status, Status::InFlight { claim, .. } if claim == mark.claim);
-        self.was_changed_by_another |= !is_own;
+    fn apply_mark(&mut self, mark: SentMark) {
+        let is_own =
+            matches!(self.status, RowStatus::InFlight { claim, .. } if claim == mark.claim);
+        self.changed_by_other_claim |= !is_own;
         match mark.outcome {
-            Outcome::Published => {
-                self.status = Status::Published;
+            MarkOutcome::Published => {
+                self.status = RowStatus::Published;
                 self.was_published = true;
             }
-            Outcome::Failed => {
+            MarkOutcome::Failed => {
                 self.failures = (self.failures + 1).min(MAX_FAILURES);
-                let is_over = self.failures >= MAX_FAILURES;
-                self.status = if is_over {
-                    Status::Dead
+                let is_exhausted = self.failures >= MAX_FAILURES;
+                self.status = if is_exhausted {
+                    RowStatus::Dead
                 } else {
-                    Status::Failed
+                    RowStatus::Failed
                 };
             }
         }
     }
 }
 
-impl Model for Rules {
-    type State = World;
-    type Action = Act;
+impl Model for OutboxModel {
+    type State = OutboxState;
+    type Action = OutboxAction;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World {
-            status: Status::Pending,
+    fn init_states(&self) -> Vec<OutboxState> {
+        vec![OutboxState {
+            status: RowStatus::Pending,
             attempts: 0,
             failures: 0,
             claims: 0,
             crashes: 0,
-            hands: vec![None; self.publishers],
+            held_claims: vec![None; self.publishers],
             marks: Vec::new(),
             is_in_stream: false,
             was_published: false,
             was_replayed: false,
-            was_changed_by_another: false,
+            changed_by_other_claim: false,
         }]
     }
 
-    fn actions(&self, world: &World, acts: &mut Vec<Act>) {
+    fn actions(&self, state: &OutboxState, actions: &mut Vec<OutboxAction>) {
         for publisher in 0..self.publishers {
-            if world.hands[publisher].is_some() {
-                acts.extend([Act::Publish { publisher }, Act::Fail { publisher }]);
-                if world.crashes < MAX_CRASHES {
-                    acts.push(Act::Crash { publisher });
+            if state.held_claims[publisher].is_some() {
+                actions.extend([
+                    OutboxAction::Publish { publisher },
+                    OutboxAction::Fail { publisher },
+                ]);
+                if state.crashes < MAX_CRASHES {
+                    actions.push(OutboxAction::Crash { publisher });
                 }
-            } else if self.may_claim(world) {
-                acts.push(Act::Claim { publisher });
+            } else if self.can_claim(state) {
+                actions.push(OutboxAction::Claim { publisher });
             }
         }
-        acts.extend(world.marks.iter().copied().map(Act::Arrive));
-        acts.push(Act::RunOut);
-        if world.status == Status::Dead && !world.was_replayed {
-            acts.push(Act::Replay);
+        actions.extend(state.marks.iter().copied().map(OutboxAction::Arrive));
+        actions.push(OutboxAction::ExpireLease);
+        if state.status == RowStatus::Dead && !state.was_replayed {
+            actions.push(OutboxAction::Replay);
         }
     }
 
-    fn next_state(&self, last: &World, act: Act) -> Option<World> {
-        let mut world = last.clone();
-        match act {
-            Act::Claim { publisher } => world.claim(publisher),
-            Act::Publish { publisher } => {
-                world.is_in_stream = true;
-                world.send(publisher, Outcome::Published)?;
+    fn next_state(&self, last: &OutboxState, action: OutboxAction) -> Option<OutboxState> {
+        let mut state = last.clone();
+        match action {
+            OutboxAction::Claim { publisher } => state.claim_row(publisher),
+            OutboxAction::Publish { publisher } => {
+                state.is_in_stream = true;
+                state.send_mark(publisher, MarkOutcome::Published)?;
             }
-            Act::Fail { publisher } => world.send(publisher, Outcome::Failed)?,
-            Act::Arrive(mark) if self.lets_through(last, mark) => world.mark(mark),
-            Act::Arrive(_) => return None,
-            Act::RunOut => match &mut world.status {
-                Status::InFlight { has_run_out, .. } => *has_run_out = true,
-                Status::Pending | Status::Published | Status::Failed | Status::Dead => {
+            OutboxAction::Fail { publisher } => state.send_mark(publisher, MarkOutcome::Failed)?,
+            OutboxAction::Arrive(mark) if self.accepts_mark(last, mark) => state.apply_mark(mark),
+            OutboxAction::Arrive(_) => return None,
+            OutboxAction::ExpireLease => match &mut state.status {
+                RowStatus::InFlight { is_expired, .. } => *is_expired = true,
+                RowStatus::Pending | RowStatus::Published | RowStatus::Failed | RowStatus::Dead => {
                     return None;
                 }
             },
-            Act::Crash { publisher } => {
-                world.crashes += 1;
-                world.hands[publisher] = None;
+            OutboxAction::Crash { publisher } => {
+                state.crashes += 1;
+                state.held_claims[publisher] = None;
             }
-            Act::Replay => {
-                world.was_replayed = true;
-                world.status = Status::Pending;
-                world.failures = 0;
-                if self.replay == Replay::FromZero {
-                    world.attempts = 0;
+            OutboxAction::Replay => {
+                state.was_replayed = true;
+                state.status = RowStatus::Pending;
+                state.failures = 0;
+                if self.replay == ReplayCounting::FromZero {
+                    state.attempts = 0;
                 }
             }
         }
-        (world != *last).then_some(world)
+        (state != *last).then_some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("what is marked is in the stream", |_, world: &World| {
-                world.status != Status::Published || world.is_in_stream
+            Property::always(
+                "a row marked as published is in the stream",
+                |_, state: &OutboxState| state.status != RowStatus::Published || state.is_in_stream,
+            ),
+            Property::always(
+                "a published row stays published",
+                |_, state: &OutboxState| {
+                    !state.was_published || state.status == RowStatus::Published
+                },
+            ),
+            Property::always("only its claim changes a row", |_, state: &OutboxState| {
+                !state.changed_by_other_claim
             }),
-            Property::always("what was published stays so", |_, world: &World| {
-                !world.was_published || world.status == Status::Published
+            // Checked in final states, so it finds rows that stay unpublished forever.
+            Property::eventually("it is published or dead", |_, state: &OutboxState| {
+                matches!(state.status, RowStatus::Published | RowStatus::Dead)
+                    || state.claims >= MAX_CLAIMS
             }),
-            Property::always("only its claim changes a row", |_, world: &World| {
-                !world.was_changed_by_another
+            Property::sometimes("it is published after a crash", |_, state: &OutboxState| {
+                state.crashes > 0 && state.status == RowStatus::Published
             }),
-            // Asked where nothing can happen any more, so it finds what nobody will ever do.
-            Property::eventually("it is published or dead", |_, world: &World| {
-                matches!(world.status, Status::Published | Status::Dead)
-                    || world.claims >= MAX_CLAIMS
-            }),
-            Property::sometimes("it is published after a crash", |_, world: &World| {
-                world.crashes > 0 && world.status == Status::Published
-            }),
-            Property::sometimes("it is published after its replay", |_, world: &World| {
-                world.was_replayed && world.status == Status::Published
-            }),
+            Property::sometimes(
+                "it is published after its replay",
+                |_, state: &OutboxState| state.was_replayed && state.status == RowStatus::Published,
+            ),
         ]
     }
 
-    fn within_boundary(&self, world: &World) -> bool {
-        world.claims <= MAX_CLAIMS
+    fn within_boundary(&self, state: &OutboxState) -> bool {
+        state.claims <= MAX_CLAIMS
     }
 }
 
-fn violation(lease: Lease, fence: Fence, replay: Replay, property: &'static str) -> Vec<Act> {
-    let rules = Rules {
+fn find_violation(
+    lease: LeaseRule,
+    fence: MarkFence,
+    replay: ReplayCounting,
+    property: &'static str,
+) -> Vec<OutboxAction> {
+    let model = OutboxModel {
         publishers: 2,
         lease,
         fence,
         replay,
     };
-    let checker = rules.checker().spawn_bfs().join();
+    let checker = model.checker().spawn_bfs().join();
     let path = checker.discovery(property);
-    assert!(path.is_some(), "`{property}` holds, and should not");
+    assert!(path.is_some(), "`{property}` holds, but must be violated");
     path.map(Path::into_actions).unwrap_or_default()
 }
 
 #[test]
-fn a_row_of_a_dead_publisher_is_stuck_without_a_lease() {
-    let acts = violation(
-        Lease::Endless,
-        Fence::StatusAndAttempt,
-        Replay::KeepsCounting,
+fn row_without_lease_expiry_gets_stuck() {
+    let actions = find_violation(
+        LeaseRule::Endless,
+        MarkFence::StatusAndAttempt,
+        ReplayCounting::KeepsCounting,
         "it is published or dead",
     );
-    let is_crash = |act: &Act| matches!(act, Act::Crash { .. });
-    assert!(acts.iter().any(is_crash), "{acts:?}");
+    let is_crash = |action: &OutboxAction| matches!(action, OutboxAction::Crash { .. });
+    assert!(actions.iter().any(is_crash), "{actions:?}");
 }
 
-/// A repeated `mark-failed` is enough, with leases or without.
+/// A repeated `mark-failed` is enough, with or without lease expiry.
 #[test]
-fn a_mark_without_a_fence_opens_a_published_row_again() {
-    for lease in [Lease::Endless, Lease::RunsOut] {
-        violation(
+fn unfenced_mark_reopens_published_row() {
+    for lease in [LeaseRule::Endless, LeaseRule::Expires] {
+        find_violation(
             lease,
-            Fence::None,
-            Replay::KeepsCounting,
-            "what was published stays so",
+            MarkFence::None,
+            ReplayCounting::KeepsCounting,
+            "a published row stays published",
         );
     }
 }
 
 #[test]
-fn a_lease_that_is_fenced_by_the_status_alone_lets_another_change_the_row() {
-    let acts = violation(
-        Lease::RunsOut,
-        Fence::Status,
-        Replay::KeepsCounting,
+fn status_fence_lets_other_claim_change_row() {
+    let actions = find_violation(
+        LeaseRule::Expires,
+        MarkFence::Status,
+        ReplayCounting::KeepsCounting,
         "only its claim changes a row",
     );
-    let claims = acts.iter().filter(|act| matches!(act, Act::Claim { .. }));
-    assert!(claims.count() > 1, "{acts:?}");
+    let claims = actions
+        .iter()
+        .filter(|action| matches!(action, OutboxAction::Claim { .. }));
+    assert!(claims.count() > 1, "{actions:?}");
 }
 
-/// Two claims have the same number once a replay began to count anew.
+/// Two claims have the same attempt if a replay restarts the count.
 #[test]
-fn a_replay_that_counts_from_zero_breaks_the_fence() {
-    let acts = violation(
-        Lease::RunsOut,
-        Fence::StatusAndAttempt,
-        Replay::FromZero,
+fn replay_from_zero_breaks_fence() {
+    let actions = find_violation(
+        LeaseRule::Expires,
+        MarkFence::StatusAndAttempt,
+        ReplayCounting::FromZero,
         "only its claim changes a row",
     );
-    assert!(acts.contains(&Act::Replay), "{acts:?}");
+    assert!(actions.contains(&OutboxAction::Replay), "{actions:?}");
 }
 
 #[test]
-fn a_lease_with_a_fence_of_status_and_attempt_holds_everywhere() {
+fn status_and_attempt_fence_holds() {
     for publishers in [2, 3] {
-        let rules = Rules {
+        let model = OutboxModel {
             publishers,
-            lease: Lease::RunsOut,
-            fence: Fence::StatusAndAttempt,
-            replay: Replay::KeepsCounting,
+            lease: LeaseRule::Expires,
+            fence: MarkFence::StatusAndAttempt,
+            replay: ReplayCounting::KeepsCounting,
         };
-        let checker = rules.checker().threads(2).spawn_bfs().join();
+        let checker = model.checker().threads(2).spawn_bfs().join();
         checker.assert_properties();
         assert!(checker.is_done());
         println!(

@@ -1,268 +1,308 @@
-//! What a purge may drop, and what becomes of what comes late.
+//! Data that a purge may drop, and late appends to it.
 //!
-//! The executions of one range are old: by the clock all of it may go. Some still run, some wait to be
-//! published, and one may have been given its id long before its first event is written. An append
-//! looks at what was dropped and then writes; a purge looks at the executions and then drops. The two
-//! may stand in each other's way at every step.
+//! The executions of one range are old enough to be dropped. Some still run, some are unpublished,
+//! and one may have got its id long before its first event is written. An append checks the dropped
+//! ranges and then writes. A purge checks the executions and then drops. The two may interleave at
+//! every step.
 
 use stateright::{Checker, Model, Path, Property};
 
-/// Events of an execution in all.
+/// Maximum events of an execution.
 const MAX_EVENTS: u8 = 3;
 
-/// What a purge asks before it drops a range.
+/// Check of a purge before it drops a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asking {
-    /// The clock.
+enum DropCheck {
+    /// Only the age of the range.
     Age,
-    /// Whether all has ended and is published, in a look before the drop.
-    Before,
-    /// The same in the transaction that drops, with appends to the range locked out.
+    /// All executions have ended and are published, checked before the drop.
+    BeforeDrop,
+    /// All executions have ended and are published, checked in the transaction of the drop, with
+    /// appends to the range locked out.
     UnderLock,
 }
 
-/// What an append does about what was dropped.
+/// Handling of an append to a dropped range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Late {
-    /// Nothing.
+enum LateAppendRule {
+    /// Accepts it without a check.
     Accepted,
-    /// It looks for its range before it writes, and nothing holds the answer.
-    Looked,
-    /// It looks in its own transaction, under the lock that a purge needs.
-    LookedUnderLock,
+    /// Checks the range before the write, without a lock.
+    Checked,
+    /// Checks the range in the transaction of the write, under a lock that conflicts with a purge.
+    CheckedUnderLock,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Status {
-    /// It has an id, and no event yet.
-    Unborn,
+enum ExecutionState {
+    /// Has an id, but no event yet.
+    NotStarted,
     Running,
     Ended,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Execution {
-    status: Status,
+struct ModelExecution {
+    status: ExecutionState,
     events: u8,
     published: u8,
-    /// An append that has looked and has not yet written.
+    /// True between the check and the write of an append.
     is_in_append: bool,
 }
 
-impl Execution {
-    fn may_go(self) -> bool {
+impl ModelExecution {
+    fn can_be_dropped(self) -> bool {
         match self.status {
-            Status::Unborn => true,
-            Status::Running => false,
-            Status::Ended => self.published == self.events,
+            ExecutionState::NotStarted => true,
+            ExecutionState::Running => false,
+            ExecutionState::Ended => self.published == self.events,
         }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct World {
-    executions: Vec<Execution>,
-    /// Whether the purge has seen that all may go.
-    has_seen: bool,
+struct RetentionState {
+    executions: Vec<ModelExecution>,
+    /// True if the purge found that all executions can be dropped.
+    check_passed: bool,
     is_dropped: bool,
-    /// Whether something was dropped that still ran or was not published.
-    has_lost: bool,
+    /// True if a running or unpublished execution was dropped.
+    lost_data: bool,
     refused: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Act {
-    Look { execution: usize },
+enum RetentionAction {
+    CheckRange { execution: usize },
     Write { execution: usize, is_last: bool },
     Publish { execution: usize },
-    Ask,
+    CheckExecutions,
     Drop,
 }
 
-struct Rules {
+struct RetentionModel {
     executions: usize,
-    asking: Asking,
-    late: Late,
+    drop_check: DropCheck,
+    late_rule: LateAppendRule,
 }
 
-impl Rules {
-    fn may_drop(&self, world: &World) -> bool {
-        let all_may_go = world.executions.iter().copied().all(Execution::may_go);
-        let nobody_writes = !world.executions.iter().any(|one| one.is_in_append);
-        let is_free = self.late != Late::LookedUnderLock || nobody_writes;
-        match self.asking {
-            Asking::Age => is_free,
-            Asking::Before => is_free && world.has_seen,
-            Asking::UnderLock => is_free && all_may_go,
+impl RetentionModel {
+    fn can_drop(&self, state: &RetentionState) -> bool {
+        let can_drop_all = state
+            .executions
+            .iter()
+            .copied()
+            .all(ModelExecution::can_be_dropped);
+        let no_append_open = !state
+            .executions
+            .iter()
+            .any(|execution| execution.is_in_append);
+        let is_unlocked = self.late_rule != LateAppendRule::CheckedUnderLock || no_append_open;
+        match self.drop_check {
+            DropCheck::Age => is_unlocked,
+            DropCheck::BeforeDrop => is_unlocked && state.check_passed,
+            DropCheck::UnderLock => is_unlocked && can_drop_all,
         }
     }
 }
 
-impl World {
+impl RetentionState {
     fn drop_range(&mut self) {
-        let is_lost = |one: &Execution| !one.may_go();
-        self.has_lost |= self.executions.iter().any(is_lost);
+        let is_lost = |execution: &ModelExecution| !execution.can_be_dropped();
+        self.lost_data |= self.executions.iter().any(is_lost);
         self.is_dropped = true;
-        for one in &mut self.executions {
-            one.events = 0;
-            one.published = 0;
+        for execution in &mut self.executions {
+            execution.events = 0;
+            execution.published = 0;
         }
     }
 
-    fn write(&mut self, execution: usize, is_last: bool) -> Option<()> {
-        let one = &mut self.executions[execution];
-        if !one.is_in_append || one.events == MAX_EVENTS {
+    fn write_event(&mut self, index: usize, is_last: bool) -> Option<()> {
+        let execution = &mut self.executions[index];
+        if !execution.is_in_append || execution.events == MAX_EVENTS {
             return None;
         }
-        one.is_in_append = false;
-        one.events += 1;
-        // Nothing re-opens what has ended: copied events are stored behind the end all the same.
-        one.status = match one.status {
-            Status::Ended => Status::Ended,
-            Status::Unborn | Status::Running if is_last => Status::Ended,
-            Status::Unborn | Status::Running => Status::Running,
+        execution.is_in_append = false;
+        execution.events += 1;
+        // Nothing reopens an ended execution. Projected events are stored after its end as well.
+        execution.status = match execution.status {
+            ExecutionState::Ended => ExecutionState::Ended,
+            ExecutionState::NotStarted | ExecutionState::Running if is_last => {
+                ExecutionState::Ended
+            }
+            ExecutionState::NotStarted | ExecutionState::Running => ExecutionState::Running,
         };
         Some(())
     }
 }
 
-impl Model for Rules {
-    type State = World;
-    type Action = Act;
+impl Model for RetentionModel {
+    type State = RetentionState;
+    type Action = RetentionAction;
 
-    fn init_states(&self) -> Vec<World> {
-        let execution = Execution {
-            status: Status::Unborn,
+    fn init_states(&self) -> Vec<RetentionState> {
+        let execution = ModelExecution {
+            status: ExecutionState::NotStarted,
             events: 0,
             published: 0,
             is_in_append: false,
         };
-        vec![World {
+        vec![RetentionState {
             executions: vec![execution; self.executions],
-            has_seen: false,
+            check_passed: false,
             is_dropped: false,
-            has_lost: false,
+            lost_data: false,
             refused: 0,
         }]
     }
 
-    fn actions(&self, world: &World, acts: &mut Vec<Act>) {
+    fn actions(&self, state: &RetentionState, actions: &mut Vec<RetentionAction>) {
         for execution in 0..self.executions {
-            let one = &world.executions[execution];
-            if one.is_in_append {
-                acts.extend([true, false].map(|is_last| Act::Write { execution, is_last }));
-            } else if one.events < MAX_EVENTS {
-                acts.push(Act::Look { execution });
+            let current = &state.executions[execution];
+            if current.is_in_append {
+                actions.extend(
+                    [true, false].map(|is_last| RetentionAction::Write { execution, is_last }),
+                );
+            } else if current.events < MAX_EVENTS {
+                actions.push(RetentionAction::CheckRange { execution });
             }
-            if one.published < one.events {
-                acts.push(Act::Publish { execution });
+            if current.published < current.events {
+                actions.push(RetentionAction::Publish { execution });
             }
         }
-        if !world.is_dropped {
-            acts.push(Act::Ask);
-            if self.may_drop(world) {
-                acts.push(Act::Drop);
+        if !state.is_dropped {
+            actions.push(RetentionAction::CheckExecutions);
+            if self.can_drop(state) {
+                actions.push(RetentionAction::Drop);
             }
         }
     }
 
-    fn next_state(&self, last: &World, act: Act) -> Option<World> {
-        let mut world = last.clone();
-        match act {
-            Act::Look { execution } if last.is_dropped && self.late != Late::Accepted => {
-                // The caller is told that it is gone; one such answer shows that it happens.
-                world.refused = 1;
-                world.executions[execution].is_in_append = false;
+    fn next_state(&self, last: &RetentionState, action: RetentionAction) -> Option<RetentionState> {
+        let mut state = last.clone();
+        match action {
+            RetentionAction::CheckRange { execution }
+                if last.is_dropped && self.late_rule != LateAppendRule::Accepted =>
+            {
+                // The append is refused. One refusal is enough to prove that it happens.
+                state.refused = 1;
+                state.executions[execution].is_in_append = false;
             }
-            Act::Look { execution } => world.executions[execution].is_in_append = true,
-            Act::Write { execution, is_last } => world.write(execution, is_last)?,
-            Act::Publish { execution } => world.executions[execution].published += 1,
-            Act::Ask => world.has_seen = last.executions.iter().copied().all(Execution::may_go),
-            Act::Drop => world.drop_range(),
+            RetentionAction::CheckRange { execution } => {
+                state.executions[execution].is_in_append = true;
+            }
+            RetentionAction::Write { execution, is_last } => {
+                state.write_event(execution, is_last)?;
+            }
+            RetentionAction::Publish { execution } => state.executions[execution].published += 1,
+            RetentionAction::CheckExecutions => {
+                state.check_passed = last
+                    .executions
+                    .iter()
+                    .copied()
+                    .all(ModelExecution::can_be_dropped);
+            }
+            RetentionAction::Drop => state.drop_range(),
         }
-        (world != *last).then_some(world)
+        (state != *last).then_some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("what runs or is unpublished stays", |_, world: &World| {
-                !world.has_lost
-            }),
             Property::always(
-                "no history begins in what was dropped",
-                |_, world: &World| {
-                    !world.is_dropped || world.executions.iter().all(|one| one.events == 0)
+                "running or unpublished executions are kept",
+                |_, state: &RetentionState| !state.lost_data,
+            ),
+            Property::always(
+                "no history starts in a dropped range",
+                |_, state: &RetentionState| {
+                    !state.is_dropped
+                        || state
+                            .executions
+                            .iter()
+                            .all(|execution| execution.events == 0)
                 },
             ),
-            Property::sometimes("what has ended is dropped", |_, world: &World| {
-                let is_ended = |one: &Execution| one.status == Status::Ended;
-                world.is_dropped && world.executions.iter().all(is_ended)
-            }),
-            Property::sometimes("what comes late is refused", |_, world: &World| {
-                world.refused > 0
+            Property::sometimes(
+                "ended executions are dropped",
+                |_, state: &RetentionState| {
+                    let is_ended =
+                        |execution: &ModelExecution| execution.status == ExecutionState::Ended;
+                    state.is_dropped && state.executions.iter().all(is_ended)
+                },
+            ),
+            Property::sometimes("late appends are refused", |_, state: &RetentionState| {
+                state.refused > 0
             }),
         ]
     }
 }
 
-fn violation(asking: Asking, late: Late, property: &'static str) -> Vec<Act> {
-    let rules = Rules {
+fn find_violation(
+    drop_check: DropCheck,
+    late_rule: LateAppendRule,
+    property: &'static str,
+) -> Vec<RetentionAction> {
+    let model = RetentionModel {
         executions: 2,
-        asking,
-        late,
+        drop_check,
+        late_rule,
     };
-    let checker = rules.checker().spawn_bfs().join();
+    let checker = model.checker().spawn_bfs().join();
     let path = checker.discovery(property);
-    assert!(path.is_some(), "`{property}` holds, and should not");
+    assert!(path.is_some(), "`{property}` holds, but must be violated");
     path.map(Path::into_actions).unwrap_or_default()
 }
 
 #[test]
-fn a_purge_by_age_drops_what_runs() {
-    violation(
-        Asking::Age,
-        Late::LookedUnderLock,
-        "what runs or is unpublished stays",
+fn purge_by_age_drops_running_executions() {
+    find_violation(
+        DropCheck::Age,
+        LateAppendRule::CheckedUnderLock,
+        "running or unpublished executions are kept",
     );
 }
 
 #[test]
-fn a_purge_that_asks_before_it_drops_drops_what_came_between() {
-    let acts = violation(
-        Asking::Before,
-        Late::LookedUnderLock,
-        "what runs or is unpublished stays",
+fn purge_checked_before_drop_loses_new_events() {
+    let actions = find_violation(
+        DropCheck::BeforeDrop,
+        LateAppendRule::CheckedUnderLock,
+        "running or unpublished executions are kept",
     );
-    assert!(acts.contains(&Act::Ask), "{acts:?}");
-}
-
-#[test]
-fn an_append_that_asks_nothing_begins_a_history_anew() {
-    violation(
-        Asking::UnderLock,
-        Late::Accepted,
-        "no history begins in what was dropped",
+    assert!(
+        actions.contains(&RetentionAction::CheckExecutions),
+        "{actions:?}"
     );
 }
 
 #[test]
-fn an_append_that_asks_before_it_writes_begins_one_too() {
-    violation(
-        Asking::UnderLock,
-        Late::Looked,
-        "no history begins in what was dropped",
+fn unchecked_append_restarts_dropped_history() {
+    find_violation(
+        DropCheck::UnderLock,
+        LateAppendRule::Accepted,
+        "no history starts in a dropped range",
     );
 }
 
 #[test]
-fn asking_and_dropping_under_one_lock_hold_everywhere() {
+fn append_checked_before_write_restarts_dropped_history() {
+    find_violation(
+        DropCheck::UnderLock,
+        LateAppendRule::Checked,
+        "no history starts in a dropped range",
+    );
+}
+
+#[test]
+fn check_and_drop_under_one_lock_hold() {
     for executions in [2, 3] {
-        let rules = Rules {
+        let model = RetentionModel {
             executions,
-            asking: Asking::UnderLock,
-            late: Late::LookedUnderLock,
+            drop_check: DropCheck::UnderLock,
+            late_rule: LateAppendRule::CheckedUnderLock,
         };
-        let checker = rules.checker().threads(2).spawn_bfs().join();
+        let checker = model.checker().threads(2).spawn_bfs().join();
         checker.assert_properties();
         assert!(checker.is_done());
         println!(

@@ -1,38 +1,39 @@
-//! The cursor of the event stream: who may move it, and what it may pass.
+//! The cursor of the event stream: its owner and the events that it passes.
 //!
-//! Writers take a transaction number when they begin and a position when they write, and commit in
-//! any order. Some publishers read what is committed, publish it and save how far they came, one at a
-//! time by a lease that may run out at any moment: the former owner does not know. The stream may be
-//! wiped; an owner that finds another stream than its cursor names begins anew.
+//! Writers get a transaction id when they begin and a position when they write, and commit in any
+//! order. Publishers read committed events, publish them and save the cursor, one at a time under a
+//! lease. The lease may expire at any time, and its former owner does not notice. The stream may be
+//! wiped. An owner whose cursor names another stream starts from the first event.
 
 use std::collections::BTreeSet;
 
 use stateright::{Checker, Model, Path, Property};
 
-/// What is read after a cursor.
+/// Events that are read after a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
-    /// What is committed and has a higher position.
+enum ReadRule {
+    /// Committed events with a higher position.
     ByPosition,
-    /// What has a higher pair of transaction and position, and no open transaction below it.
+    /// Events with a higher pair of transaction and position, and no open transaction below it.
     BelowHorizon,
 }
 
-/// When a cursor is saved.
+/// Condition for saving a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Saving {
+enum SaveRule {
     Always,
-    /// When it moves forward.
+    /// It moves forward.
     Forward,
-    /// When it moves forward, and by the owner of the present epoch.
+    /// It moves forward, and the publisher owns the current epoch.
     ForwardByOwner,
 }
 
-/// Orders events: transaction, position. A rule that reads by position leaves the first at zero.
-type Key = (u8, u8);
+/// Order of events: transaction, position. Rules that read by position leave the transaction at
+/// zero.
+type EventKey = (u8, u8);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Writer {
+enum WriterState {
     Waiting,
     Open { tx: u8 },
     Written { tx: u8, position: u8 },
@@ -40,132 +41,136 @@ enum Writer {
     Aborted,
 }
 
-/// A publisher: the epoch in which it owned the cursor, and what it has in hand.
+/// A publisher: the epoch in which it owned the cursor, and its unsaved progress.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-struct Publisher {
+struct PublisherState {
     epoch: u8,
-    /// Where it believes the cursor is.
-    cursor: Key,
-    /// The event that it has published and not yet passed by.
-    published: Option<Key>,
+    /// The cursor as the publisher last read or saved it.
+    cursor: EventKey,
+    /// The event that it has published and not yet saved.
+    published: Option<EventKey>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct World {
-    writers: Vec<Writer>,
+struct StreamState {
+    writers: Vec<WriterState>,
     next_tx: u8,
     next_position: u8,
-    publishers: Vec<Publisher>,
+    publishers: Vec<PublisherState>,
     epoch: u8,
-    cursor: Key,
-    /// The stream that the cursor is about, and the one that there is.
-    named: u8,
+    cursor: EventKey,
+    /// The stream of the cursor, and the current stream.
+    cursor_stream: u8,
     stream: u8,
-    in_stream: BTreeSet<Key>,
-    went_back: bool,
+    published: BTreeSet<EventKey>,
+    moved_back: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Act {
+enum StreamAction {
     Begin { writer: usize },
     Write { writer: usize },
     Commit { writer: usize },
     Abort { writer: usize },
-    Own { publisher: usize },
+    TakeLease { publisher: usize },
     Publish { publisher: usize },
     Save { publisher: usize },
     Wipe,
 }
 
-struct Rules {
+struct StreamModel {
     writers: usize,
     publishers: usize,
-    /// How often the lease is taken.
+    /// Maximum leases.
     epochs: u8,
-    /// How often the stream is wiped.
+    /// Maximum wipes of the stream.
     wipes: u8,
-    reading: Reading,
-    saving: Saving,
+    read_rule: ReadRule,
+    save_rule: SaveRule,
 }
 
-impl Rules {
-    fn key(&self, tx: u8, position: u8) -> Key {
-        match self.reading {
-            Reading::ByPosition => (0, position),
-            Reading::BelowHorizon => (tx, position),
+impl StreamModel {
+    fn event_key(&self, tx: u8, position: u8) -> EventKey {
+        match self.read_rule {
+            ReadRule::ByPosition => (0, position),
+            ReadRule::BelowHorizon => (tx, position),
         }
     }
 
-    fn committed(&self, world: &World) -> impl Iterator<Item = (u8, Key)> {
-        world.writers.iter().filter_map(|writer| match *writer {
-            Writer::Committed { tx, position } => Some((tx, self.key(tx, position))),
-            Writer::Waiting | Writer::Open { .. } | Writer::Written { .. } | Writer::Aborted => {
-                None
-            }
+    fn committed_events(&self, state: &StreamState) -> impl Iterator<Item = (u8, EventKey)> {
+        state.writers.iter().filter_map(|writer| match *writer {
+            WriterState::Committed { tx, position } => Some((tx, self.event_key(tx, position))),
+            WriterState::Waiting
+            | WriterState::Open { .. }
+            | WriterState::Written { .. }
+            | WriterState::Aborted => None,
         })
     }
 
-    /// The first event after a cursor that may be published.
-    fn after(&self, world: &World, cursor: Key) -> Option<Key> {
-        let open = world.writers.iter().filter_map(|writer| match *writer {
-            Writer::Open { tx } | Writer::Written { tx, .. } => Some(tx),
-            Writer::Waiting | Writer::Committed { .. } | Writer::Aborted => None,
+    /// Returns the first event after a cursor that may be published.
+    fn next_event_after(&self, state: &StreamState, cursor: EventKey) -> Option<EventKey> {
+        let open = state.writers.iter().filter_map(|writer| match *writer {
+            WriterState::Open { tx } | WriterState::Written { tx, .. } => Some(tx),
+            WriterState::Waiting | WriterState::Committed { .. } | WriterState::Aborted => None,
         });
-        let horizon = match self.reading {
-            Reading::ByPosition => u8::MAX,
-            Reading::BelowHorizon => open.min().unwrap_or(u8::MAX),
+        let horizon = match self.read_rule {
+            ReadRule::ByPosition => u8::MAX,
+            ReadRule::BelowHorizon => open.min().unwrap_or(u8::MAX),
         };
-        self.committed(world)
+        self.committed_events(state)
             .filter(|(tx, key)| *tx < horizon && *key > cursor)
             .map(|(_, key)| key)
             .min()
     }
 
-    fn may_save(&self, world: &World, publisher: &Publisher, to: Key) -> bool {
-        match self.saving {
-            Saving::Always => true,
-            Saving::Forward => to > world.cursor,
-            Saving::ForwardByOwner => to > world.cursor && publisher.epoch == world.epoch,
+    fn can_save(&self, state: &StreamState, publisher: &PublisherState, to: EventKey) -> bool {
+        match self.save_rule {
+            SaveRule::Always => true,
+            SaveRule::Forward => to > state.cursor,
+            SaveRule::ForwardByOwner => to > state.cursor && publisher.epoch == state.epoch,
         }
     }
 
-    fn move_writer(world: &mut World, act: Act) -> Option<()> {
-        let (writer, next) = match act {
-            Act::Begin { writer } => {
-                world.next_tx += 1;
-                (writer, Writer::Open { tx: world.next_tx })
+    fn move_writer(state: &mut StreamState, action: StreamAction) -> Option<()> {
+        let (writer, next) = match action {
+            StreamAction::Begin { writer } => {
+                state.next_tx += 1;
+                (writer, WriterState::Open { tx: state.next_tx })
             }
-            Act::Write { writer } => {
-                let Writer::Open { tx } = world.writers[writer] else {
+            StreamAction::Write { writer } => {
+                let WriterState::Open { tx } = state.writers[writer] else {
                     return None;
                 };
-                world.next_position += 1;
-                let position = world.next_position;
-                (writer, Writer::Written { tx, position })
+                state.next_position += 1;
+                let position = state.next_position;
+                (writer, WriterState::Written { tx, position })
             }
-            Act::Commit { writer } => {
-                let Writer::Written { tx, position } = world.writers[writer] else {
+            StreamAction::Commit { writer } => {
+                let WriterState::Written { tx, position } = state.writers[writer] else {
                     return None;
                 };
-                (writer, Writer::Committed { tx, position })
+                (writer, WriterState::Committed { tx, position })
             }
-            Act::Abort { writer } => (writer, Writer::Aborted),
-            Act::Own { .. } | Act::Publish { .. } | Act::Save { .. } | Act::Wipe => return None,
+            StreamAction::Abort { writer } => (writer, WriterState::Aborted),
+            StreamAction::TakeLease { .. }
+            | StreamAction::Publish { .. }
+            | StreamAction::Save { .. }
+            | StreamAction::Wipe => return None,
         };
-        world.writers[writer] = next;
+        state.writers[writer] = next;
         Some(())
     }
 }
 
-impl World {
-    /// A new owner gets a new epoch; where the stream is another, it begins from the first event.
-    fn own(&mut self, publisher: usize) {
+impl StreamState {
+    /// Starts a new epoch. If the stream was replaced, the cursor restarts from the first event.
+    fn take_lease(&mut self, publisher: usize) {
         self.epoch += 1;
-        if self.named != self.stream {
-            self.named = self.stream;
+        if self.cursor_stream != self.stream {
+            self.cursor_stream = self.stream;
             self.cursor = (0, 0);
         }
-        self.publishers[publisher] = Publisher {
+        self.publishers[publisher] = PublisherState {
             epoch: self.epoch,
             cursor: self.cursor,
             published: None,
@@ -173,171 +178,178 @@ impl World {
     }
 }
 
-impl Model for Rules {
-    type State = World;
-    type Action = Act;
+impl Model for StreamModel {
+    type State = StreamState;
+    type Action = StreamAction;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World {
-            writers: vec![Writer::Waiting; self.writers],
+    fn init_states(&self) -> Vec<StreamState> {
+        vec![StreamState {
+            writers: vec![WriterState::Waiting; self.writers],
             next_tx: 0,
             next_position: 0,
-            publishers: vec![Publisher::default(); self.publishers],
+            publishers: vec![PublisherState::default(); self.publishers],
             epoch: 0,
             cursor: (0, 0),
-            named: 0,
+            cursor_stream: 0,
             stream: 0,
-            in_stream: BTreeSet::new(),
-            went_back: false,
+            published: BTreeSet::new(),
+            moved_back: false,
         }]
     }
 
-    fn actions(&self, world: &World, acts: &mut Vec<Act>) {
-        for (writer, state) in world.writers.iter().enumerate() {
+    fn actions(&self, state: &StreamState, actions: &mut Vec<StreamAction>) {
+        for (writer, state) in state.writers.iter().enumerate() {
             match state {
-                Writer::Waiting => acts.push(Act::Begin { writer }),
-                Writer::Open { .. } => acts.extend([Act::Write { writer }, Act::Abort { writer }]),
-                Writer::Written { .. } => acts.push(Act::Commit { writer }),
-                Writer::Committed { .. } | Writer::Aborted => {}
+                WriterState::Waiting => actions.push(StreamAction::Begin { writer }),
+                WriterState::Open { .. } => actions.extend([
+                    StreamAction::Write { writer },
+                    StreamAction::Abort { writer },
+                ]),
+                WriterState::Written { .. } => actions.push(StreamAction::Commit { writer }),
+                WriterState::Committed { .. } | WriterState::Aborted => {}
             }
         }
         for publisher in 0..self.publishers {
-            if world.epoch < self.epochs {
-                acts.push(Act::Own { publisher });
+            if state.epoch < self.epochs {
+                actions.push(StreamAction::TakeLease { publisher });
             }
-            match world.publishers[publisher] {
-                Publisher { epoch: 0, .. } => {}
-                Publisher {
+            match state.publishers[publisher] {
+                PublisherState { epoch: 0, .. } => {}
+                PublisherState {
                     published: None, ..
-                } => acts.push(Act::Publish { publisher }),
-                Publisher {
+                } => actions.push(StreamAction::Publish { publisher }),
+                PublisherState {
                     published: Some(_), ..
-                } => acts.push(Act::Save { publisher }),
+                } => actions.push(StreamAction::Save { publisher }),
             }
         }
-        if world.stream < self.wipes {
-            acts.push(Act::Wipe);
+        if state.stream < self.wipes {
+            actions.push(StreamAction::Wipe);
         }
     }
 
-    fn next_state(&self, last: &World, act: Act) -> Option<World> {
-        let mut world = last.clone();
-        match act {
-            Act::Begin { .. } | Act::Write { .. } | Act::Commit { .. } | Act::Abort { .. } => {
-                Self::move_writer(&mut world, act)?;
+    fn next_state(&self, last: &StreamState, action: StreamAction) -> Option<StreamState> {
+        let mut state = last.clone();
+        match action {
+            StreamAction::Begin { .. }
+            | StreamAction::Write { .. }
+            | StreamAction::Commit { .. }
+            | StreamAction::Abort { .. } => {
+                Self::move_writer(&mut state, action)?;
             }
-            Act::Own { publisher } => world.own(publisher),
-            Act::Publish { publisher } => {
-                let key = self.after(last, last.publishers[publisher].cursor)?;
-                world.in_stream.insert(key);
-                world.publishers[publisher].published = Some(key);
+            StreamAction::TakeLease { publisher } => state.take_lease(publisher),
+            StreamAction::Publish { publisher } => {
+                let key = self.next_event_after(last, last.publishers[publisher].cursor)?;
+                state.published.insert(key);
+                state.publishers[publisher].published = Some(key);
             }
-            Act::Save { publisher } => {
-                let to = world.publishers[publisher].published.take()?;
-                world.publishers[publisher].cursor = to;
-                if self.may_save(last, &last.publishers[publisher], to) {
-                    world.went_back |= to < world.cursor;
-                    world.cursor = to;
+            StreamAction::Save { publisher } => {
+                let to = state.publishers[publisher].published.take()?;
+                state.publishers[publisher].cursor = to;
+                if self.can_save(last, &last.publishers[publisher], to) {
+                    state.moved_back |= to < state.cursor;
+                    state.cursor = to;
                 }
             }
-            Act::Wipe => {
-                world.stream += 1;
-                world.in_stream.clear();
+            StreamAction::Wipe => {
+                state.stream += 1;
+                state.published.clear();
             }
         }
-        (world != *last).then_some(world)
+        (state != *last).then_some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(
-                "what was passed is in the stream",
-                |rules: &Self, world: &World| {
-                    let is_passed = |(_, key): &(u8, Key)| *key <= world.cursor;
-                    let mut passed = rules.committed(world).filter(is_passed);
-                    world.named != world.stream
-                        || passed.all(|(_, key)| world.in_stream.contains(&key))
+                "every passed event is in the stream",
+                |model: &Self, state: &StreamState| {
+                    let is_passed = |(_, key): &(u8, EventKey)| *key <= state.cursor;
+                    let mut passed = model.committed_events(state).filter(is_passed);
+                    state.cursor_stream != state.stream
+                        || passed.all(|(_, key)| state.published.contains(&key))
                 },
             ),
-            Property::always("the cursor never goes back", |_, world: &World| {
-                !world.went_back
+            Property::always("the cursor never moves back", |_, state: &StreamState| {
+                !state.moved_back
             }),
             Property::sometimes(
-                "everything is passed, wiped stream and all",
-                |rules: &Self, world: &World| {
-                    let keys: Vec<Key> = rules.committed(world).map(|(_, key)| key).collect();
-                    let is_all = keys.len() == world.writers.len();
-                    is_all
-                        && world.named == rules.wipes
-                        && keys.iter().all(|key| *key <= world.cursor)
+                "every event is passed after all wipes",
+                |model: &Self, state: &StreamState| {
+                    let keys: Vec<EventKey> =
+                        model.committed_events(state).map(|(_, key)| key).collect();
+                    let all_committed = keys.len() == state.writers.len();
+                    all_committed
+                        && state.cursor_stream == model.wipes
+                        && keys.iter().all(|key| *key <= state.cursor)
                 },
             ),
         ]
     }
 }
 
-fn violation(rules: Rules, property: &'static str) -> Vec<Act> {
-    let checker = rules.checker().spawn_bfs().join();
+fn find_violation(model: StreamModel, property: &'static str) -> Vec<StreamAction> {
+    let checker = model.checker().spawn_bfs().join();
     let path = checker.discovery(property);
-    assert!(path.is_some(), "`{property}` holds, and should not");
+    assert!(path.is_some(), "`{property}` holds, but must be violated");
     path.map(Path::into_actions).unwrap_or_default()
 }
 
-/// A transaction that takes its position early and commits late is passed by. It takes one publisher
-/// that never loses its lease, and a stream that is never wiped.
+/// A transaction that gets its position early and commits late is skipped, even with one publisher
+/// that never loses its lease and a stream that is never wiped.
 #[test]
-fn a_cursor_of_positions_passes_what_commits_late() {
-    let rules = Rules {
+fn position_cursor_skips_late_commit() {
+    let model = StreamModel {
         writers: 2,
         publishers: 1,
         epochs: 1,
         wipes: 0,
-        reading: Reading::ByPosition,
-        saving: Saving::ForwardByOwner,
+        read_rule: ReadRule::ByPosition,
+        save_rule: SaveRule::ForwardByOwner,
     };
-    violation(rules, "what was passed is in the stream");
+    find_violation(model, "every passed event is in the stream");
 }
 
 #[test]
-fn a_cursor_that_everybody_saves_goes_back() {
-    let rules = Rules {
+fn unfenced_cursor_moves_back() {
+    let model = StreamModel {
         writers: 2,
         publishers: 2,
         epochs: 2,
         wipes: 0,
-        reading: Reading::BelowHorizon,
-        saving: Saving::Always,
+        read_rule: ReadRule::BelowHorizon,
+        save_rule: SaveRule::Always,
     };
-    violation(rules, "the cursor never goes back");
+    find_violation(model, "the cursor never moves back");
 }
 
-/// What a former owner put into the stream that was wiped is passed in the new one.
+/// Events that a former owner published into the wiped stream are skipped in the new one.
 #[test]
-fn a_cursor_that_only_moves_forward_is_not_safe_from_a_former_owner() {
-    let rules = Rules {
+fn forward_only_cursor_is_unsafe_from_former_owner() {
+    let model = StreamModel {
         writers: 2,
         publishers: 2,
         epochs: 3,
         wipes: 1,
-        reading: Reading::BelowHorizon,
-        saving: Saving::Forward,
+        read_rule: ReadRule::BelowHorizon,
+        save_rule: SaveRule::Forward,
     };
-    let acts = violation(rules, "what was passed is in the stream");
-    assert!(acts.contains(&Act::Wipe), "{acts:?}");
+    let actions = find_violation(model, "every passed event is in the stream");
+    assert!(actions.contains(&StreamAction::Wipe), "{actions:?}");
 }
 
 #[test]
-fn the_horizon_and_the_owners_epoch_hold_everywhere() {
+fn horizon_and_owner_epoch_hold() {
     for (writers, publishers) in [(3, 2), (2, 3)] {
-        let rules = Rules {
+        let model = StreamModel {
             writers,
             publishers,
             epochs: 3,
             wipes: 1,
-            reading: Reading::BelowHorizon,
-            saving: Saving::ForwardByOwner,
+            read_rule: ReadRule::BelowHorizon,
+            save_rule: SaveRule::ForwardByOwner,
         };
-        let checker = rules.checker().threads(2).spawn_bfs().join();
+        let checker = model.checker().threads(2).spawn_bfs().join();
         checker.assert_properties();
         assert!(checker.is_done());
         println!(

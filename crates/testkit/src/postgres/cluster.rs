@@ -1,4 +1,4 @@
-//! The cluster: found or started, shared or one's own, and left to its supervisor.
+//! PostgreSQL clusters: shared or private, each run by a supervisor process.
 
 use std::fs::File;
 use std::io;
@@ -9,53 +9,50 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::kill;
-use crate::leash::Leash;
+use crate::supervised_process::SupervisedProcess;
 
-const SUPERVISE: &str = include_str!("supervise.sh");
+const SUPERVISE_SCRIPT: &str = include_str!("supervise.sh");
 
-/// A running cluster.
 #[derive(Debug, Clone)]
-pub struct Cluster {
+pub struct PostgresCluster {
     folder: PathBuf,
     programs: PathBuf,
-    keeper: Keeper,
+    owner: ClusterOwner,
 }
 
-/// Whose a cluster is, and what ends it.
+/// Owner of a cluster. The cluster ends with its owner.
 #[derive(Debug, Clone)]
-enum Keeper {
-    /// It is shared by the processes of a test run, and ends with their runner.
-    Run,
-    /// It is shared by the tests of this process, and ends with it.
-    Process(#[expect(dead_code, reason = "it is dropped")] Arc<Leash>),
-    /// It is whoever's holds it, and ends with the last who does.
-    Holder(#[expect(dead_code, reason = "it is dropped")] Arc<Leash>),
+enum ClusterOwner {
+    /// The processes of a test run share it, and it ends with their runner.
+    TestRun,
+    /// The tests of this process share it, and it ends with the process.
+    Process(#[expect(dead_code, reason = "it is dropped")] Arc<SupervisedProcess>),
+    /// The holders of the value own it, and it ends with the last clone.
+    Value(#[expect(dead_code, reason = "it is dropped")] Arc<SupervisedProcess>),
 }
 
-/// What a cluster is among others.
+/// Replication role of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// It can be written to.
+pub enum ClusterRole {
+    /// Accepts writes.
     Primary,
-    /// It is in recovery for ever.
+    /// Stays in recovery.
     Standby,
 }
 
-/// Why there is no cluster.
+/// Reason for which no cluster is available.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresMissing {
-    /// The programs are not there.
+    /// The programs are not installed.
     #[error(
         "PostgreSQL is not installed: neither on the PATH nor below /usr/lib/postgresql; \
          install it with `apt-get install postgresql`"
     )]
     NotInstalled,
-    /// The cluster did not start.
     #[error("the cluster in {folder} did not start:\n{log}")]
     NotStarted {
-        /// Where it was to be.
         folder: PathBuf,
-        /// What its programs said.
+        /// Output of its programs.
         log: String,
     },
     /// A file or a program could not be used.
@@ -63,25 +60,25 @@ pub enum PostgresMissing {
     Io(#[from] io::Error),
 }
 
-impl Cluster {
-    /// The cluster of this test run, or else of this process; the first that asks starts it.
+impl PostgresCluster {
+    /// Returns the cluster of this test run, or of this process. The first caller starts it.
     ///
-    /// A runner that gives each test a process of its own names its run, and all of them share one
-    /// cluster, which lives as long as the runner.
+    /// A runner that starts a process per test names its run, and all of them share one cluster,
+    /// which runs as long as the runner.
     pub fn shared() -> Result<Self, PostgresMissing> {
         match std::env::var_os("NEXTEST_RUN_ID") {
-            Some(run) => Self::of_run(&run.to_string_lossy()),
-            None => Self::of_process(),
+            Some(run) => Self::for_test_run(&run.to_string_lossy()),
+            None => Self::for_process(),
         }
     }
 
-    fn of_run(run: &str) -> Result<Self, PostgresMissing> {
-        let programs = programs().ok_or(PostgresMissing::NotInstalled)?;
-        // A socket's path is short, and so is what tells two runs of one moment apart.
+    fn for_test_run(run: &str) -> Result<Self, PostgresMissing> {
+        let programs = find_programs().ok_or(PostgresMissing::NotInstalled)?;
+        // The path of a socket must be short. The first 20 characters distinguish concurrent runs.
         let run: String = run.chars().filter(char::is_ascii_alphanumeric).collect();
         let run = run.get(..20).unwrap_or(&run);
         let folder = std::env::temp_dir().join(format!("noetl-pg-{run}"));
-        // One process at a time looks and starts; the lock goes with the file.
+        // One process at a time checks and starts. The lock is released with the file.
         let lock = File::options()
             .create(true)
             .truncate(false)
@@ -91,139 +88,154 @@ impl Cluster {
         let cluster = Self {
             folder,
             programs,
-            keeper: Keeper::Run,
+            owner: ClusterOwner::TestRun,
         };
         if !cluster.folder.join("ready").exists() {
             let runner = std::os::unix::process::parent_id().to_string();
-            // The supervisor outlives this process, so it must hold none of its streams.
+            // The supervisor outlives this process, so it must not hold any of its streams.
             Command::new("setsid")
-                .args(["sh", "-c", SUPERVISE, "supervise"])
-                .args(cluster.arguments(&runner, &[], Role::Primary))
+                .args(["sh", "-c", SUPERVISE_SCRIPT, "supervise"])
+                .args(cluster.supervisor_arguments(&runner, &[], ClusterRole::Primary))
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()?;
-            cluster.wait()?;
+            cluster.wait_until_ready()?;
         }
         std::fs::remove_file(cluster.folder.with_extension("lock")).ok();
         Ok(cluster)
     }
 
-    fn of_process() -> Result<Self, PostgresMissing> {
-        static OWN: Mutex<Option<Cluster>> = Mutex::new(None);
-        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(cluster) = &*own {
+    fn for_process() -> Result<Self, PostgresMissing> {
+        static PROCESS_CLUSTER: Mutex<Option<PostgresCluster>> = Mutex::new(None);
+        let mut shared = PROCESS_CLUSTER
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(cluster) = &*shared {
             return Ok(cluster.clone());
         }
-        let cluster = Self::leashed(&[], Role::Primary, Keeper::Process)?;
-        *own = Some(cluster.clone());
+        let cluster = Self::start_supervised(&[], ClusterRole::Primary, ClusterOwner::Process)?;
+        *shared = Some(cluster.clone());
         Ok(cluster)
     }
 
-    /// A cluster with settings such as `fsync=off`, for whoever holds it: it goes away with the
-    /// last clone of the value, and with the process however that ends.
-    pub fn own(settings: &[&str], role: Role) -> Result<Self, PostgresMissing> {
-        Self::leashed(settings, role, Keeper::Holder)
+    /// Starts a private cluster with settings such as `fsync=off`. It is removed with the last
+    /// clone of the value, and when the process ends in any way.
+    pub fn start_private(settings: &[&str], role: ClusterRole) -> Result<Self, PostgresMissing> {
+        Self::start_supervised(settings, role, ClusterOwner::Value)
     }
 
-    fn leashed(
+    fn start_supervised(
         settings: &[&str],
-        role: Role,
-        keeper: fn(Arc<Leash>) -> Keeper,
+        role: ClusterRole,
+        owner: fn(Arc<SupervisedProcess>) -> ClusterOwner,
     ) -> Result<Self, PostgresMissing> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let programs = programs().ok_or(PostgresMissing::NotInstalled)?;
+        let programs = find_programs().ok_or(PostgresMissing::NotInstalled)?;
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("noetl-pg-own-{}-{count}", std::process::id());
         let mut cluster = Self {
             folder: std::env::temp_dir().join(name),
             programs,
-            keeper: Keeper::Run,
+            owner: ClusterOwner::TestRun,
         };
-        let arguments = cluster.arguments("", settings, role);
+        let arguments = cluster.supervisor_arguments("", settings, role);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        cluster.keeper = keeper(Arc::new(Leash::run(SUPERVISE, &arguments)?));
-        cluster.wait()?;
+        cluster.owner = owner(Arc::new(SupervisedProcess::run(
+            SUPERVISE_SCRIPT,
+            &arguments,
+        )?));
+        cluster.wait_until_ready()?;
         Ok(cluster)
     }
 
-    /// What the supervisor is told.
-    fn arguments(&self, watched: &str, settings: &[&str], role: Role) -> [String; 6] {
-        let settings: String = settings.iter().map(|it| format!(" -c {it}")).collect();
+    /// Returns the arguments of the supervisor script.
+    fn supervisor_arguments(
+        &self,
+        watched_pid: &str,
+        settings: &[&str],
+        role: ClusterRole,
+    ) -> [String; 6] {
+        let settings: String = settings
+            .iter()
+            .map(|setting| format!(" -c {setting}"))
+            .collect();
         let role = match role {
-            Role::Primary => "primary",
-            Role::Standby => "standby",
+            ClusterRole::Primary => "primary",
+            ClusterRole::Standby => "standby",
         };
         [
             self.folder.display().to_string(),
             self.programs.display().to_string(),
-            watched.to_owned(),
+            watched_pid.to_owned(),
             unprivileged_user().to_owned(),
             settings,
             role.to_owned(),
         ]
     }
 
-    /// The folder that the socket of the cluster is in.
+    /// Folder of the cluster's socket.
     pub fn socket_folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What a client connects to a database with, as `key=value` pairs.
-    pub fn config(&self, database: &str) -> String {
-        self.config_as("postgres", database)
+    /// Connection settings for a database, as `key=value` pairs.
+    pub fn connection_config(&self, database: &str) -> String {
+        self.connection_config_as("postgres", database)
     }
 
-    /// The same as somebody else than its superuser.
-    pub(super) fn config_as(&self, user: &str, database: &str) -> String {
+    /// Connection settings for a database as another user than the superuser.
+    pub(super) fn connection_config_as(&self, user: &str, database: &str) -> String {
         let folder = self.folder.display();
         format!("host={folder} user={user} dbname={database}")
     }
 
-    /// Kills every process of the cluster at once, as a power cut of the program would: none gets to
-    /// write what it has in memory. The operating system lives on, and with it what was written to a
-    /// file, be it on the disk or not.
+    /// Kills every process of the cluster at once, as a crash of the program does: no process
+    /// writes what it has in memory. The operating system keeps running, so data written to files
+    /// is kept even if it is not on the disk yet.
     ///
-    /// A cluster that others use too is not killed.
-    pub fn kill(&self) -> io::Result<()> {
-        match self.keeper {
-            Keeper::Run | Keeper::Process(_) => Err(io::Error::other("others use the cluster")),
-            Keeper::Holder(_) => kill::kill_all(&self.data()),
+    /// A shared cluster is not killed.
+    pub fn kill_cluster(&self) -> io::Result<()> {
+        match self.owner {
+            ClusterOwner::TestRun | ClusterOwner::Process(_) => {
+                Err(io::Error::other("the cluster is shared"))
+            }
+            ClusterOwner::Value(_) => kill::kill_all(&self.data_folder()),
         }
     }
 
-    /// Starts the cluster again after a kill, on the same files and with the same settings; comes
-    /// back when it answers.
-    pub fn start_again(&self) -> Result<(), PostgresMissing> {
-        let mut said = String::new();
+    /// Starts the cluster again after a kill, with the same files and settings, and waits until it
+    /// responds.
+    pub fn restart_after_kill(&self) -> Result<(), PostgresMissing> {
+        let mut output_text = String::new();
         for _ in 0..120 {
-            // The settings are those of the last start, which the server has written down. A start
-            // may fail because the process that was killed is still to be seen.
+            // The server has stored the settings of its last start. A start may fail while the
+            // killed process still exists.
             let output = self
                 .as_unprivileged_user("pg_ctl")
                 .arg("-D")
-                .arg(self.data())
+                .arg(self.data_folder())
                 .arg("-l")
                 .arg(self.folder.join("server.log"))
                 .args(["-w", "-t", "60", "restart"])
                 .current_dir("/")
                 .stdin(Stdio::null())
                 .output()?;
-            said = String::from_utf8_lossy(&output.stderr).into_owned();
-            match self.psql("postgres", "SELECT 1") {
+            output_text = String::from_utf8_lossy(&output.stderr).into_owned();
+            match self.run_psql("postgres", "SELECT 1") {
                 Ok(()) => return Ok(()),
-                Err(error) => said.push_str(&error.to_string()),
+                Err(error) => output_text.push_str(&error.to_string()),
             }
-            pause();
+            poll_pause();
         }
         let log = std::fs::read_to_string(self.folder.join("server.log")).unwrap_or_default();
         Err(PostgresMissing::NotStarted {
             folder: self.folder.clone(),
-            log: format!("{said}\n{log}"),
+            log: format!("{output_text}\n{log}"),
         })
     }
 
-    fn data(&self) -> PathBuf {
+    fn data_folder(&self) -> PathBuf {
         self.folder.join("data")
     }
 
@@ -238,7 +250,7 @@ impl Cluster {
         command
     }
 
-    fn wait(&self) -> Result<(), PostgresMissing> {
+    fn wait_until_ready(&self) -> Result<(), PostgresMissing> {
         for _ in 0..1200 {
             if self.folder.join("ready").exists() {
                 return Ok(());
@@ -246,7 +258,7 @@ impl Cluster {
             if self.folder.join("failed").exists() {
                 break;
             }
-            pause();
+            poll_pause();
         }
         let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         Err(PostgresMissing::NotStarted {
@@ -255,8 +267,8 @@ impl Cluster {
         })
     }
 
-    /// Runs statements on a database, each in a transaction of its own.
-    pub(super) fn psql(&self, database: &str, statement: &str) -> io::Result<()> {
+    /// Runs statements on a database, each in a separate transaction.
+    pub(super) fn run_psql(&self, database: &str, statement: &str) -> io::Result<()> {
         let output = Command::new(self.programs.join("psql"))
             .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"])
             .arg(&self.folder)
@@ -271,12 +283,12 @@ impl Cluster {
     }
 }
 
-/// Waits a little for what another process does: there is nothing to be woken by.
-pub(super) fn pause() {
+/// Waits briefly for another process. Its progress has to be polled.
+pub(super) fn poll_pause() {
     std::thread::park_timeout(Duration::from_millis(50));
 }
 
-/// PostgreSQL refuses to run as root.
+/// Returns the user to run as, since PostgreSQL refuses to run as root. Empty for the current user.
 fn unprivileged_user() -> &'static str {
     let is_root = std::fs::metadata("/proc/self")
         .is_ok_and(|process| std::os::unix::fs::MetadataExt::uid(&process) == 0);
@@ -284,12 +296,16 @@ fn unprivileged_user() -> &'static str {
         return "";
     }
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let has_own_user = users.lines().any(|line| line.starts_with("postgres:"));
-    if has_own_user { "postgres" } else { "nobody" }
+    let has_postgres_user = users.lines().any(|line| line.starts_with("postgres:"));
+    if has_postgres_user {
+        "postgres"
+    } else {
+        "nobody"
+    }
 }
 
-/// The folder with `initdb`, `pg_ctl`, `postgres` and `psql`: of the newest version installed.
-fn programs() -> Option<PathBuf> {
+/// Finds the folder with `initdb`, `pg_ctl`, `postgres` and `psql` of the newest installed version.
+fn find_programs() -> Option<PathBuf> {
     let is_complete = |folder: &PathBuf| {
         ["initdb", "pg_ctl", "postgres", "psql"]
             .iter()

@@ -1,18 +1,18 @@
-//! A real PostgreSQL for tests.
+//! Real PostgreSQL for tests.
 //!
-//! One cluster serves all test processes that the same runner starts, so that a suite pays for one
-//! `initdb`; without such a runner, a process has one for itself. Each test has a database of its
-//! own. A small shell keeps the cluster, watches whom it is for, and removes everything when that
-//! ends, however it ends. The cluster listens on a socket in its own folder only, runs as another
-//! user where the tests run as root, and its default time zone is not UTC on purpose.
+//! One cluster serves all test processes that the same runner starts, so that a suite runs one
+//! `initdb`. Without such a runner, each process has its own cluster. Each test has a separate
+//! database. A supervisor shell runs the cluster, watches its owner, and removes everything when
+//! the owner ends in any way. The cluster listens only on a socket in its folder, runs as another
+//! user if the tests run as root, and deliberately has a default time zone other than UTC.
 
 mod cluster;
 mod database;
-mod front;
 mod kill;
 #[cfg(test)]
 mod tests;
+mod tls_proxy;
 
-pub use cluster::{Cluster, PostgresMissing, Role};
-pub use database::Database;
-pub use front::{AUTHORITY, tls_front};
+pub use cluster::{ClusterRole, PostgresCluster, PostgresMissing};
+pub use database::TestDatabase;
+pub use tls_proxy::{TLS_AUTHORITY_PEM, start_tls_proxy};

@@ -1,9 +1,9 @@
-# Runs one PostgreSQL cluster for as long as a process lives, then removes it.
+# Runs one PostgreSQL cluster as long as a process runs, then removes it.
 #
-# Arguments: the folder of the cluster, the folder of the programs, the process to live with (empty
-# for whoever holds the other end of the standard input), the user to run as (empty for the present
-# one), settings for the server, and its role. The folder is made here, so that it belongs to the
-# right user; `ready` in it says that the cluster answers, `failed` that it never will.
+# Arguments: the folder of the cluster, the folder of the programs, the process to watch (empty to
+# watch the other end of the standard input), the user to run as (empty for the current one), settings
+# for the server, and its role. The folder is created here, so that it belongs to the right user. The
+# file `ready` in it means that the cluster responds, `failed` that it did not start.
 set -u
 dir=$1
 bin=$2

@@ -1,47 +1,49 @@
 use std::process::{Command, Stdio};
 
-use super::{Cluster, Database, Role};
+use super::{ClusterRole, PostgresCluster, TestDatabase};
 
 #[test]
-fn every_database_is_empty_and_ones_own() {
-    let first = Database::new().unwrap();
-    let second = Database::new().unwrap();
-    first.run("CREATE TABLE here (n int)").unwrap();
-    let refused = second.run("SELECT * FROM here").unwrap_err();
-    assert!(refused.to_string().contains("does not exist"), "{refused}");
-    assert_ne!(first.config(), second.config());
+fn databases_are_empty_and_separate() {
+    let first = TestDatabase::new().unwrap();
+    let second = TestDatabase::new().unwrap();
+    first.run_statement("CREATE TABLE here (n int)").unwrap();
+    let error = second.run_statement("SELECT * FROM here").unwrap_err();
+    assert!(error.to_string().contains("does not exist"), "{error}");
+    assert_ne!(first.connection_config(), second.connection_config());
 }
 
 #[test]
-fn a_cluster_of_ones_own_goes_with_its_value() {
-    let cluster = Cluster::own(&["work_mem=7MB"], Role::Primary).unwrap();
-    let refused = cluster
-        .psql("postgres", "SELECT current_setting('work_mem')::int")
+fn private_cluster_is_removed_with_value() {
+    let cluster = PostgresCluster::start_private(&["work_mem=7MB"], ClusterRole::Primary).unwrap();
+    let error = cluster
+        .run_psql("postgres", "SELECT current_setting('work_mem')::int")
         .unwrap_err();
-    assert!(refused.to_string().contains("7MB"), "{refused}");
+    assert!(error.to_string().contains("7MB"), "{error}");
     let folder = cluster.socket_folder().to_owned();
     let other = cluster.clone();
     drop(cluster);
-    other.psql("postgres", "SELECT 1").unwrap();
+    other.run_psql("postgres", "SELECT 1").unwrap();
     drop(other);
     assert!(!folder.exists());
 }
 
 #[test]
-fn a_cluster_that_is_killed_starts_again_as_it_was() {
-    let cluster = Cluster::own(&["work_mem=7MB"], Role::Primary).unwrap();
-    let database = Database::of(&cluster).unwrap();
-    database.run("CREATE TABLE here AS SELECT 1 AS n").unwrap();
+fn killed_cluster_restarts_with_data() {
+    let cluster = PostgresCluster::start_private(&["work_mem=7MB"], ClusterRole::Primary).unwrap();
+    let database = TestDatabase::in_cluster(&cluster).unwrap();
+    database
+        .run_statement("CREATE TABLE here AS SELECT 1 AS n")
+        .unwrap();
     for _ in 0..2 {
-        cluster.kill().unwrap();
-        database.run("SELECT 1").unwrap_err();
-        cluster.kill().unwrap_err();
-        cluster.start_again().unwrap();
-        database.run("SELECT 1 / n FROM here").unwrap();
-        let refused = database
-            .run("SELECT current_setting('work_mem')::int")
+        cluster.kill_cluster().unwrap();
+        database.run_statement("SELECT 1").unwrap_err();
+        cluster.kill_cluster().unwrap_err();
+        cluster.restart_after_kill().unwrap();
+        database.run_statement("SELECT 1 / n FROM here").unwrap();
+        let error = database
+            .run_statement("SELECT current_setting('work_mem')::int")
             .unwrap_err();
-        assert!(refused.to_string().contains("7MB"), "{refused}");
+        assert!(error.to_string().contains("7MB"), "{error}");
     }
     let folder = cluster.socket_folder().to_owned();
     drop((cluster, database));
@@ -49,26 +51,26 @@ fn a_cluster_that_is_killed_starts_again_as_it_was() {
 }
 
 #[test]
-fn a_cluster_of_others_is_not_killed() {
-    let database = Database::new().unwrap();
-    let refused = database.cluster().kill().unwrap_err();
-    assert_eq!(refused.to_string(), "others use the cluster");
-    database.run("SELECT 1").unwrap();
+fn shared_cluster_is_not_killed() {
+    let database = TestDatabase::new().unwrap();
+    let error = database.cluster().kill_cluster().unwrap_err();
+    assert_eq!(error.to_string(), "the cluster is shared");
+    database.run_statement("SELECT 1").unwrap();
 }
 
 #[test]
-#[ignore = "it is run, and killed, by the test below"]
+#[ignore = "run and killed by the test below"]
 fn child_that_never_ends() {
-    let cluster = Cluster::own(&[], Role::Primary).unwrap();
+    let cluster = PostgresCluster::start_private(&[], ClusterRole::Primary).unwrap();
     println!("folder {}", cluster.socket_folder().display());
     loop {
         std::thread::park();
     }
 }
 
-/// A kill gives nobody the time to clean up, so somebody else has to.
+/// A killed process cannot clean up, so the supervisor has to.
 #[test]
-fn a_cluster_goes_with_a_process_that_is_killed() {
+fn cluster_is_removed_when_process_is_killed() {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--ignored", "--nocapture"])
         .arg("postgres::tests::child_that_never_ends")
@@ -78,7 +80,10 @@ fn a_cluster_goes_with_a_process_that_is_killed() {
     let output = std::io::BufReader::new(child.stdout.take().unwrap());
     let folder = std::io::BufRead::lines(output)
         .map_while(Result::ok)
-        .find_map(|line| line.split_once("folder ").map(|(_, it)| it.to_owned()))
+        .find_map(|line| {
+            line.split_once("folder ")
+                .map(|(_, folder)| folder.to_owned())
+        })
         .unwrap();
     let folder = std::path::PathBuf::from(folder);
     assert!(folder.join("ready").exists());

@@ -1,23 +1,23 @@
-//! A whole run in one thread, without clock, store or network.
+//! Simulation of a whole execution in one thread, without clock, store or network.
 //!
-//! Drives the engine with workers that follow a script: they render what a real worker renders, follow
-//! the policies of tasks, and are lost, late or doubled when told so. Time stands still until the test
-//! moves it. Every event that a run makes is checked on the way: it must read back from its record as
-//! itself, fold to the state that the decision promised, and leave a consistent state.
+//! Drives the engine with scripted workers: they render what a real worker renders, follow the
+//! policies of tasks, and are lost, late or duplicated on request. The clock does not advance until
+//! the test advances it. Every event of an execution is checked: it must decode from its record to
+//! the same event, produce the state that the decision announced, and leave a consistent state.
 
-mod chaos;
-mod desk;
-mod drive;
-mod play;
-mod run;
+mod chaos_scheduler;
+mod coordination;
+mod engine_driver;
+mod external_responses;
+mod log_table;
+mod simulation;
 mod splitmix;
-mod table;
+mod tool_behavior;
 mod worker;
-mod world;
 
-pub use chaos::{Chaos, Odds};
-pub use drive::Drive;
-pub use play::{Call, Play};
-pub use run::{Lease, Sim};
+pub use chaos_scheduler::{ChaosScheduler, FaultRates};
+pub use engine_driver::EngineDriver;
+pub use external_responses::{ExternalResponse, ResponseRequest};
+pub use simulation::{SimulatedLease, Simulation};
 pub use splitmix::SplitMix;
-pub use world::{Ask, Word};
+pub use tool_behavior::{SimulatedCall, ToolBehavior};

@@ -1,17 +1,15 @@
-//! Numbers by chance that a seed determines.
+//! Deterministic random numbers from a seed.
 
-/// The generator `splitmix64`: small, fast, and the same for ever.
+/// The `splitmix64` generator: small, fast, and stable.
 #[derive(Debug, Clone)]
 pub struct SplitMix(u64);
 
 impl SplitMix {
-    /// The generator of a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
-    pub const fn next(&mut self) -> u64 {
+    pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,21 +17,21 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below a bound; 0 where the bound is 0.
-    pub fn below(&mut self, bound: usize) -> usize {
+    /// Returns a number below a bound, or 0 if the bound is 0.
+    pub fn number_below(&mut self, bound: usize) -> usize {
         let bound = bound as u64;
-        usize::try_from(self.next().checked_rem(bound).unwrap_or_default()).unwrap_or_default()
+        usize::try_from(self.next_u64().checked_rem(bound).unwrap_or_default()).unwrap_or_default()
     }
 
-    /// Whether something happens that happens so many times in a hundred.
-    pub fn percent(&mut self, odds: u32) -> bool {
-        self.below(100) < odds as usize
+    /// Returns true with a probability in percent.
+    pub fn draw_percent(&mut self, percent: u32) -> bool {
+        self.number_below(100) < percent as usize
     }
 
-    /// One of some things.
-    pub fn pick<'t, T>(&mut self, things: &'t [T]) -> Option<&'t T> {
-        let at = self.below(things.len());
-        things.get(at)
+    /// Returns a random item.
+    pub fn pick_item<'t, T>(&mut self, items: &'t [T]) -> Option<&'t T> {
+        let index = self.number_below(items.len());
+        items.get(index)
     }
 }
 
@@ -41,12 +39,12 @@ impl SplitMix {
 mod tests {
     use super::*;
 
-    /// The reference values of the generator: a recorded seed must mean the same for ever.
+    /// Reference values of the generator: a recorded seed must always give the same numbers.
     #[test]
-    fn known_numbers() {
+    fn matches_splitmix64_sequence() {
         let mut numbers = SplitMix::new(1_234_567);
         assert_eq!(
-            [numbers.next(), numbers.next(), numbers.next()],
+            [numbers.next_u64(), numbers.next_u64(), numbers.next_u64()],
             [
                 6_457_827_717_110_365_317,
                 3_203_168_211_198_807_973,

@@ -1,91 +1,92 @@
-//! A worker that follows a script: what it renders, rules and reports is what a real one does; only
-//! its tools are played, and no time passes while it waits.
+//! Scripted worker: renders, applies policies and reports like a real one. Only its tools are
+//! simulated, and no time passes while it waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use noetl_engine::event::CommandIssued;
-use noetl_playbook::carried::Carried;
-use noetl_playbook::model::Playbook;
-use noetl_playbook::shift::{
-    Answer, CallSpec, Do, Finished, Job, MAX_DATA, MAX_TASK_RUNS, Moment, Shift,
+use noetl_playbook::command_context::CommandContext;
+use noetl_playbook::command_machine::{
+    CallSpec, CommandMachine, CommandSpec, MAX_TASK_DATA, MAX_TASK_RUNS, MachineAction,
+    MachineInput, MachineOutcome, ToolResult,
 };
+use noetl_playbook::model::Playbook;
 use noetl_playbook::template::TemplateLimits;
 use noetl_types::{CommandId, ExecutionId, Json, Seq, TaskError, TaskErrorKind, Text, Timestamp};
 
-use super::play::{Call, Play, as_written, claimed};
+use super::tool_behavior::{SimulatedCall, ToolBehavior, claim_rows, configured_result};
 
-/// What a worker is given.
-pub(super) struct Task<'j> {
+/// Work of a worker.
+pub(super) struct WorkerTask<'j> {
     pub(super) playbook: &'j Arc<Playbook>,
     pub(super) issued: &'j CommandIssued,
-    pub(super) carried: Carried,
+    pub(super) context: CommandContext,
     pub(super) payloads: &'j BTreeMap<Arc<str>, Json>,
     pub(super) execution_id: ExecutionId,
     pub(super) command: CommandId,
     pub(super) seq: Seq,
     pub(super) attempt: u32,
-    /// The time of the event that issued it: that of `now()`.
+    /// Time of the event that issued the command, used for `now()`.
     pub(super) issued_at: Timestamp,
-    pub(super) tools: &'j dyn Fn(&Call<'_>) -> Play,
+    pub(super) tools: &'j dyn Fn(&SimulatedCall<'_>) -> ToolBehavior,
 }
 
-/// Does the work of a command; nothing where the worker is lost in the middle.
-pub(super) fn work(task: Task<'_>) -> Option<Finished> {
-    let Task {
+/// Executes a command. Returns `None` if the worker is lost during it.
+pub(super) fn execute_command(task: WorkerTask<'_>) -> Option<MachineOutcome> {
+    let WorkerTask {
         issued, payloads, ..
     } = task;
     let total = issued.looping.and_then(|looping| looping.size);
-    let job = Job {
+    let spec = CommandSpec {
         playbook: Arc::clone(task.playbook),
         step: Text::from(issued.step.as_str()),
         execution_id: task.execution_id,
         command_id: Some(task.command),
         worker_id: None,
         idempotency_key: Text::from(format!("{}:{}", task.execution_id, task.seq)),
-        carried: task.carried,
+        context: task.context,
         iteration: issued.index.zip(total),
-        frame: issued.frame.map(|frame| frame.max_rows),
+        frame_max_rows: issued.frame.map(|frame| frame.max_rows),
         issued_at: task.issued_at,
         limits: TemplateLimits::default(),
-        max_data: MAX_DATA,
+        max_data: MAX_TASK_DATA,
         max_task_runs: MAX_TASK_RUNS,
     };
-    let mut shift = Shift::new(job).expect("a command of the playbook");
-    let moment = Moment {
+    let mut machine = CommandMachine::new(spec).expect("a command of the playbook");
+    let input = MachineInput {
         now: None,
-        dice: 0.5,
+        random_fraction: 0.5,
     };
     loop {
-        shift = match shift.next(moment) {
-            Do::Call(spec, calling) => {
-                let answer = play(*spec, issued, task.attempt, task.tools)?;
-                calling.called(answer)
+        machine = match machine.next(input) {
+            MachineAction::Call(spec, pending) => {
+                let result = call_tool(*spec, issued, task.attempt, task.tools)?;
+                pending.complete_call(result)
             }
-            Do::Wait(_, shift) => shift,
-            Do::Unlock(spec, unlocking) => {
+            MachineAction::Wait(_, machine) => machine,
+            MachineAction::ResolveSecret(spec, pending) => {
                 let text = format!("the keychain of a simulation has no entry '{}'", spec.name);
-                unlocking.unlocked(Err(TaskError::new(TaskErrorKind::Auth, text)))
+                pending.complete_secret(Err(TaskError::new(TaskErrorKind::Auth, text)))
             }
-            Do::Fetch(wanted, fetching) => {
-                let payload = payloads.get(&wanted.uri).cloned();
-                fetching.fetched(Ok(payload.expect("only what was stored is referred to")))
+            MachineAction::Fetch(request, pending) => {
+                let payload = payloads.get(&request.uri).cloned();
+                pending.complete_fetch(Ok(payload.expect("references point to stored payloads")))
             }
-            Do::Done(finished) => return Some(*finished),
+            MachineAction::Done(outcome) => return Some(*outcome),
         }
     }
 }
 
-/// What a tool says; nothing where the worker is lost over it.
-fn play(
+/// Calls a simulated tool. Returns `None` if the worker is lost during the call.
+fn call_tool(
     spec: CallSpec,
     issued: &CommandIssued,
     command_attempt: u32,
-    tools: &dyn Fn(&Call<'_>) -> Play,
-) -> Option<Answer> {
+    tools: &dyn Fn(&SimulatedCall<'_>) -> ToolBehavior,
+) -> Option<ToolResult> {
     let config = Json::from(spec.config);
     let input = Json::from(spec.input);
-    let call = Call {
+    let call = SimulatedCall {
         step: issued.step.as_str(),
         label: &spec.label,
         kind: spec.kind,
@@ -97,15 +98,15 @@ fn play(
         input: &input,
     };
     match tools(&call) {
-        Play::AsWritten => Some(Answer::ok(match issued.frame {
-            Some(frame) if &*spec.label == "claim" => claimed(&config, issued.index, frame),
-            Some(_) | None => as_written(spec.kind, &config),
+        ToolBehavior::Configured => Some(ToolResult::ok(match issued.frame {
+            Some(frame) if &*spec.label == "claim" => claim_rows(&config, issued.index, frame),
+            Some(_) | None => configured_result(spec.kind, &config),
         })),
-        Play::Ok(data) => Some(Answer::ok(data)),
-        Play::Fail(error, data) => Some(Answer {
+        ToolBehavior::Ok(data) => Some(ToolResult::ok(data)),
+        ToolBehavior::Fail(error, data) => Some(ToolResult {
             data,
-            ..Answer::failed(*error)
+            ..ToolResult::failed(*error)
         }),
-        Play::Lost => None,
+        ToolBehavior::Lost => None,
     }
 }

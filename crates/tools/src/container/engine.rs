@@ -1,4 +1,5 @@
-//! The engine of the machine, by its command line: docker, or podman, which speaks the same.
+//! The container engine of the host, through its command line: docker, or podman, which has the
+//! same interface.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -10,44 +11,46 @@ use noetl_types::{Json, TaskError, TaskErrorKind};
 use rustix::fs::{Access, access};
 use tokio::time::timeout;
 
-use super::order::Order;
-use crate::process::Written;
-use crate::program::{Outputs, Program, failure};
+use super::arguments::RunArguments;
+use crate::process::CapturedOutput;
+use crate::program::{OutputMode, Program, exit_error};
 use crate::settings::Settings;
-use crate::tool::Scope;
+use crate::tool::CallContext;
 
-/// The engines that are looked for.
-const ENGINES: [&str; 2] = ["docker", "podman"];
+/// Engines to look for.
+const ENGINE_NAMES: [&str; 2] = ["docker", "podman"];
 
-/// Time for the engine to answer a small question.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a short engine command.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An engine.
+/// A container engine.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(super) struct ContainerEngine {
     program: PathBuf,
     environment: Vec<(String, String)>,
     settings: Arc<Settings>,
 }
 
-/// How a container ended, as the engine tells.
+/// State of a container that has ended, as the engine reports it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct ContainerState {
     pub(super) out_of_memory: bool,
 }
 
-impl Engine {
-    /// The engine that the operator names, else the first that is there.
-    pub(super) fn find(settings: &Arc<Settings>) -> Result<Self, TaskError> {
+impl ContainerEngine {
+    /// Returns the engine that the operator names, else the first that is installed.
+    pub(super) fn find_installed(settings: &Arc<Settings>) -> Result<Self, TaskError> {
         let path = settings.environment.get("PATH").map_or("", String::as_str);
         let named = settings.container.engine.as_deref();
-        let wanted = named.as_ref().map_or(&ENGINES[..], std::slice::from_ref);
-        let program = wanted.iter().find_map(|name| on_path(name, path));
+        let candidates = named
+            .as_ref()
+            .map_or(&ENGINE_NAMES[..], std::slice::from_ref);
+        let program = candidates.iter().find_map(|name| find_on_path(name, path));
         let program = program.ok_or_else(|| {
             let message = match named {
-                Some(name) => format!("the container engine '{name}' is not on the worker"),
+                Some(name) => format!("the container engine '{name}' is not on the worker's PATH"),
                 None => {
-                    "containers need docker or podman on the worker, and neither is on its PATH"
+                    "containers require docker or podman on the worker, but neither is on its PATH"
                         .to_owned()
                 }
             };
@@ -62,83 +65,83 @@ impl Engine {
         })
     }
 
-    /// The command that runs a container to its end. The container stays, so that one can ask how
-    /// it ended.
+    /// Command that runs a container to its end. The container is kept afterwards, so that its
+    /// state can be inspected.
     pub(super) fn program<'p>(
         &'p self,
-        order: &'p Order,
+        arguments: &'p RunArguments,
         name: &str,
         folder: &'p Path,
         timeout: Duration,
     ) -> Program<'p> {
-        let mut words = self.words(&["run", "--name", name]);
-        words.extend(order.words.iter().cloned());
+        let mut argv = self.command_line(&["run", "--name", name]);
+        argv.extend(arguments.args.iter().cloned());
         Program {
-            words,
-            environment: &order.environment,
-            folder,
-            private: None,
-            outputs: Outputs::Apart,
+            argv,
+            environment: &arguments.environment,
+            working_dir: folder,
+            private_dir: None,
+            output_mode: OutputMode::Separate,
             timeout,
         }
     }
 
-    /// Removes a container, running or not; one that is not there is as good.
+    /// Removes a container, running or not. Succeeds if it does not exist.
     pub(super) async fn remove(&self, name: &str, folder: &Path) -> Result<(), TaskError> {
-        let (status, written) = self
-            .ask(&["rm", "--force", "--volumes", name], folder)
+        let (status, output) = self
+            .run_command(&["rm", "--force", "--volumes", name], folder)
             .await?;
-        let said = written.last_error_line();
+        let last_line = output.last_error_line();
         let is_gone = |line: &str| line.to_ascii_lowercase().contains("no such container");
-        if status.success() || said.as_deref().is_some_and(is_gone) {
+        if status.success() || last_line.as_deref().is_some_and(is_gone) {
             return Ok(());
         }
-        Err(refusal(status, said.as_deref()))
+        Err(engine_error(status, last_line.as_deref()))
     }
 
-    /// How a container ended; nothing where the engine cannot tell.
-    pub(super) async fn ended(&self, name: &str, folder: &Path) -> Option<Ended> {
-        let question = ["inspect", "--format", "{{json .State}}", name];
-        let (status, written) = self.ask(&question, folder).await.ok()?;
-        let state = written.stdout();
+    /// Returns the state of a container that has ended, or `None` if the engine has none.
+    pub(super) async fn inspect_state(&self, name: &str, folder: &Path) -> Option<ContainerState> {
+        let command = ["inspect", "--format", "{{json .State}}", name];
+        let (status, output) = self.run_command(&command, folder).await.ok()?;
+        let state = output.stdout();
         let state = parse(state.as_str()?.trim().as_bytes()).ok()?;
-        status.success().then(|| Ended {
+        status.success().then(|| ContainerState {
             out_of_memory: state.get("OOMKilled").and_then(Json::as_bool) == Some(true),
         })
     }
 
-    async fn ask(
+    async fn run_command(
         &self,
-        question: &[&str],
+        command: &[&str],
         folder: &Path,
-    ) -> Result<(ExitStatus, Written), TaskError> {
+    ) -> Result<(ExitStatus, CapturedOutput), TaskError> {
         let program = Program {
-            words: self.words(question),
+            argv: self.command_line(command),
             environment: &self.environment,
-            folder,
-            private: None,
-            outputs: Outputs::Apart,
-            timeout: PATIENCE,
+            working_dir: folder,
+            private_dir: None,
+            output_mode: OutputMode::Separate,
+            timeout: COMMAND_TIMEOUT,
         };
-        // Not part of the call's scope: a cancelled call must not take its own cleaning with it.
-        let scope = Scope::default();
-        timeout(PATIENCE, program.run(&self.settings, &scope))
+        // Not part of the call's context: cancelling a call must not cancel its cleanup.
+        let context = CallContext::default();
+        timeout(COMMAND_TIMEOUT, program.run(&self.settings, &context))
             .await
             .unwrap_or_else(|_| {
-                let message = "the container engine does not answer";
+                let message = "the container engine does not respond";
                 Err(TaskError::new(TaskErrorKind::Connection, message))
             })
     }
 
-    fn words(&self, words: &[&str]) -> Vec<String> {
+    fn command_line(&self, args: &[&str]) -> Vec<String> {
         let program = self.program.to_string_lossy().into_owned();
-        let words = words.iter().map(|word| (*word).to_owned());
-        std::iter::once(program).chain(words).collect()
+        let args = args.iter().map(|arg| (*arg).to_owned());
+        std::iter::once(program).chain(args).collect()
     }
 }
 
-/// The file of a program, looked for as a shell does.
-fn on_path(name: &str, path: &str) -> Option<PathBuf> {
+/// Finds the file of a program as a shell does.
+fn find_on_path(name: &str, path: &str) -> Option<PathBuf> {
     let can_run = |file: &PathBuf| file.is_file() && access(file, Access::EXEC_OK).is_ok();
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(can_run);
@@ -149,19 +152,19 @@ fn on_path(name: &str, path: &str) -> Option<PathBuf> {
         .find(can_run)
 }
 
-/// The error of an engine that does not do what it is asked.
-pub(super) fn refusal(status: ExitStatus, said: Option<&str>) -> TaskError {
-    let words = said.unwrap_or("").to_ascii_lowercase();
-    let says = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
-    let kind = if says(&[
+/// Error for an engine command that failed.
+pub(super) fn engine_error(status: ExitStatus, last_line: Option<&str>) -> TaskError {
+    let message = last_line.unwrap_or("").to_ascii_lowercase();
+    let contains_any = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
+    let kind = if contains_any(&[
         "cannot connect",
         "connection refused",
         "is the docker daemon running",
     ]) {
         TaskErrorKind::Connection
-    } else if says(&["unauthorized", "authentication required"]) {
+    } else if contains_any(&["unauthorized", "authentication required"]) {
         TaskErrorKind::Auth
-    } else if says(&[
+    } else if contains_any(&[
         "no such image",
         "not found",
         "manifest unknown",
@@ -174,8 +177,8 @@ pub(super) fn refusal(status: ExitStatus, said: Option<&str>) -> TaskError {
     };
     TaskError {
         kind,
-        retryable: kind.retryable(),
-        ..failure("the container engine", status, said)
+        retryable: kind.is_retryable(),
+        ..exit_error("the container engine", status, last_line)
     }
 }
 
@@ -186,8 +189,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_an_engine_refuses() {
-        for (said, kind) in [
+    fn classifies_engine_errors() {
+        for (line, kind) in [
             (
                 "docker: Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?",
                 TaskErrorKind::Connection,
@@ -202,9 +205,9 @@ mod tests {
             ),
             ("docker: invalid reference format", TaskErrorKind::Transform),
         ] {
-            let error = refusal(ExitStatus::from_raw(125 << 8), Some(said));
-            assert_eq!(error.kind, kind, "{said}");
-            assert_eq!(error.retryable, kind.retryable());
+            let error = engine_error(ExitStatus::from_raw(125 << 8), Some(line));
+            assert_eq!(error.kind, kind, "{line}");
+            assert_eq!(error.retryable, kind.is_retryable());
             assert_eq!(error.code, Some(Json::from(125)));
         }
     }

@@ -1,10 +1,10 @@
-//! The kind `container`: an image, run to its end by the engine of the machine.
+//! The kind `container`: runs an image to its end with the container engine of the host.
 //!
-//! Owns the life of a container around its call. What a config means as a command line is said in
-//! [`order`], what the engine reports in [`engine`].
+//! Owns the lifecycle of a container around its call. [`arguments`] builds the command line from a
+//! config, [`engine`] interprets the engine's reports.
 
+mod arguments;
 mod engine;
-mod order;
 mod removals;
 mod volumes;
 
@@ -14,27 +14,27 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind, sha256};
 
-use self::engine::{Ended, Engine};
-use self::order::Order;
-use self::removals::Removals;
-use crate::call::{Call, Outcome};
+use self::arguments::RunArguments;
+use self::engine::{ContainerEngine, ContainerState};
+use self::removals::PendingRemovals;
+use crate::call::{ToolCall, ToolOutcome};
 use crate::config::Config;
-use crate::process::Written;
-use crate::program::{exit_code, failure, private_folder};
+use crate::process::CapturedOutput;
+use crate::program::{create_private_dir, exit_code, exit_error};
 use crate::settings::Settings;
-use crate::tool::{Scope, Tool};
+use crate::tool::{CallContext, Tool};
 
-/// The code with which the program of an engine says that it failed itself.
-const ENGINE_FAILED: i32 = 125;
+/// Exit code with which the engine's client reports its own failure.
+const ENGINE_FAILED_EXIT_CODE: i32 = 125;
 
 /// Runs containers.
 #[derive(Debug)]
-pub(crate) struct Container {
+pub(crate) struct ContainerTool {
     settings: Arc<Settings>,
-    removals: Arc<Removals>,
+    removals: Arc<PendingRemovals>,
 }
 
-impl Container {
+impl ContainerTool {
     pub(crate) fn new(settings: Arc<Settings>) -> Self {
         Self {
             settings,
@@ -42,33 +42,37 @@ impl Container {
         }
     }
 
-    async fn work(&self, call: &Call, scope: &Scope) -> Result<Outcome, TaskError> {
-        refuse_what_needs_kubernetes(Config(&call.config))?;
-        let order = Order::read(call, &self.settings)?;
-        let engine = Arc::new(Engine::find(&self.settings)?);
-        let folder = private_folder(&self.settings)?;
-        let name = name_of(call);
-        self.removals.wait_for(&name).await;
-        // A worker that was lost may have left it running.
+    async fn run_container(
+        &self,
+        call: &ToolCall,
+        context: &CallContext,
+    ) -> Result<ToolOutcome, TaskError> {
+        reject_kubernetes_options(Config(&call.config))?;
+        let arguments = RunArguments::from_call(call, &self.settings)?;
+        let engine = Arc::new(ContainerEngine::find_installed(&self.settings)?);
+        let folder = create_private_dir(&self.settings)?;
+        let name = container_name(call);
+        self.removals.wait_for_name(&name).await;
+        // A lost worker may have left it running.
         engine.remove(&name, folder.path()).await?;
-        let removal = self.removals.promise(&engine, &name);
-        let program = engine.program(&order, &name, folder.path(), call.timeout);
-        let (status, written) = program.run(&self.settings, scope).await?;
-        let ended = if status.success() {
+        let removal = self.removals.remove_on_drop(&engine, &name);
+        let program = engine.program(&arguments, &name, folder.path(), call.timeout);
+        let (status, output) = program.run(&self.settings, context).await?;
+        let state = if status.success() {
             None
         } else {
-            engine.ended(&name, folder.path()).await
+            engine.inspect_state(&name, folder.path()).await
         };
         drop(removal);
-        self.removals.wait_for(&name).await;
-        Ok(outcome(status, &written, ended.as_ref()))
+        self.removals.wait_for_name(&name).await;
+        Ok(container_outcome(status, &output, state.as_ref()))
     }
 }
 
 #[async_trait]
-impl Tool for Container {
-    async fn run(&self, call: &Call, scope: &Scope) -> Outcome {
-        match self.work(call, scope).await {
+impl Tool for ContainerTool {
+    async fn run(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome {
+        match self.run_container(call, context).await {
             Ok(outcome) => outcome,
             Err(error) => error.into(),
         }
@@ -79,15 +83,15 @@ impl Tool for Container {
     }
 }
 
-/// The name of the container of a call: the same over retries and lost workers, so that what an
-/// earlier attempt left is found, and different from that of any other call.
-fn name_of(call: &Call) -> String {
+/// Returns the container name of a call. It is the same across retries and lost workers, so that
+/// the container of an earlier attempt is found, and differs from that of any other call.
+fn container_name(call: &ToolCall) -> String {
     let digest = sha256(&call.idempotency_key).to_string();
     let short: String = digest.chars().take(32).collect();
     format!("noetl-{short}")
 }
 
-fn refuse_what_needs_kubernetes(config: Config<'_>) -> Result<(), TaskError> {
+fn reject_kubernetes_options(config: Config<'_>) -> Result<(), TaskError> {
     let unsupported = |message: &str| Err(TaskError::new(TaskErrorKind::Unsupported, message));
     match config.text("runtime")? {
         None | Some("local") => {}
@@ -96,42 +100,52 @@ fn refuse_what_needs_kubernetes(config: Config<'_>) -> Result<(), TaskError> {
                 "containers on Kubernetes need a build with feature 'kubernetes'; use runtime: local",
             );
         }
-        Some(word) => {
-            return Err(crate::config::unreadable(
+        Some(runtime) => {
+            return Err(crate::config::invalid_value(
                 "runtime",
-                &format!("is '{word}', not local or kubernetes"),
+                &format!("is '{runtime}'; it must be local or kubernetes"),
             ));
         }
     }
     if config.flag("callback")?.unwrap_or(false) {
         return unsupported(
-            "a container that calls back runs on Kubernetes; one of runtime: local is run to its end",
+            "'callback' requires runtime: kubernetes; a local container runs to its end",
         );
     }
     Ok(())
 }
 
-fn outcome(status: ExitStatus, written: &Written, ended: Option<&Ended>) -> Outcome {
+fn container_outcome(
+    status: ExitStatus,
+    output: &CapturedOutput,
+    state: Option<&ContainerState>,
+) -> ToolOutcome {
     let mut data = JsonMap::from([("exit_code".into(), Json::from(exit_code(status)))]);
-    written.put_into(&mut data);
-    let error = (!status.success()).then(|| failed(status, written, ended));
-    Outcome {
+    output.insert_into(&mut data);
+    let error = (!status.success()).then(|| container_error(status, output, state));
+    ToolOutcome {
         data: data.into(),
         error,
-        ..Outcome::default()
+        ..ToolOutcome::default()
     }
 }
 
-fn failed(status: ExitStatus, written: &Written, ended: Option<&Ended>) -> TaskError {
-    let said = written.last_error_line();
-    let said = said.as_deref();
-    match ended {
-        Some(ended) if ended.out_of_memory => TaskError {
+fn container_error(
+    status: ExitStatus,
+    output: &CapturedOutput,
+    state: Option<&ContainerState>,
+) -> TaskError {
+    let last_line = output.last_error_line();
+    let last_line = last_line.as_deref();
+    match state {
+        Some(state) if state.out_of_memory => TaskError {
             details: Some(Json::object([("reason", Json::from("OOMKilled"))])),
-            ..failure("the container ran out of memory and", status, said)
+            ..exit_error("the container ran out of memory and", status, last_line)
         },
-        // The engine has no container to tell of: it never began.
-        None if status.code() == Some(ENGINE_FAILED) => engine::refusal(status, said),
-        Some(_) | None => failure("the container", status, said),
+        // The engine has no state for the container, so it never started.
+        None if status.code() == Some(ENGINE_FAILED_EXIT_CODE) => {
+            engine::engine_error(status, last_line)
+        }
+        Some(_) | None => exit_error("the container", status, last_line),
     }
 }

@@ -1,71 +1,76 @@
-//! Folders of the machine and volumes of the engine inside of a container.
+//! Mounts of host directories and engine volumes in a container.
 
 use std::path::Path;
 
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 
-use crate::config::{Config, missing, unreadable, wrong};
-use crate::roots::check_mount;
+use crate::config::{Config, invalid_value, missing_key, wrong_type};
+use crate::file_access::check_mount_source;
 use crate::settings::Settings;
 
-/// What is mounted, and where.
-struct Mount<'m> {
-    source: Source<'m>,
+/// A mount: its source and its target.
+struct VolumeMount<'m> {
+    source: VolumeSource<'m>,
     target: &'m str,
     read_only: bool,
 }
 
-/// What is mounted.
+/// Source of a mount.
 #[derive(Clone, Copy)]
-enum Source<'m> {
-    /// A folder or file of the machine.
+enum VolumeSource<'m> {
+    /// Directory or file of the host.
     Host(&'m str),
-    /// A volume that the engine keeps.
+    /// Named volume of the engine.
     Volume(&'m str),
-    /// A new volume that goes away with the container.
+    /// New volume that is removed with the container.
     Empty,
 }
 
-/// The words that mount what a config asks for: texts as `source:target[:ro]`, maps with both, or
-/// `volumes` with `volume_mounts` as Kubernetes has them.
-pub(super) fn mounts(config: Config<'_>, settings: &Settings) -> Result<Vec<String>, TaskError> {
-    let volumes = list(config, "volumes")?;
-    let places = list(config, "volume_mounts")?;
+/// Arguments for the mounts of a config: texts as `source:target[:ro]`, maps with both, or
+/// `volumes` with `volume_mounts` in Kubernetes notation.
+pub(super) fn mount_args(
+    config: Config<'_>,
+    settings: &Settings,
+) -> Result<Vec<String>, TaskError> {
+    let volumes = read_list(config, "volumes")?;
+    let volume_mounts = read_list(config, "volume_mounts")?;
     let mut mounts = Vec::new();
     for volume in volumes {
         match volume {
-            Json::Str(text) => mounts.push(short(text)?),
+            Json::Str(text) => mounts.push(parse_short_mount(text)?),
             Json::Map(fields) => {
                 let fields = Config(fields);
-                if let Some(target) = either(fields, &["mount_path", "mountPath", "target"])? {
-                    mounts.push(Mount {
-                        source: source(fields)?,
+                if let Some(target) = first_text(fields, &["mount_path", "mountPath", "target"])? {
+                    mounts.push(VolumeMount {
+                        source: read_source(fields)?,
                         target,
                         read_only: is_read_only(fields)?,
                     });
                 }
             }
-            other => return Err(wrong("volumes", "a list of texts or maps", other)),
+            other => return Err(wrong_type("volumes", "a list of texts or maps", other)),
         }
     }
-    for place in places {
-        mounts.push(named(place, volumes)?);
+    for entry in volume_mounts {
+        mounts.push(read_volume_mount(entry, volumes)?);
     }
-    let mut words = Vec::new();
+    let mut args = Vec::new();
     for mount in mounts {
-        words.extend(["--mount".to_owned(), mount.word(settings)?]);
+        args.extend(["--mount".to_owned(), mount.to_arg(settings)?]);
     }
-    Ok(words)
+    Ok(args)
 }
 
-fn list<'c>(config: Config<'c>, key: &str) -> Result<&'c [Json], TaskError> {
+fn read_list<'c>(config: Config<'c>, key: &str) -> Result<&'c [Json], TaskError> {
     let Some(value) = config.get(key) else {
         return Ok(&[]);
     };
-    value.as_list().ok_or_else(|| wrong(key, "a list", value))
+    value
+        .as_list()
+        .ok_or_else(|| wrong_type(key, "a list", value))
 }
 
-fn either<'c>(fields: Config<'c>, keys: &[&str]) -> Result<Option<&'c str>, TaskError> {
+fn first_text<'c>(fields: Config<'c>, keys: &[&str]) -> Result<Option<&'c str>, TaskError> {
     for key in keys {
         if let Some(text) = fields.text(key)? {
             return Ok(Some(text));
@@ -79,108 +84,118 @@ fn is_read_only(fields: Config<'_>) -> Result<bool, TaskError> {
     Ok(flag.unwrap_or(false))
 }
 
-/// `source:target`, or `source:target:ro`.
-fn short(text: &str) -> Result<Mount<'_>, TaskError> {
+/// Parses `source:target` or `source:target:ro`.
+fn parse_short_mount(text: &str) -> Result<VolumeMount<'_>, TaskError> {
     let parts: Vec<&str> = text.split(':').collect();
     let (source, target, mode) = match parts[..] {
         [source, target] => (source, target, "rw"),
         [source, target, mode @ ("ro" | "rw")] => (source, target, mode),
         _ => {
-            let why = format!("holds '{text}', which is not source:target or source:target:ro");
-            return Err(unreadable("volumes", &why));
+            let problem =
+                format!("contains '{text}'; it must be source:target or source:target:ro");
+            return Err(invalid_value("volumes", &problem));
         }
     };
     let is_host = source.contains('/') || source.starts_with(['.', '~']);
-    Ok(Mount {
+    Ok(VolumeMount {
         source: if is_host {
-            Source::Host(source)
+            VolumeSource::Host(source)
         } else {
-            Source::Volume(source)
+            VolumeSource::Volume(source)
         },
         target,
         read_only: mode == "ro",
     })
 }
 
-/// A place whose volume stands in the other list.
-fn named<'m>(place: &'m Json, volumes: &'m [Json]) -> Result<Mount<'m>, TaskError> {
-    let fields = place
+/// Reads an entry of `volume_mounts` whose volume is in `volumes`.
+fn read_volume_mount<'m>(
+    entry: &'m Json,
+    volumes: &'m [Json],
+) -> Result<VolumeMount<'m>, TaskError> {
+    let fields = entry
         .as_map()
-        .ok_or_else(|| wrong("volume_mounts", "a list of maps", place))?;
+        .ok_or_else(|| wrong_type("volume_mounts", "a list of maps", entry))?;
     let fields = Config(fields);
     let name = fields
         .text("name")?
-        .ok_or_else(|| missing("'volume_mounts.name'"))?;
+        .ok_or_else(|| missing_key("'volume_mounts.name'"))?;
     let is_named = |fields: &&JsonMap| fields.get("name").and_then(Json::as_str) == Some(name);
     let volume = volumes.iter().filter_map(Json::as_map).find(is_named);
     let volume = volume.ok_or_else(|| {
-        let why = format!("names the volume '{name}', which 'volumes' does not have");
-        unreadable("volume_mounts", &why)
+        let problem = format!("names the volume '{name}', which is not in 'volumes'");
+        invalid_value("volume_mounts", &problem)
     })?;
-    let target = either(fields, &["mount_path", "mountPath", "target"])?;
-    Ok(Mount {
-        source: source(Config(volume))?,
-        target: target.ok_or_else(|| missing("'volume_mounts.mount_path'"))?,
+    let target = first_text(fields, &["mount_path", "mountPath", "target"])?;
+    Ok(VolumeMount {
+        source: read_source(Config(volume))?,
+        target: target.ok_or_else(|| missing_key("'volume_mounts.mount_path'"))?,
         read_only: is_read_only(fields)?,
     })
 }
 
-fn source(fields: Config<'_>) -> Result<Source<'_>, TaskError> {
+fn read_source(fields: Config<'_>) -> Result<VolumeSource<'_>, TaskError> {
     for key in ["host_path", "hostPath"] {
         match fields.get(key) {
             None => {}
-            Some(Json::Str(path)) => return Ok(Source::Host(path)),
+            Some(Json::Str(path)) => return Ok(VolumeSource::Host(path)),
             Some(Json::Map(inner)) => {
                 let path = Config(inner).text("path")?;
-                let path = path.ok_or_else(|| missing("'volumes.host_path.path'"))?;
-                return Ok(Source::Host(path));
+                let path = path.ok_or_else(|| missing_key("'volumes.host_path.path'"))?;
+                return Ok(VolumeSource::Host(path));
             }
-            Some(other) => return Err(wrong("volumes.host_path", "a text or a map", other)),
+            Some(other) => return Err(wrong_type("volumes.host_path", "a text or a map", other)),
         }
     }
     if fields.get("empty_dir").or(fields.get("emptyDir")).is_some() {
-        return Ok(Source::Empty);
+        return Ok(VolumeSource::Empty);
     }
-    if let Some(name) = either(fields, &["volume", "source"])? {
+    if let Some(name) = first_text(fields, &["volume", "source"])? {
         return Ok(if name.contains('/') {
-            Source::Host(name)
+            VolumeSource::Host(name)
         } else {
-            Source::Volume(name)
+            VolumeSource::Volume(name)
         });
     }
     Err(TaskError::new(
         TaskErrorKind::Unsupported,
-        "'volumes' holds one that is neither host_path, empty_dir nor a volume of the engine; \
-         others need Kubernetes",
+        "'volumes' contains an unsupported volume; use host_path, empty_dir or a volume of the \
+         engine (other types require Kubernetes)",
     ))
 }
 
-impl Mount<'_> {
-    fn word(&self, settings: &Settings) -> Result<String, TaskError> {
-        let mut word = match self.source {
-            Source::Host(path) => {
-                format!("type=bind,source={}", plain(&host_path(path, settings)?)?)
+impl VolumeMount<'_> {
+    fn to_arg(&self, settings: &Settings) -> Result<String, TaskError> {
+        let mut arg = match self.source {
+            VolumeSource::Host(path) => {
+                format!(
+                    "type=bind,source={}",
+                    check_mount_text(&resolve_host_path(path, settings)?)?
+                )
             }
-            Source::Volume(name) => format!("type=volume,source={}", plain(name)?),
-            Source::Empty => "type=volume".to_owned(),
+            VolumeSource::Volume(name) => format!("type=volume,source={}", check_mount_text(name)?),
+            VolumeSource::Empty => "type=volume".to_owned(),
         };
         if !self.target.starts_with('/') {
-            let why = format!("leads to '{}', which is not absolute", self.target);
-            return Err(unreadable("volumes", &why));
+            let problem = format!(
+                "has the target '{}', which is not an absolute path",
+                self.target
+            );
+            return Err(invalid_value("volumes", &problem));
         }
-        word += &format!(",target={}", plain(self.target)?);
+        arg += &format!(",target={}", check_mount_text(self.target)?);
         if self.read_only {
-            word += ",readonly";
+            arg += ",readonly";
         }
-        Ok(word)
+        Ok(arg)
     }
 }
 
-/// The path with its links resolved, so that what was checked is what is mounted.
-fn host_path(path: &str, settings: &Settings) -> Result<String, TaskError> {
+/// Resolves the links of a path, so that the checked path is the mounted one.
+fn resolve_host_path(path: &str, settings: &Settings) -> Result<String, TaskError> {
     if !path.starts_with('/') {
-        let why = format!("holds the path '{path}', which is not absolute");
-        return Err(unreadable("volumes", &why));
+        let problem = format!("contains '{path}', which is not an absolute path");
+        return Err(invalid_value("volumes", &problem));
     }
     let real = Path::new(path).canonicalize().map_err(|error| {
         let kind = match error.kind() {
@@ -189,17 +204,20 @@ fn host_path(path: &str, settings: &Settings) -> Result<String, TaskError> {
         };
         TaskError::new(kind, format!("'{path}' cannot be mounted: {error}"))
     })?;
-    check_mount(&real, &format!("'{path}'"), settings)?;
+    check_mount_source(&real, &format!("'{path}'"), settings)?;
     let real = real.to_str();
-    let real = real.ok_or_else(|| unreadable("volumes", "holds a path that is not UTF-8"))?;
+    let real = real.ok_or_else(|| invalid_value("volumes", "contains a path that is not UTF-8"))?;
     Ok(real.to_owned())
 }
 
-/// A word of a list with commas can hold neither those nor quotes.
-fn plain(text: &str) -> Result<&str, TaskError> {
+/// Rejects text that a comma-separated list cannot hold: commas and quotes.
+fn check_mount_text(text: &str) -> Result<&str, TaskError> {
     if text.is_empty() || text.contains([',', '"', '\n', '\0']) {
-        let why = format!("holds '{text}', which cannot be mounted");
-        return Err(unreadable("volumes", &why));
+        let problem = format!(
+            "contains '{text}', which cannot be mounted: it is empty or has a comma, a quote, a \
+             line break or a NUL"
+        );
+        return Err(invalid_value("volumes", &problem));
     }
     Ok(text)
 }

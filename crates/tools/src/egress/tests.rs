@@ -1,16 +1,18 @@
 use super::*;
 
-fn guarded(rules: &str) -> EgressPolicy {
+fn parse_policy(rules: &str) -> EgressPolicy {
     EgressPolicy::parse(rules).unwrap()
 }
 
 fn allows(policy: &EgressPolicy, address: &str) -> bool {
-    policy.check("host", address.parse().unwrap()).is_ok()
+    policy
+        .check_address("host", address.parse().unwrap())
+        .is_ok()
 }
 
 #[test]
-fn only_public_addresses_by_default() {
-    let policy = guarded("");
+fn allows_only_public_addresses_by_default() {
+    let policy = parse_policy("");
     for address in [
         "0.0.0.0",
         "0.1.2.3",
@@ -79,8 +81,8 @@ fn only_public_addresses_by_default() {
 }
 
 #[test]
-fn rules_open_exactly_what_they_name() {
-    let policy = guarded("10.1.0.0/16, fd00::/8 192.168.7.7 db.internal:5432,cache.internal");
+fn rules_allow_exactly_what_they_name() {
+    let policy = parse_policy("10.1.0.0/16, fd00::/8 192.168.7.7 db.internal:5432,cache.internal");
     assert!(allows(&policy, "10.1.255.1"));
     assert!(allows(&policy, "::ffff:10.1.0.1"));
     assert!(!allows(&policy, "10.2.0.1"));
@@ -88,16 +90,16 @@ fn rules_open_exactly_what_they_name() {
     assert!(!allows(&policy, "fe80::1"));
     assert!(allows(&policy, "192.168.7.7"));
     assert!(!allows(&policy, "192.168.7.8"));
-    assert!(policy.names("DB.internal", 5432));
-    assert!(!policy.names("db.internal", 80));
-    assert!(policy.names("cache.internal", 1));
-    assert!(!policy.names("other", 1));
-    assert_eq!(guarded("10.0.0.0/8,*"), EgressPolicy::Anywhere);
-    assert!(allows(&guarded("0.0.0.0/0"), "127.0.0.1"));
+    assert!(policy.names_host("DB.internal", 5432));
+    assert!(!policy.names_host("db.internal", 80));
+    assert!(policy.names_host("cache.internal", 1));
+    assert!(!policy.names_host("other", 1));
+    assert_eq!(parse_policy("10.0.0.0/8,*"), EgressPolicy::Anywhere);
+    assert!(allows(&parse_policy("0.0.0.0/0"), "127.0.0.1"));
 }
 
 #[test]
-fn rules_that_cannot_be_read() {
+fn rejects_invalid_rules() {
     for text in [
         "10.0.0.0/33",
         "x/8",
@@ -113,39 +115,47 @@ fn rules_that_cannot_be_read() {
 
 #[tokio::test]
 async fn resolving_checks_every_address() {
-    let denied = guarded("").resolve("localhost", 80).await.unwrap_err();
+    let denied = parse_policy("")
+        .resolve_host("localhost", 80)
+        .await
+        .unwrap_err();
     assert!(matches!(denied, EgressError::Denied(_)), "{denied}");
     assert!(denied.to_string().contains("NOETL_EGRESS_ALLOW"));
-    let denied = guarded("").resolve("[::1]", 80).await.unwrap_err();
+    let denied = parse_policy("")
+        .resolve_host("[::1]", 80)
+        .await
+        .unwrap_err();
     assert!(denied.to_string().starts_with("'::1' is not"), "{denied}");
 
-    let open = guarded("localhost:80")
-        .resolve("localhost", 80)
+    let allowed = parse_policy("localhost:80")
+        .resolve_host("localhost", 80)
         .await
         .unwrap();
-    assert!(open.iter().all(|address| address.port() == 80));
+    assert!(allowed.iter().all(|address| address.port() == 80));
     assert!(
-        guarded("localhost:80")
-            .resolve("localhost", 81)
+        parse_policy("localhost:80")
+            .resolve_host("localhost", 81)
             .await
             .is_err()
     );
 }
 
-/// A name with several addresses is as bad as the worst of them, wherever that stands; and it is
-/// looked at anew for every connection, so what it stood for before is no excuse.
+/// A name with several addresses is rejected if any of them is not allowed, at any position. It is
+/// resolved again for every connection, so an earlier result does not count.
 #[test]
-fn one_bad_address_among_good_ones_forbids_the_name() {
-    let policy = guarded("");
-    let of = |addresses: &[&str]| -> Vec<SocketAddr> {
+fn one_denied_address_denies_name() {
+    let policy = parse_policy("");
+    let to_addresses = |addresses: &[&str]| -> Vec<SocketAddr> {
         let address = |text: &&str| SocketAddr::new(text.parse().unwrap(), 443);
         addresses.iter().map(address).collect()
     };
-    let good = of(&["8.8.8.8", "2606:4700::1111"]);
-    assert_eq!(policy.checked("host", good.clone()), Ok(good));
+    let allowed = to_addresses(&["8.8.8.8", "2606:4700::1111"]);
+    assert_eq!(policy.check_addresses("host", allowed.clone()), Ok(allowed));
     for bad in ["127.0.0.1", "169.254.169.254", "::1", "::ffff:10.0.0.1"] {
         for mixed in [["8.8.8.8", bad], [bad, "8.8.8.8"]] {
-            let denied = policy.checked("rebound.example", of(&mixed)).unwrap_err();
+            let denied = policy
+                .check_addresses("rebound.example", to_addresses(&mixed))
+                .unwrap_err();
             assert!(denied.to_string().contains("rebound.example"), "{denied}");
         }
     }

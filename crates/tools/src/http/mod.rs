@@ -1,7 +1,7 @@
-//! The kind `http`: one request, with redirects, and its answer as data.
+//! The kind `http`: sends one request, follows redirects, and returns the response as data.
 
 mod auth;
-mod exchange;
+mod client;
 mod request;
 mod response;
 
@@ -11,36 +11,46 @@ use async_trait::async_trait;
 use noetl_types::{ByteSize, TaskError};
 use tokio::time::Instant;
 
-pub(crate) use self::exchange::{Incoming, Web, shown, shown_bare, too_large};
-pub(crate) use self::request::{IDEMPOTENCY_KEY, Request, headers, idempotency_key, read_url};
-pub(crate) use self::response::refusal;
-use crate::call::{Call, Outcome};
-use crate::tool::{Scope, Tool};
+pub(crate) use self::client::{
+    HttpClient, IncomingResponse, body_too_large, strip_credentials, strip_credentials_and_query,
+};
+pub(crate) use self::request::{
+    HttpRequest, IDEMPOTENCY_KEY_HEADER, idempotency_header, parse_http_url, read_headers,
+};
+pub(crate) use self::response::error_from_status;
+use crate::call::{ToolCall, ToolOutcome};
+use crate::tool::{CallContext, Tool};
 
 /// Sends HTTP requests.
 #[derive(Debug)]
-pub(crate) struct Http {
-    web: Arc<Web>,
+pub(crate) struct HttpTool {
+    client: Arc<HttpClient>,
     payload_cap: ByteSize,
 }
 
-impl Http {
-    pub(crate) fn new(web: Arc<Web>, payload_cap: ByteSize) -> Self {
-        Self { web, payload_cap }
+impl HttpTool {
+    pub(crate) fn new(client: Arc<HttpClient>, payload_cap: ByteSize) -> Self {
+        Self {
+            client,
+            payload_cap,
+        }
     }
 
-    async fn work(&self, call: &Call) -> Result<Outcome, TaskError> {
-        let request = Request::of_call(call)?;
+    async fn send_call(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
+        let request = HttpRequest::from_call(call)?;
         let started = Instant::now();
-        let answer = self.web.exchange(&request, self.payload_cap).await?;
-        Ok(answer.outcome(request.response_type, started.elapsed()))
+        let response = self
+            .client
+            .send_and_read(&request, self.payload_cap)
+            .await?;
+        Ok(response.to_outcome(request.response_type, started.elapsed()))
     }
 }
 
 #[async_trait]
-impl Tool for Http {
-    async fn run(&self, call: &Call, _scope: &Scope) -> Outcome {
-        match self.work(call).await {
+impl Tool for HttpTool {
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
+        match self.send_call(call).await {
             Ok(outcome) => outcome,
             Err(error) => error.into(),
         }

@@ -1,4 +1,4 @@
-//! The request that a config asks for.
+//! HTTP request of a task.
 
 use noetl_types::json::to_canonical;
 use noetl_types::{Json, JsonMap, TaskError};
@@ -6,12 +6,12 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 
 use super::auth;
-use crate::call::Call;
-use crate::config::{Config, missing, printed, unreadable, wrong};
+use crate::call::ToolCall;
+use crate::config::{Config, invalid_value, missing_key, scalar_text, wrong_type};
 
-/// A request, ready to be sent.
+/// Request that is ready to be sent.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct HttpRequest {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
@@ -20,10 +20,10 @@ pub(crate) struct Request {
     pub(super) response_type: ResponseType,
 }
 
-/// What the author makes of the answer's body.
+/// Interpretation of the response body that the author requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseType {
-    /// JSON, or text where it is none.
+    /// JSON, or text if the body is not JSON.
     Json,
     /// Text.
     Text,
@@ -31,8 +31,8 @@ pub(crate) enum ResponseType {
     Binary,
 }
 
-impl Request {
-    /// Reads what is at an address.
+impl HttpRequest {
+    /// Creates a GET request that follows redirects.
     pub(crate) fn get(url: Url) -> Self {
         Self {
             method: Method::GET,
@@ -44,7 +44,7 @@ impl Request {
         }
     }
 
-    /// The same address with another method and body; redirects are followed.
+    /// Creates a request with the given method, headers and body. Follows redirects.
     pub(crate) fn new(method: Method, url: Url, headers: HeaderMap, body: Option<Vec<u8>>) -> Self {
         Self {
             method,
@@ -54,51 +54,55 @@ impl Request {
         }
     }
 
-    /// Reads the config of a call.
-    pub(super) fn of_call(call: &Call) -> Result<Self, TaskError> {
+    /// Reads the request from the config of a call.
+    pub(super) fn from_call(call: &ToolCall) -> Result<Self, TaskError> {
         let config = Config(&call.config);
-        let method = method(config)?;
-        let mut headers = headers(config)?;
-        let body = body(config, &mut headers)?;
+        let method = read_method(config)?;
+        let mut headers = read_headers(config)?;
+        let body = encode_body(config, &mut headers)?;
         if !method.is_safe() {
             headers
-                .entry(IDEMPOTENCY_KEY)
-                .or_insert(idempotency_key(call)?);
+                .entry(IDEMPOTENCY_KEY_HEADER)
+                .or_insert(idempotency_header(call)?);
         }
         Ok(Self {
-            url: url(config)?,
+            url: build_url(config)?,
             method,
             headers,
             body,
             follow_redirects: config.flag("follow_redirects")?.unwrap_or(true),
-            response_type: response_type(config)?,
+            response_type: read_response_type(config)?,
         })
     }
 }
 
-/// The header that names the key under which an effect happens once.
-pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Header with the idempotency key.
+pub(crate) const IDEMPOTENCY_KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The key under which the effect of a call happens once, as the value of a header.
-pub(crate) fn idempotency_key(call: &Call) -> Result<HeaderValue, TaskError> {
+/// Returns the idempotency key of a call as a header value.
+pub(crate) fn idempotency_header(call: &ToolCall) -> Result<HeaderValue, TaskError> {
     HeaderValue::from_str(&call.idempotency_key)
-        .map_err(|_| unreadable("idempotency_key", "cannot be a header"))
+        .map_err(|_| invalid_value("idempotency_key", "is not a valid header value"))
 }
 
-fn method(config: Config<'_>) -> Result<Method, TaskError> {
-    let word = config.text("method")?.unwrap_or("GET");
-    Method::from_bytes(word.to_ascii_uppercase().as_bytes())
-        .map_err(|_| unreadable("method", &format!("is '{word}', which is no HTTP method")))
+fn read_method(config: Config<'_>) -> Result<Method, TaskError> {
+    let name = config.text("method")?.unwrap_or("GET");
+    Method::from_bytes(name.to_ascii_uppercase().as_bytes()).map_err(|_| {
+        invalid_value(
+            "method",
+            &format!("is '{name}', which is not an HTTP method"),
+        )
+    })
 }
 
-fn url(config: Config<'_>) -> Result<Url, TaskError> {
+fn build_url(config: Config<'_>) -> Result<Url, TaskError> {
     let text = match config.text("url")? {
         Some(text) => Some(text),
         None => config.text("endpoint")?,
     };
-    let mut url = read_url("url", text.ok_or_else(|| missing("'url'"))?)?;
+    let mut url = parse_http_url("url", text.ok_or_else(|| missing_key("'url'"))?)?;
     if let Some(params) = config.map("params")? {
-        let pairs = pairs("params", params)?;
+        let pairs = form_pairs("params", params)?;
         if !pairs.is_empty() {
             url.query_pairs_mut().extend_pairs(pairs);
         }
@@ -106,90 +110,93 @@ fn url(config: Config<'_>) -> Result<Url, TaskError> {
     Ok(url)
 }
 
-/// The address that a key holds.
-pub(crate) fn read_url(key: &str, text: &str) -> Result<Url, TaskError> {
-    let url = Url::parse(text.trim())
-        .map_err(|error| unreadable(key, &format!("is '{text}', which is no URL: {error}")))?;
+/// Parses the address of a key.
+pub(crate) fn parse_http_url(key: &str, text: &str) -> Result<Url, TaskError> {
+    let url = Url::parse(text.trim()).map_err(|error| {
+        invalid_value(key, &format!("is '{text}', which is not a URL: {error}"))
+    })?;
     if matches!(url.scheme(), "http" | "https") {
         return Ok(url);
     }
-    let why = format!(
-        "has the scheme '{}'; only http and https can be used",
-        url.scheme()
-    );
-    Err(unreadable(key, &why))
+    let problem = format!("has the scheme '{}'; use http or https", url.scheme());
+    Err(invalid_value(key, &problem))
 }
 
-/// Names and values of a query or a form: null is left out, a list repeats its name.
-fn pairs(key: &str, map: &JsonMap) -> Result<Vec<(String, String)>, TaskError> {
+/// Names and values of a query or a form. Null values are omitted, a list repeats its name.
+fn form_pairs(key: &str, map: &JsonMap) -> Result<Vec<(String, String)>, TaskError> {
     let mut pairs = Vec::new();
     for (name, value) in map {
         let values = value.as_list().unwrap_or(std::slice::from_ref(value));
         for value in values.iter().filter(|value| !value.is_null()) {
-            let text = printed(value)
-                .ok_or_else(|| wrong(&format!("{key}.{name}"), "a text or a number", value))?;
+            let text = scalar_text(value)
+                .ok_or_else(|| wrong_type(&format!("{key}.{name}"), "a text or a number", value))?;
             pairs.push((name.to_string(), text));
         }
     }
     Ok(pairs)
 }
 
-/// The headers that a config asks for, with that of its credential.
-pub(crate) fn headers(config: Config<'_>) -> Result<HeaderMap, TaskError> {
+/// Reads the headers of a config, including that of its credential.
+pub(crate) fn read_headers(config: Config<'_>) -> Result<HeaderMap, TaskError> {
     let mut headers = HeaderMap::new();
-    for (name, value) in config.texts("headers")? {
+    for (name, value) in config.text_map("headers")? {
         let key = || format!("headers.{name}");
         let value = HeaderValue::from_bytes(value.as_bytes())
-            .map_err(|_| unreadable(&key(), "cannot be the value of a header"))?;
+            .map_err(|_| invalid_value(&key(), "is not a valid header value"))?;
         let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| unreadable(&key(), "is not the name of a header"))?;
+            .map_err(|_| invalid_value(&key(), "is not a valid header name"))?;
         headers.insert(name, value);
     }
     if let Some(auth) = config.get("auth") {
-        let (name, value) = auth::header(auth)?;
+        let (name, value) = auth::credential_header(auth)?;
         headers.insert(name, value);
     }
     Ok(headers)
 }
 
-fn body(config: Config<'_>, headers: &mut HeaderMap) -> Result<Option<Vec<u8>>, TaskError> {
+fn encode_body(config: Config<'_>, headers: &mut HeaderMap) -> Result<Option<Vec<u8>>, TaskError> {
     const JSON: HeaderValue = HeaderValue::from_static("application/json");
     const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
     const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
     let keys = ["json", "form", "body", "payload", "data"];
-    // A null under `json` is a body like any other.
-    let given =
+    // `json: null` is a valid body.
+    let is_present =
         |key: &&str| config.get(key).is_some() || (*key == "json" && config.0.contains_key("json"));
-    let mut given = keys.into_iter().filter(given);
-    let Some(key) = given.next() else {
+    let mut present = keys.into_iter().filter(is_present);
+    let Some(key) = present.next() else {
         return Ok(None);
     };
-    if let Some(other) = given.next() {
+    if let Some(other) = present.next() {
         let value = config.get(other).cloned().unwrap_or_default();
-        return Err(wrong(other, &format!("absent beside '{key}'"), &value));
+        return Err(wrong_type(
+            other,
+            &format!("absent if '{key}' is given"),
+            &value,
+        ));
     }
-    let (bytes, kind) = match (key, config.get(key).unwrap_or(&Json::Null)) {
+    let (bytes, content_type) = match (key, config.get(key).unwrap_or(&Json::Null)) {
         ("form", Json::Map(fields)) => {
-            let mut form = Url::parse("http://form").map_err(|_| missing("'form'"))?;
-            form.query_pairs_mut().extend_pairs(pairs("form", fields)?);
+            let mut form = Url::parse("http://form").map_err(|_| missing_key("'form'"))?;
+            form.query_pairs_mut()
+                .extend_pairs(form_pairs("form", fields)?);
             (form.query().unwrap_or("").as_bytes().to_vec(), FORM)
         }
-        ("form", other) => return Err(wrong("form", "a map", other)),
+        ("form", other) => return Err(wrong_type("form", "a map", other)),
         ("body" | "payload" | "data", Json::Str(text)) => (text.as_bytes().to_vec(), TEXT),
         (_, value) => (to_canonical(value), JSON),
     };
-    headers.entry(CONTENT_TYPE).or_insert(kind);
+    headers.entry(CONTENT_TYPE).or_insert(content_type);
     Ok(Some(bytes))
 }
 
-fn response_type(config: Config<'_>) -> Result<ResponseType, TaskError> {
+fn read_response_type(config: Config<'_>) -> Result<ResponseType, TaskError> {
     match config.text("response_type")? {
         None | Some("json") => Ok(ResponseType::Json),
         Some("text") => Ok(ResponseType::Text),
         Some("binary") => Ok(ResponseType::Binary),
-        Some(word) => Err(unreadable(
+        Some(other) => Err(invalid_value(
             "response_type",
-            &format!("is '{word}', not json, text or binary"),
+            &format!("is '{other}'; it must be json, text or binary"),
         )),
     }
 }

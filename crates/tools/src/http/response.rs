@@ -1,4 +1,4 @@
-//! What an answer means: data, error, and how long to wait.
+//! Interpretation of a response: data, error and retry delay.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
 
 use super::request::ResponseType;
-use crate::call::Outcome;
+use crate::call::ToolOutcome;
 use crate::lenient::lenient_json;
 
-/// Characters of an address that an error tells.
-const LONGEST_TOLD: usize = 200;
+/// Maximum number of URL characters in an error message.
+const MAX_ERROR_URL_CHARS: usize = 200;
 
-/// An answer, read to its end.
+/// Response with its complete body.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) url: String,
     pub(super) body: Vec<u8>,
 }
 
-impl Answer {
-    /// The outcome of the task.
-    pub(super) fn outcome(&self, wanted: ResponseType, elapsed: Duration) -> Outcome {
+impl HttpResponse {
+    /// Converts the response to the outcome of the task.
+    pub(super) fn to_outcome(&self, response_type: ResponseType, elapsed: Duration) -> ToolOutcome {
         let headers = self.headers();
-        let body = self.body(wanted);
+        let body = self.body(response_type);
         let status = Json::from(u32::from(self.status.as_u16()));
         let elapsed = Json::from_f64(elapsed.as_secs_f64()).unwrap_or_default();
         let data = Json::object([
@@ -41,34 +41,35 @@ impl Answer {
             ("elapsed", elapsed),
         ]);
         let http = Json::object([("status", status), ("headers", headers)]);
-        Outcome {
+        ToolOutcome {
             data,
-            error: self.error(),
+            error: self.status_error(),
             extras: JsonMap::from([("http".into(), http)]),
             retry_after: self.retry_after(),
         }
     }
 
-    /// The body, as it is.
+    /// Returns the raw body.
     pub(crate) fn into_body(self) -> Vec<u8> {
         self.body
     }
 
-    /// Why the answer is a failure, if it is one.
-    pub(crate) fn error(&self) -> Option<TaskError> {
-        let mut error = refusal(self.status)?;
-        // In a loop it is the address that tells one answer from the others. What stands behind the
-        // path may be a key, and what is cut says so: a part of a secret is known by that.
+    /// Returns the error that the status represents, if any.
+    pub(crate) fn status_error(&self) -> Option<TaskError> {
+        let mut error = error_from_status(self.status)?;
+        // In a loop the address identifies the failed request. The query is omitted since it may
+        // hold a key. A truncated address is marked, so that redaction can recognize a partial
+        // secret.
         let path = self.url.split(['?', '#']).next().unwrap_or_default();
-        let mut told: String = path.chars().take(LONGEST_TOLD).collect();
-        if told.len() < path.len() {
-            told.push('…');
+        let mut display_url: String = path.chars().take(MAX_ERROR_URL_CHARS).collect();
+        if display_url.len() < path.len() {
+            display_url.push('…');
         }
-        error.message = format!("{} from {told}", error.message).into();
+        error.message = format!("{} from {display_url}", error.message).into();
         Some(error)
     }
 
-    /// Names in lower case; a name that comes more than once has its values joined.
+    /// Headers by lower-case name. Values of a repeated name are joined.
     fn headers(&self) -> Json {
         let values = |name| {
             let values = self.headers.get_all(name).iter();
@@ -84,52 +85,52 @@ impl Answer {
         )
     }
 
-    fn body(&self, wanted: ResponseType) -> Json {
-        match wanted {
+    fn body(&self, response_type: ResponseType) -> Json {
+        match response_type {
             ResponseType::Binary => Json::object([
                 ("base64", Json::from(STANDARD.encode(&self.body))),
                 ("bytes", Json::from(self.body.len())),
             ]),
-            ResponseType::Text => self.text(),
-            ResponseType::Json => lenient_json(&self.body).unwrap_or_else(|_| self.text()),
+            ResponseType::Text => self.decode_text(),
+            ResponseType::Json => lenient_json(&self.body).unwrap_or_else(|_| self.decode_text()),
         }
     }
 
-    fn text(&self) -> Json {
+    fn decode_text(&self) -> Json {
         let content_type = self.headers.get(CONTENT_TYPE);
         let charset = content_type
             .and_then(|value| value.to_str().ok())
-            .and_then(charset);
+            .and_then(parse_charset);
         let (text, _, _) = charset.unwrap_or(UTF_8).decode(&self.body);
         Json::from(&*text)
     }
 
-    /// How long the server asks to wait. A date is measured by the server's own clock, so that a
-    /// wrong one on either side does no harm.
+    /// Delay that the server requests. A date is compared with the server's own clock, so that a
+    /// wrong clock on either side has no effect.
     fn retry_after(&self) -> Option<Millis> {
         if !matches!(self.status.as_u16(), 429 | 503) {
             return None;
         }
         let text = |name| self.headers.get(name)?.to_str().ok().map(str::trim);
-        let asked = text(RETRY_AFTER)?;
-        if let Ok(seconds) = asked.parse::<u64>() {
+        let requested = text(RETRY_AFTER)?;
+        if let Ok(seconds) = requested.parse::<u64>() {
             return Some(Millis::from(Duration::from_secs(seconds)));
         }
-        let until = httpdate::parse_http_date(asked).ok()?;
+        let until = httpdate::parse_http_date(requested).ok()?;
         let now = httpdate::parse_http_date(text(DATE)?).ok()?;
-        // A moment that has passed means at once.
-        let pause = until.duration_since(now).unwrap_or_default();
-        Some(Millis::from(pause))
+        // A time in the past means no delay.
+        let delay = until.duration_since(now).unwrap_or_default();
+        Some(Millis::from(delay))
     }
 }
 
-/// Why a status means failure, if it does.
-pub(crate) fn refusal(status: StatusCode) -> Option<TaskError> {
+/// Returns the error of a status, or `None` for a success.
+pub(crate) fn error_from_status(status: StatusCode) -> Option<TaskError> {
     if status.is_success() {
         return None;
     }
     let status = status.as_u16();
-    let kind = TaskErrorKind::of_http_status(status).unwrap_or(TaskErrorKind::Unknown);
+    let kind = TaskErrorKind::from_http_status(status).unwrap_or(TaskErrorKind::Unknown);
     Some(TaskError {
         code: Some(Json::from(u32::from(status))),
         status: Some(status),
@@ -137,7 +138,7 @@ pub(crate) fn refusal(status: StatusCode) -> Option<TaskError> {
     })
 }
 
-fn charset(content_type: &str) -> Option<&'static Encoding> {
+fn parse_charset(content_type: &str) -> Option<&'static Encoding> {
     content_type
         .split(';')
         .skip(1)

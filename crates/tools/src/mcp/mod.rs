@@ -1,11 +1,11 @@
-//! The kind `mcp`: one call of a server that speaks the Model Context Protocol over HTTP.
+//! The kind `mcp`: one call of a server that implements the Model Context Protocol over HTTP.
 //!
-//! Owns the conversation: greeting, the call, goodbye. Requests go through the same guard as those
-//! of `http`; how an answer is found in what comes back is said in [`answer`].
+//! Owns the session: initialization, the call, and its end. Requests go through the same egress
+//! guard as those of `http`. [`response`] finds the reply to a request in the server's output.
 
-mod answer;
-mod events;
-mod talk;
+mod event_stream;
+mod response;
+mod session;
 
 use std::sync::Arc;
 
@@ -14,29 +14,32 @@ use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 
-use self::talk::Talk;
-use crate::call::{Call, Outcome};
-use crate::config::{Config, missing};
-use crate::http::{Web, headers, idempotency_key, read_url, shown, shown_bare};
+use self::session::McpSession;
+use crate::call::{ToolCall, ToolOutcome};
+use crate::config::{Config, missing_key};
+use crate::http::{
+    HttpClient, idempotency_header, parse_http_url, read_headers, strip_credentials,
+    strip_credentials_and_query,
+};
 use crate::settings::Settings;
-use crate::tool::{Scope, Tool};
+use crate::tool::{CallContext, Tool};
 
-/// The version of the protocol that is asked for unless the task names another.
+/// Protocol version that is requested unless the task names another.
 const PROTOCOL_VERSION: &str = "2025-06-18";
 
 /// Calls MCP servers.
 #[derive(Debug)]
-pub(crate) struct Mcp {
+pub(crate) struct McpTool {
     settings: Arc<Settings>,
-    web: Arc<Web>,
+    client: Arc<HttpClient>,
 }
 
-/// What the config asks for.
-struct Wish {
+/// Request that a config describes.
+struct McpRequest {
     server: Option<String>,
     endpoint: Url,
-    /// How the result tells it.
-    shown: String,
+    /// Endpoint as shown in the result.
+    display_url: String,
     headers: HeaderMap,
     protocol_version: String,
     method: String,
@@ -45,45 +48,49 @@ struct Wish {
     params: Json,
 }
 
-impl Mcp {
-    pub(crate) fn new(settings: Arc<Settings>, web: Arc<Web>) -> Self {
-        Self { settings, web }
+impl McpTool {
+    pub(crate) fn new(settings: Arc<Settings>, client: Arc<HttpClient>) -> Self {
+        Self { settings, client }
     }
 
-    async fn work(&self, call: &Call) -> Result<Outcome, TaskError> {
-        let wish = Wish::read(call, &self.settings)?;
-        let mut talk = Talk::new(&self.web, &wish, self.settings.payload_cap);
-        talk.greet(&wish.protocol_version).await?;
-        let result = talk
-            .ask(&wish.method, &wish.params, Some(idempotency_key(call)?))
+    async fn call_server(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
+        let request = McpRequest::from_call(call, &self.settings)?;
+        let mut session = McpSession::new(&self.client, &request, self.settings.payload_cap);
+        session.initialize(&request.protocol_version).await?;
+        let result = session
+            .send_request(
+                &request.method,
+                &request.params,
+                Some(idempotency_header(call)?),
+            )
             .await;
-        talk.leave().await;
+        session.end_session().await;
         match result? {
-            Ok(result) => Ok(wish.outcome(result)),
-            Err(refused) => Ok(Outcome {
-                data: wish.data("error", &refused.message, Json::Null),
-                ..refused.into()
+            Ok(result) => Ok(request.to_outcome(result)),
+            Err(error) => Ok(ToolOutcome {
+                data: request.to_data("error", &error.message, Json::Null),
+                ..error.into()
             }),
         }
     }
 }
 
 #[async_trait]
-impl Tool for Mcp {
-    async fn run(&self, call: &Call, _scope: &Scope) -> Outcome {
-        match self.work(call).await {
+impl Tool for McpTool {
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
+        match self.call_server(call).await {
             Ok(outcome) => outcome,
             Err(error) => error.into(),
         }
     }
 }
 
-impl Wish {
-    fn read(call: &Call, settings: &Settings) -> Result<Self, TaskError> {
+impl McpRequest {
+    fn from_call(call: &ToolCall, settings: &Settings) -> Result<Self, TaskError> {
         let config = Config(&call.config);
         let method = config.text("method")?.unwrap_or("tools/call").to_owned();
         let tool = config.text("tool")?.map(str::to_owned);
-        // The input of the task is what its tool gets, unless the task says it by its own key.
+        // `arguments` of the task takes precedence over its input.
         let arguments = config.map("arguments")?.unwrap_or(&call.input).clone();
         let mut params = JsonMap::new();
         if method == "tools/call" {
@@ -94,14 +101,14 @@ impl Wish {
         }
         params.extend(config.map("params")?.cloned().unwrap_or_default());
         if method == "tools/call" && !params.contains_key("name") {
-            return Err(missing("'tool'"));
+            return Err(missing_key("'tool'"));
         }
-        let (endpoint, shown) = endpoint(config, settings)?;
+        let (endpoint, display_url) = find_endpoint(config, settings)?;
         Ok(Self {
             server: config.text("server")?.map(str::to_owned),
             endpoint,
-            shown,
-            headers: headers(config)?,
+            display_url,
+            headers: read_headers(config)?,
             protocol_version: config
                 .text("protocol_version")?
                 .unwrap_or(PROTOCOL_VERSION)
@@ -113,29 +120,29 @@ impl Wish {
         })
     }
 
-    /// What came of the call; a tool may report its own failure in a result.
-    fn outcome(&self, result: Json) -> Outcome {
-        let text = text_of(&result);
+    /// Converts the result of the call. A tool may report its own failure in a result.
+    fn to_outcome(&self, result: Json) -> ToolOutcome {
+        let text = join_text_parts(&result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
         if !is_error {
-            return Outcome::ok(self.data("success", &text, result));
+            return ToolOutcome::ok(self.to_data("success", &text, result));
         }
         let tool = self.tool.as_deref().unwrap_or(&self.method);
         let message = match text.lines().find(|line| !line.trim().is_empty()) {
             Some(line) => format!("'{tool}' reported an error: {}", line.trim()),
             None => format!("'{tool}' reported an error"),
         };
-        Outcome {
-            data: self.data("error", &text, result),
-            ..Outcome::error(TaskErrorKind::Transform, message)
+        ToolOutcome {
+            data: self.to_data("error", &text, result),
+            ..ToolOutcome::error(TaskErrorKind::Transform, message)
         }
     }
 
-    fn data(&self, status: &str, text: &str, result: Json) -> Json {
+    fn to_data(&self, status: &str, text: &str, result: Json) -> Json {
         Json::object([
             ("status", Json::from(status)),
             ("server", Json::from(self.server.as_deref())),
-            ("endpoint", Json::from(&*self.shown)),
+            ("endpoint", Json::from(&*self.display_url)),
             ("method", Json::from(&*self.method)),
             ("tool", Json::from(self.tool.as_deref())),
             ("arguments", self.arguments.clone()),
@@ -145,50 +152,51 @@ impl Wish {
     }
 }
 
-/// Where the server is, said by the task or known by its name to the operator, and how that is told.
-fn endpoint(config: Config<'_>, settings: &Settings) -> Result<(Url, String), TaskError> {
-    let of_task = |key: &str, text: &str| -> Result<(Url, String), TaskError> {
-        let url = read_url(key, text)?;
-        let shown = shown(&url);
-        Ok((url, shown))
+/// Finds the endpoint: from the task, or by name from the operator's settings. Also returns its
+/// display form.
+fn find_endpoint(config: Config<'_>, settings: &Settings) -> Result<(Url, String), TaskError> {
+    let task_endpoint = |key: &str, text: &str| -> Result<(Url, String), TaskError> {
+        let url = parse_http_url(key, text)?;
+        let display_url = strip_credentials(&url);
+        Ok((url, display_url))
     };
     for key in ["endpoint", "url"] {
         if let Some(url) = config.text(key)? {
-            return of_task(key, url);
+            return task_endpoint(key, url);
         }
     }
     let server = config.text("server")?;
-    let server = server.ok_or_else(|| missing("'endpoint' or 'server'"))?;
+    let server = server.ok_or_else(|| missing_key("'endpoint' or 'server'"))?;
     if server.contains("://") {
-        return of_task("server", server);
+        return task_endpoint("server", server);
     }
     match settings.mcp_servers.get(server) {
-        Some(url) => of_operator(server, url),
+        Some(url) => operator_endpoint(server, url),
         None => Err(TaskError::new(
             TaskErrorKind::NotFound,
             format!(
-                "this worker knows no MCP server '{server}'; give its address as 'endpoint', or have \
-                 the operator name it in NOETL_MCP_SERVERS"
+                "the MCP server '{server}' is not configured on this worker; set 'endpoint', or \
+                 ask the operator to add it to NOETL_MCP_SERVERS"
             ),
         )),
     }
 }
 
-/// The address that the operator gave a name. Tasks and their results are for others, so no key in it is
-/// told to them.
-fn of_operator(server: &str, text: &str) -> Result<(Url, String), TaskError> {
-    let url = read_url("server", text).map_err(|_| {
+/// Endpoint that the operator configured for a name. Results are visible to others, so the display
+/// form omits the query, which may hold a key.
+fn operator_endpoint(server: &str, text: &str) -> Result<(Url, String), TaskError> {
+    let url = parse_http_url("server", text).map_err(|_| {
         let message = format!(
-            "the address that the operator gave '{server}' in NOETL_MCP_SERVERS cannot be used"
+            "the address of '{server}' in NOETL_MCP_SERVERS is not a valid http or https URL"
         );
         TaskError::new(TaskErrorKind::Parse, message)
     })?;
-    let shown = shown_bare(&url);
-    Ok((url, shown))
+    let display_url = strip_credentials_and_query(&url);
+    Ok((url, display_url))
 }
 
-/// The texts of a result, one after another.
-fn text_of(result: &Json) -> String {
+/// Joins the text parts of a result.
+fn join_text_parts(result: &Json) -> String {
     let parts = result.get("content").and_then(Json::as_list);
     let texts: Vec<&str> = parts
         .unwrap_or_default()

@@ -1,9 +1,9 @@
-//! Messages of streams.
+//! Operations on streams and their messages.
 
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::consumer::pull::Config as Pull;
+use async_nats::jetstream::consumer::pull::Config as PullConfig;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer};
 use async_nats::jetstream::context::{GetStreamErrorKind, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
@@ -12,104 +12,106 @@ use async_nats::jetstream::{self, Context};
 use futures_util::StreamExt as _;
 use noetl_types::{ByteSize, Json, TaskError, TaskErrorKind, Timestamp};
 
-use super::fault::{failed, illegal, is_missing, not_found};
-use super::value::{bytes, check_size, headers, value};
-use super::{Talk, number, required, success};
+use super::error::{invalid_name, is_not_found, nats_error, not_found};
+use super::value::{check_payload_size, decode_payload, encode_payload, headers_to_json};
+use super::{NatsRequest, read_number, required_text, success_result};
 
-/// Messages that one call takes at most, and what it takes unless it says so.
-const MOST_MESSAGES: u64 = 1_000;
-const SOME_MESSAGES: u64 = 10;
+/// Maximum and default number of messages per call.
+const MAX_FETCH_MESSAGES: u64 = 1_000;
+const DEFAULT_FETCH_MESSAGES: u64 = 10;
 
-/// How long a call waits for messages at most, in milliseconds, and how long unless it says so.
-const LONGEST_WAIT: u64 = 5_000;
-const USUAL_WAIT: u64 = 1_000;
+/// Maximum and default wait time for messages, in milliseconds.
+const MAX_WAIT_MS: u64 = 5_000;
+const DEFAULT_WAIT_MS: u64 = 1_000;
 
-/// The header by which a server knows a message that it has already.
-const MESSAGE_ID: &str = "Nats-Msg-Id";
+/// Header with which a server detects duplicate messages.
+const MESSAGE_ID_HEADER: &str = "Nats-Msg-Id";
 
-/// What to fetch.
-pub(crate) struct Fetch<'f> {
+/// Parameters of a fetch.
+pub(crate) struct FetchRequest<'f> {
     pub(crate) stream: &'f str,
     pub(crate) consumer: &'f str,
     pub(crate) batch: u64,
-    pub(crate) patience: Duration,
-    pub(crate) most_bytes: ByteSize,
+    pub(crate) max_wait: Duration,
+    pub(crate) max_bytes: ByteSize,
 }
 
-/// A message that was fetched.
-pub(crate) struct Fetched {
+/// A fetched message.
+pub(crate) struct FetchedMessage {
     pub(crate) message: jetstream::Message,
-    /// It as a task gets it.
-    pub(crate) told: Json,
-    /// What acknowledges it.
+    /// Message in the form that a task receives.
+    pub(crate) json: Json,
+    /// Subject that acknowledges the message.
     pub(crate) ack_id: String,
 }
 
-impl Talk<'_> {
+impl NatsRequest<'_> {
     pub(super) async fn js_publish(&self) -> Result<Json, TaskError> {
-        let subject = required(self.config, "subject")?;
+        let subject = required_text(self.config, "subject")?;
         if !async_nats::Subject::from(subject).is_valid() || subject.contains(['*', '>']) {
-            return Err(illegal("subject", subject));
+            return Err(invalid_name("subject", subject));
         }
-        let data = bytes(self.config.0.get("data").unwrap_or(&Json::Null));
-        let mut named = HeaderMap::new();
-        for (name, text) in self.config.texts("headers")? {
+        let data = encode_payload(self.config.0.get("data").unwrap_or(&Json::Null));
+        let mut header_map = HeaderMap::new();
+        for (name, text) in self.config.text_map("headers")? {
             let header = name.parse::<async_nats::HeaderName>();
-            let header = header.map_err(|_| illegal("header", &name))?;
+            let header = header.map_err(|_| invalid_name("header", &name))?;
             let value = text.parse::<async_nats::HeaderValue>();
-            named.insert(
+            header_map.insert(
                 header,
-                value.map_err(|_| illegal("value of a header", &name))?,
+                value.map_err(|_| invalid_name("header value", &name))?,
             );
         }
-        if named.get(MESSAGE_ID).is_none() {
-            // The same over retries and lost workers, so that a second try adds nothing.
-            named.insert(MESSAGE_ID, &*self.call.idempotency_key);
+        if header_map.get(MESSAGE_ID_HEADER).is_none() {
+            // The key is the same across retries and lost workers, so that a second attempt adds
+            // nothing.
+            header_map.insert(MESSAGE_ID_HEADER, &*self.call.idempotency_key);
         }
-        let publish = PublishMessage::build().payload(data).headers(named);
-        let sent = self
+        let publish = PublishMessage::build().payload(data).headers(header_map);
+        let ack = self
             .jetstream
             .send_publish(subject.to_owned(), publish)
             .await;
-        let refused = |error: &jetstream::context::PublishError| match error.kind() {
+        let publish_error = |error: &jetstream::context::PublishError| match error.kind() {
             PublishErrorKind::StreamNotFound => not_found("stream for the subject", subject),
             PublishErrorKind::MaxPayloadExceeded => TaskError::new(
                 TaskErrorKind::Limit,
-                "the message is larger than the server takes",
+                "the message is larger than the server allows",
             ),
-            _ => failed("the message cannot be published", error),
+            _ => nats_error("the message cannot be published", error),
         };
-        let stored = sent.map_err(|error| refused(&error))?.await;
-        let stored = stored.map_err(|error| refused(&error))?;
-        Ok(success([
+        let receipt = ack.map_err(|error| publish_error(&error))?.await;
+        let receipt = receipt.map_err(|error| publish_error(&error))?;
+        Ok(success_result([
             ("subject", Json::from(subject)),
-            ("stream", Json::from(stored.stream)),
-            ("seq", Json::from(stored.sequence)),
-            ("duplicate", Json::from(stored.duplicate)),
+            ("stream", Json::from(receipt.stream)),
+            ("seq", Json::from(receipt.sequence)),
+            ("duplicate", Json::from(receipt.duplicate)),
         ]))
     }
 
     pub(super) async fn js_consume(&self) -> Result<Json, TaskError> {
         let (stream, consumer) = (
-            required(self.config, "stream")?,
-            required(self.config, "consumer")?,
+            required_text(self.config, "stream")?,
+            required_text(self.config, "consumer")?,
         );
-        let wish = Fetch {
+        let request = FetchRequest {
             stream,
             consumer,
-            batch: number(self.config, "batch", 1..=MOST_MESSAGES)?.unwrap_or(SOME_MESSAGES),
-            patience: long_enough(self.config, USUAL_WAIT)?,
-            most_bytes: self.settings.payload_cap,
+            batch: read_number(self.config, "batch", 1..=MAX_FETCH_MESSAGES)?
+                .unwrap_or(DEFAULT_FETCH_MESSAGES),
+            max_wait: read_wait_time(self.config, DEFAULT_WAIT_MS)?,
+            max_bytes: self.settings.payload_cap,
         };
         let wants_ack = self.config.flag("ack")?.unwrap_or(true);
-        let fetched = fetch(&self.jetstream, &wish).await?;
+        let fetched = fetch_messages(&self.jetstream, &request).await?;
         let acked = if wants_ack {
-            acknowledge(&fetched).await?
+            acknowledge_all(&fetched).await?
         } else {
             0
         };
-        let messages: Vec<Json> = fetched.into_iter().map(|one| one.told).collect();
-        Ok(success([
+        let messages: Vec<Json> = fetched.into_iter().map(|message| message.json).collect();
+        Ok(success_result([
             ("stream", Json::from(stream)),
             ("consumer", Json::from(consumer)),
             ("count", Json::from(messages.len())),
@@ -119,14 +121,14 @@ impl Talk<'_> {
     }
 
     pub(super) async fn js_get_msg(&self) -> Result<Json, TaskError> {
-        let name = required(self.config, "stream")?;
-        let seq = number(self.config, "seq", 1..=u64::MAX)?;
-        let stream = open(&self.jetstream, name).await?;
+        let name = required_text(self.config, "stream")?;
+        let seq = read_number(self.config, "seq", 1..=u64::MAX)?;
+        let stream = open_stream(&self.jetstream, name).await?;
         let subject = match self.config.get("last") {
             Some(Json::Str(subject)) if !matches!(&**subject, "true" | "false") => Some(&**subject),
             _ => self.config.text("subject")?,
         };
-        let found =
+        let message =
             match (seq, subject) {
                 (Some(seq), _) => stream
                     .get_raw_message(seq)
@@ -135,57 +137,65 @@ impl Talk<'_> {
                         RawMessageErrorKind::NoMessageFound => {
                             not_found("message", &seq.to_string())
                         }
-                        RawMessageErrorKind::JetStream(refused) if is_missing(&refused) => {
+                        RawMessageErrorKind::JetStream(inner) if is_not_found(&inner) => {
                             not_found("message", &seq.to_string())
                         }
-                        _ => failed("the message cannot be read", &error),
+                        _ => nats_error("the message cannot be read", &error),
                     })?,
                 (None, subject) => {
                     let subject = subject.unwrap_or(">");
                     let last = stream.get_last_raw_message_by_subject(subject).await;
                     last.map_err(|error| match error.kind() {
                         RawMessageErrorKind::NoMessageFound => not_found("message on", subject),
-                        RawMessageErrorKind::JetStream(refused) if is_missing(&refused) => {
+                        RawMessageErrorKind::JetStream(inner) if is_not_found(&inner) => {
                             not_found("message on", subject)
                         }
-                        _ => failed("the message cannot be read", &error),
+                        _ => nats_error("the message cannot be read", &error),
                     })?
                 }
             };
-        check_size(found.payload.len(), self.settings.payload_cap)?;
-        Ok(success([
+        check_payload_size(message.payload.len(), self.settings.payload_cap)?;
+        Ok(success_result([
             ("stream", Json::from(name)),
-            ("seq", Json::from(found.sequence)),
-            ("subject", Json::from(found.subject.as_str())),
-            ("data", value(&found.payload)),
-            ("headers", headers(Some(&found.headers))),
-            ("timestamp", time(found.time.unix_timestamp_nanos())),
+            ("seq", Json::from(message.sequence)),
+            ("subject", Json::from(message.subject.as_str())),
+            ("data", decode_payload(&message.payload)),
+            ("headers", headers_to_json(Some(&message.headers))),
+            (
+                "timestamp",
+                format_time(message.time.unix_timestamp_nanos()),
+            ),
         ]))
     }
 
     pub(super) async fn js_stream_info(&self) -> Result<Json, TaskError> {
-        let name = required(self.config, "stream")?;
-        let stream = open(&self.jetstream, name).await?;
+        let name = required_text(self.config, "stream")?;
+        let stream = open_stream(&self.jetstream, name).await?;
         let info = stream.cached_info();
         let consumers = u64::try_from(info.state.consumer_count).unwrap_or(u64::MAX);
-        Ok(success([
+        Ok(success_result([
             ("stream", Json::from(name)),
             (
                 "subjects",
-                Json::list(info.config.subjects.iter().map(|it| Json::from(&**it))),
+                Json::list(
+                    info.config
+                        .subjects
+                        .iter()
+                        .map(|subject| Json::from(&**subject)),
+                ),
             ),
             ("messages", Json::from(info.state.messages)),
             ("bytes", Json::from(info.state.bytes)),
             ("first_seq", Json::from(info.state.first_sequence)),
             ("last_seq", Json::from(info.state.last_sequence)),
             ("consumers", Json::from(consumers)),
-            ("created", time(info.created.unix_timestamp_nanos())),
+            ("created", format_time(info.created.unix_timestamp_nanos())),
         ]))
     }
 
-    /// Whether a stream is there.
+    /// True if a stream exists.
     pub(super) async fn has_stream(&self, name: &str) -> Result<bool, TaskError> {
-        match open(&self.jetstream, name).await {
+        match open_stream(&self.jetstream, name).await {
             Ok(_) => Ok(true),
             Err(error) if error.kind == TaskErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
@@ -193,71 +203,77 @@ impl Talk<'_> {
     }
 }
 
-/// How long a call waits for messages.
-pub(crate) fn long_enough(
+/// Reads the wait time for messages.
+pub(crate) fn read_wait_time(
     config: crate::config::Config<'_>,
-    usual: u64,
+    default_ms: u64,
 ) -> Result<Duration, TaskError> {
-    let given = number(config, "timeout_ms", 1..=LONGEST_WAIT)?;
-    Ok(Duration::from_millis(given.unwrap_or(usual)))
+    let requested = read_number(config, "timeout_ms", 1..=MAX_WAIT_MS)?;
+    Ok(Duration::from_millis(requested.unwrap_or(default_ms)))
 }
 
-/// Takes messages from a durable consumer, which is made where it is missing. Nothing is
+/// Fetches messages from a durable consumer, which is created if it does not exist. Nothing is
 /// acknowledged yet.
-pub(crate) async fn fetch(
+pub(crate) async fn fetch_messages(
     jetstream: &Context,
-    wish: &Fetch<'_>,
-) -> Result<Vec<Fetched>, TaskError> {
-    let stream = open(jetstream, wish.stream).await?;
-    let durable = Pull {
-        durable_name: Some(wish.consumer.to_owned()),
+    request: &FetchRequest<'_>,
+) -> Result<Vec<FetchedMessage>, TaskError> {
+    let stream = open_stream(jetstream, request.stream).await?;
+    let durable = PullConfig {
+        durable_name: Some(request.consumer.to_owned()),
         ack_policy: AckPolicy::Explicit,
-        ..Pull::default()
+        ..PullConfig::default()
     };
-    let consumer: Result<Consumer<Pull>, _> =
-        stream.get_or_create_consumer(wish.consumer, durable).await;
-    let consumer = consumer.map_err(|error| failed("the consumer cannot be used", &error))?;
-    let unreadable = |error: &dyn std::error::Error| failed("messages cannot be fetched", error);
+    let consumer: Result<Consumer<PullConfig>, _> = stream
+        .get_or_create_consumer(request.consumer, durable)
+        .await;
+    let consumer = consumer.map_err(|error| nats_error("the consumer cannot be opened", &error))?;
+    let fetch_error =
+        |error: &dyn std::error::Error| nats_error("messages cannot be fetched", error);
     let batch = consumer
         .batch()
-        .max_messages(usize::try_from(wish.batch).unwrap_or(1))
-        .expires(wish.patience)
+        .max_messages(usize::try_from(request.batch).unwrap_or(1))
+        .expires(request.max_wait)
         .messages()
         .await;
-    let mut batch = batch.map_err(|error| unreadable(&error))?;
+    let mut batch = batch.map_err(|error| fetch_error(&error))?;
     let (mut fetched, mut bytes) = (Vec::new(), 0);
     while let Some(message) = batch.next().await {
-        let message = message.map_err(|error| unreadable(&*error))?;
+        let message = message.map_err(|error| fetch_error(&*error))?;
         bytes += message.payload.len();
-        check_size(bytes, wish.most_bytes)?;
-        fetched.push(told(message)?);
+        check_payload_size(bytes, request.max_bytes)?;
+        fetched.push(to_fetched_message(message)?);
     }
     Ok(fetched)
 }
 
-/// Acknowledges messages in their order; gives how many of them.
-pub(crate) async fn acknowledge(fetched: &[Fetched]) -> Result<usize, TaskError> {
-    count_settled(fetched.iter().map(async |one| {
-        let acked = one.message.double_ack().await;
-        acked.map_err(|error| failed("a message cannot be acknowledged", &*error))
+/// Acknowledges messages in order. Returns the number of acknowledged messages.
+pub(crate) async fn acknowledge_all(fetched: &[FetchedMessage]) -> Result<usize, TaskError> {
+    count_acknowledged(fetched.iter().map(async |message| {
+        let acked = message.message.double_ack().await;
+        acked.map_err(|error| nats_error("a message cannot be acknowledged", &*error))
     }))
     .await
 }
 
-/// How many of some orders were carried out until one could not be. Only of the first is that an
-/// error: a server has forgotten the messages before, so that nobody would ever see them, while
-/// those from there on come again.
-async fn count_settled<F>(orders: impl Iterator<Item = F>) -> Result<usize, TaskError>
+/// Runs acknowledgements until one fails and returns the number that succeeded. A failure is an
+/// error only if it is the first. The server never delivers acknowledged messages again, so an
+/// error would lose them, while the remaining ones are redelivered.
+async fn count_acknowledged<F>(acks: impl Iterator<Item = F>) -> Result<usize, TaskError>
 where
     F: Future<Output = Result<(), TaskError>>,
 {
     let mut count = 0;
-    for order in orders {
-        match order.await {
+    for ack in acks {
+        match ack.await {
             Ok(()) => count += 1,
             Err(error) if count == 0 => return Err(error),
             Err(error) => {
-                tracing::warn!("{} after {count} of a batch: {}", error.kind, error.message);
+                tracing::warn!(
+                    "{} after {count} acknowledged messages of a batch: {}",
+                    error.kind,
+                    error.message
+                );
                 break;
             }
         }
@@ -265,15 +281,15 @@ where
     Ok(count)
 }
 
-fn told(message: jetstream::Message) -> Result<Fetched, TaskError> {
+fn to_fetched_message(message: jetstream::Message) -> Result<FetchedMessage, TaskError> {
     let info = message
         .info()
-        .map_err(|error| failed("a message cannot be read", &*error))?;
+        .map_err(|error| nats_error("a message cannot be read", &*error))?;
     let reply = message.reply.as_ref();
     let ack_id = reply.map_or_else(String::new, ToString::to_string);
-    let headers = headers(message.headers.as_ref());
-    let id = headers.get(MESSAGE_ID).cloned();
-    let told = Json::object([
+    let headers = headers_to_json(message.headers.as_ref());
+    let id = headers.get(MESSAGE_ID_HEADER).cloned();
+    let json = Json::object([
         (
             "id",
             id.unwrap_or_else(|| Json::from(info.stream_sequence.to_string())),
@@ -281,31 +297,34 @@ fn told(message: jetstream::Message) -> Result<Fetched, TaskError> {
         ("subject", Json::from(message.subject.as_str())),
         ("seq", Json::from(info.stream_sequence)),
         ("delivered", Json::from(info.delivered)),
-        ("timestamp", time(info.published.unix_timestamp_nanos())),
+        (
+            "timestamp",
+            format_time(info.published.unix_timestamp_nanos()),
+        ),
         ("headers", headers),
-        ("data", value(&message.payload)),
+        ("data", decode_payload(&message.payload)),
         ("ack_id", Json::from(&*ack_id)),
     ]);
-    Ok(Fetched {
+    Ok(FetchedMessage {
         message,
-        told,
+        json,
         ack_id,
     })
 }
 
-/// A stream that has to be there.
-async fn open(jetstream: &Context, name: &str) -> Result<Stream, TaskError> {
-    let found = jetstream.get_stream(name).await;
-    found.map_err(|error| match error.kind() {
-        GetStreamErrorKind::JetStream(refused) if is_missing(&refused) => not_found("stream", name),
+/// Opens an existing stream.
+async fn open_stream(jetstream: &Context, name: &str) -> Result<Stream, TaskError> {
+    let stream = jetstream.get_stream(name).await;
+    stream.map_err(|error| match error.kind() {
+        GetStreamErrorKind::JetStream(inner) if is_not_found(&inner) => not_found("stream", name),
         GetStreamErrorKind::EmptyName | GetStreamErrorKind::InvalidStreamName => {
-            illegal("stream", name)
+            invalid_name("stream", name)
         }
-        _ => failed("the stream cannot be used", &error),
+        _ => nats_error("the stream cannot be opened", &error),
     })
 }
 
-fn time(nanos: i128) -> Json {
+fn format_time(nanos: i128) -> Json {
     let micros = i64::try_from(nanos / 1_000).ok();
     let time = micros.and_then(|micros| Timestamp::from_micros(micros).ok());
     Json::from(time.map(|time| time.to_string()))
@@ -317,24 +336,24 @@ mod tests {
 
     use super::*;
 
-    /// What is acknowledged is given, whatever becomes of the rest.
+    /// Acknowledged messages are returned even if a later acknowledgement fails.
     #[tokio::test]
-    async fn an_acknowledgement_that_fails_ends_them_and_loses_none() {
-        let counted = async |fails_at: usize| {
-            let asked = Cell::new(0);
-            let order = async |number: usize| {
-                asked.set(asked.get() + 1);
+    async fn failed_acknowledgement_keeps_earlier_ones() {
+        let run = async |fails_at: usize| {
+            let attempts = Cell::new(0);
+            let acknowledge = async |number: usize| {
+                attempts.set(attempts.get() + 1);
                 if number == fails_at {
-                    return Err(TaskError::new(TaskErrorKind::Timeout, "no answer"));
+                    return Err(TaskError::new(TaskErrorKind::Timeout, "no response"));
                 }
                 Ok(())
             };
-            let counted = count_settled((0..4).map(order)).await;
-            (counted.map_err(|error| error.kind), asked.get())
+            let count = count_acknowledged((0..4).map(acknowledge)).await;
+            (count.map_err(|error| error.kind), attempts.get())
         };
-        assert_eq!(counted(0).await, (Err(TaskErrorKind::Timeout), 1));
-        assert_eq!(counted(1).await, (Ok(1), 2));
-        assert_eq!(counted(3).await, (Ok(3), 4));
-        assert_eq!(counted(4).await, (Ok(4), 4));
+        assert_eq!(run(0).await, (Err(TaskErrorKind::Timeout), 1));
+        assert_eq!(run(1).await, (Ok(1), 2));
+        assert_eq!(run(3).await, (Ok(3), 4));
+        assert_eq!(run(4).await, (Ok(4), 4));
     }
 }

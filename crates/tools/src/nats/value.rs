@@ -1,4 +1,4 @@
-//! Values on their way to a server and back.
+//! Conversion between JSON values and message payloads.
 
 use async_nats::HeaderMap;
 use base64::Engine as _;
@@ -9,16 +9,16 @@ use noetl_types::{ByteSize, Json, TaskError, TaskErrorKind};
 
 use crate::lenient::lenient_json;
 
-/// The bytes of a value: a text as it is, everything else as JSON.
-pub(super) fn bytes(value: &Json) -> Bytes {
+/// Encodes a value: a text as is, any other value as JSON.
+pub(super) fn encode_payload(value: &Json) -> Bytes {
     match value {
         Json::Str(text) => Bytes::copy_from_slice(text.as_bytes()),
         other => Bytes::from(to_canonical(other)),
     }
 }
 
-/// The value of bytes: JSON where they are JSON, else the text, else base64.
-pub(super) fn value(bytes: &[u8]) -> Json {
+/// Decodes bytes: as JSON if they are JSON, else as text, else as base64.
+pub(super) fn decode_payload(bytes: &[u8]) -> Json {
     if let Ok(value) = lenient_json(bytes) {
         return value;
     }
@@ -34,21 +34,21 @@ pub(super) fn value(bytes: &[u8]) -> Json {
     }
 }
 
-/// Headers by their names; of several values of one name the last one counts.
-pub(super) fn headers(headers: Option<&HeaderMap>) -> Json {
-    let named = headers.into_iter().flat_map(HeaderMap::iter);
-    let entries = named.filter_map(|(name, values)| {
+/// Converts headers to JSON. If a name has several values, the last one is used.
+pub(super) fn headers_to_json(headers: Option<&HeaderMap>) -> Json {
+    let headers = headers.into_iter().flat_map(HeaderMap::iter);
+    let fields = headers.filter_map(|(name, values)| {
         let last = values.last()?.as_str().replace('\0', "\u{FFFD}");
         Some((name.to_string(), Json::from(last)))
     });
-    Json::object(entries)
+    Json::object(fields)
 }
 
-/// Refuses what is larger than a tool takes in.
-pub(super) fn check_size(bytes: usize, most: ByteSize) -> Result<(), TaskError> {
-    if u64::try_from(bytes).unwrap_or(u64::MAX) <= most.as_bytes() {
+/// Rejects payloads that are larger than a tool accepts.
+pub(super) fn check_payload_size(bytes: usize, max_size: ByteSize) -> Result<(), TaskError> {
+    if u64::try_from(bytes).unwrap_or(u64::MAX) <= max_size.as_bytes() {
         return Ok(());
     }
-    let message = format!("{bytes} bytes are more than the {most} that a task takes in");
+    let message = format!("the payload has {bytes} bytes; a task accepts at most {max_size}");
     Err(TaskError::new(TaskErrorKind::Limit, message))
 }

@@ -1,8 +1,8 @@
-//! JSON values as parameters of a statement.
+//! Conversion of JSON values to statement parameters.
 //!
-//! The server says which type each parameter has, and reads its value from text by the rules of
-//! that type. So a number for a `numeric`, a text for a `timestamptz` and a list for an array all
-//! come out as if they had been written into the statement, without being written into it.
+//! The server reports the type of each parameter and parses its value from text by the rules of
+//! that type. So a number for a `numeric`, a text for a `timestamptz` and a list for an array have
+//! the same effect as literals in the statement, without being part of it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,20 +10,20 @@ use bytes::BytesMut;
 use noetl_types::{Json, TaskError};
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
-use crate::config::{printed, wrong};
+use crate::config::{scalar_text, wrong_type};
 use crate::lenient::lenient_json;
 
-/// A parameter as it is sent.
+/// Encoded parameter.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Bound {
+pub(super) enum BoundParam {
     Null,
-    /// In the text form of its type.
+    /// In the text format of its type.
     Text(String),
-    /// In the binary form of its type.
+    /// In the binary format of its type.
     Bytes(Vec<u8>),
 }
 
-impl ToSql for Bound {
+impl ToSql for BoundParam {
     fn to_sql(
         &self,
         _: &Type,
@@ -51,71 +51,76 @@ impl ToSql for Bound {
     to_sql_checked!();
 }
 
-/// A value for a parameter of a type. `name` is what an error calls it.
-pub(super) fn bound(name: &str, value: &Json, ty: &Type) -> Result<Bound, TaskError> {
+/// Encodes a value for a parameter of a type. Errors refer to it as `name`.
+pub(super) fn bind_value(name: &str, value: &Json, ty: &Type) -> Result<BoundParam, TaskError> {
     if value.is_null() {
-        return Ok(Bound::Null);
+        return Ok(BoundParam::Null);
     }
     match ty.kind() {
-        Kind::Domain(base) => return bound(name, value, base),
-        Kind::Array(element) => return array(name, value, element).map(Bound::Text),
+        Kind::Domain(base) => return bind_value(name, value, base),
+        Kind::Array(element) => {
+            return to_array_literal(name, value, element).map(BoundParam::Text);
+        }
         _ => {}
     }
     if *ty == Type::BYTEA {
-        return binary(name, value).map(Bound::Bytes);
+        return decode_bytea(name, value).map(BoundParam::Bytes);
     }
-    Ok(Bound::Text(text(value, ty)))
+    Ok(BoundParam::Text(param_text(value, ty)))
 }
 
-fn text(value: &Json, ty: &Type) -> String {
+fn param_text(value: &Json, ty: &Type) -> String {
     if matches!(*ty, Type::JSON | Type::JSONB) {
         return match value {
-            // A text that is JSON already, as the filter `tojson` gives, is not wrapped again.
+            // A text that is already JSON, such as the result of the filter `tojson`, is not
+            // encoded again.
             Json::Str(text) if lenient_json(text.as_bytes()).is_ok() => text.to_string(),
             other => other.to_string(),
         };
     }
-    printed(value).unwrap_or_else(|| value.to_string())
+    scalar_text(value).unwrap_or_else(|| value.to_string())
 }
 
-/// Bytes come as base64, alone or as the map that an http task gives.
-fn binary(name: &str, value: &Json) -> Result<Vec<u8>, TaskError> {
-    let wrong = || wrong(name, "bytes in base64", value);
+/// Decodes base64, given as a text or as the map that an http task returns.
+fn decode_bytea(name: &str, value: &Json) -> Result<Vec<u8>, TaskError> {
+    let invalid = || wrong_type(name, "base64-encoded bytes", value);
     let text = value
         .as_str()
         .or_else(|| value.get("base64").and_then(Json::as_str))
-        .ok_or_else(wrong)?;
-    let packed: String = text.split_whitespace().collect();
-    STANDARD.decode(packed).map_err(|_| wrong())
+        .ok_or_else(invalid)?;
+    let compact: String = text.split_whitespace().collect();
+    STANDARD.decode(compact).map_err(|_| invalid())
 }
 
-/// An array in the notation of the server. A text is taken to be one already, unless it is a list
-/// of JSON.
-fn array(name: &str, value: &Json, element: &Type) -> Result<String, TaskError> {
+/// Converts a value to an array literal. A text is passed through unless it is a JSON list.
+fn to_array_literal(name: &str, value: &Json, element: &Type) -> Result<String, TaskError> {
     match value {
-        Json::List(items) => literal(name, items, element),
+        Json::List(items) => format_array(name, items, element),
         Json::Str(text) => match lenient_json(text.as_bytes()) {
-            Ok(Json::List(items)) => literal(name, &items, element),
+            Ok(Json::List(items)) => format_array(name, &items, element),
             Ok(_) | Err(_) => Ok(text.to_string()),
         },
-        other => Err(wrong(name, "a list", other)),
+        other => Err(wrong_type(name, "a list", other)),
     }
 }
 
-fn literal(name: &str, items: &[Json], element: &Type) -> Result<String, TaskError> {
-    let item = |item: &Json| match item {
+fn format_array(name: &str, items: &[Json], element: &Type) -> Result<String, TaskError> {
+    let format_item = |format_item: &Json| match format_item {
         Json::Null => Ok("NULL".to_owned()),
-        Json::List(inner) if !is_json(element) => literal(name, inner, element),
-        other => Ok(match bound(name, other, element)? {
-            Bound::Null => "NULL".to_owned(),
-            Bound::Text(text) => in_quotes(&text),
-            Bound::Bytes(bytes) => {
+        Json::List(inner) if !is_json(element) => format_array(name, inner, element),
+        other => Ok(match bind_value(name, other, element)? {
+            BoundParam::Null => "NULL".to_owned(),
+            BoundParam::Text(text) => quote_element(&text),
+            BoundParam::Bytes(bytes) => {
                 let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                in_quotes(&format!("\\x{hex}"))
+                quote_element(&format!("\\x{hex}"))
             }
         }),
     };
-    let items = items.iter().map(item).collect::<Result<Vec<_>, _>>()?;
+    let items = items
+        .iter()
+        .map(format_item)
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(format!("{{{}}}", items.join(",")))
 }
 
@@ -123,7 +128,7 @@ fn is_json(ty: &Type) -> bool {
     matches!(*ty, Type::JSON | Type::JSONB)
 }
 
-fn in_quotes(text: &str) -> String {
+fn quote_element(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
@@ -132,49 +137,61 @@ mod tests {
     use super::*;
     use noetl_types::json::parse;
 
-    fn shown(value: &str, ty: &Type) -> String {
+    fn bound_text(value: &str, ty: &Type) -> String {
         let value = parse(value.as_bytes()).unwrap();
-        match bound("params[0]", &value, ty) {
-            Ok(Bound::Null) => "NULL".to_owned(),
-            Ok(Bound::Text(text)) => text,
-            Ok(Bound::Bytes(bytes)) => format!("{bytes:?}"),
+        match bind_value("params[0]", &value, ty) {
+            Ok(BoundParam::Null) => "NULL".to_owned(),
+            Ok(BoundParam::Text(text)) => text,
+            Ok(BoundParam::Bytes(bytes)) => format!("{bytes:?}"),
             Err(error) => error.message.to_string(),
         }
     }
 
     #[test]
-    fn values_take_the_form_of_their_type() {
-        assert_eq!(shown("null", &Type::INT4), "NULL");
-        assert_eq!(shown("1.5", &Type::NUMERIC), "1.5");
-        assert_eq!(shown("true", &Type::BOOL), "true");
-        assert_eq!(shown("7", &Type::TEXT), "7");
-        assert_eq!(shown(r#"{"a":[1]}"#, &Type::TEXT), r#"{"a":[1]}"#);
-        assert_eq!(shown(r#""AQI=""#, &Type::BYTEA), "[1, 2]");
-        assert_eq!(shown(r#"{"base64":"AQI="}"#, &Type::BYTEA), "[1, 2]");
+    fn values_convert_to_their_type() {
+        assert_eq!(bound_text("null", &Type::INT4), "NULL");
+        assert_eq!(bound_text("1.5", &Type::NUMERIC), "1.5");
+        assert_eq!(bound_text("true", &Type::BOOL), "true");
+        assert_eq!(bound_text("7", &Type::TEXT), "7");
+        assert_eq!(bound_text(r#"{"a":[1]}"#, &Type::TEXT), r#"{"a":[1]}"#);
+        assert_eq!(bound_text(r#""AQI=""#, &Type::BYTEA), "[1, 2]");
+        assert_eq!(bound_text(r#"{"base64":"AQI="}"#, &Type::BYTEA), "[1, 2]");
         assert_eq!(
-            shown("7", &Type::BYTEA),
-            "'params[0]' must be bytes in base64, not number"
+            bound_text("7", &Type::BYTEA),
+            "'params[0]' must be base64-encoded bytes, not number"
         );
     }
 
     #[test]
-    fn texts_that_are_json_stay_what_they_are() {
-        assert_eq!(shown(r#""[1,2]""#, &Type::JSONB), "[1,2]");
-        assert_eq!(shown(r#""plain""#, &Type::JSONB), "\"plain\"");
-        assert_eq!(shown("[1,2]", &Type::JSON), "[1,2]");
+    fn json_text_is_not_reencoded() {
+        assert_eq!(bound_text(r#""[1,2]""#, &Type::JSONB), "[1,2]");
+        assert_eq!(bound_text(r#""plain""#, &Type::JSONB), "\"plain\"");
+        assert_eq!(bound_text("[1,2]", &Type::JSON), "[1,2]");
     }
 
     #[test]
-    fn lists_are_arrays() {
-        assert_eq!(shown("[1,null,3]", &Type::INT4_ARRAY), r#"{"1",NULL,"3"}"#);
-        assert_eq!(shown("[[1],[2]]", &Type::INT4_ARRAY), r#"{{"1"},{"2"}}"#);
-        assert_eq!(shown(r#"["a\"b\\"]"#, &Type::TEXT_ARRAY), r#"{"a\"b\\"}"#);
-        assert_eq!(shown(r#""{1,2}""#, &Type::INT4_ARRAY), "{1,2}");
-        assert_eq!(shown(r#""[1,2]""#, &Type::INT4_ARRAY), r#"{"1","2"}"#);
-        assert_eq!(shown(r#"["AQI="]"#, &Type::BYTEA_ARRAY), r#"{"\\x0102"}"#);
-        assert_eq!(shown("[]", &Type::TEXT_ARRAY), "{}");
+    fn lists_become_arrays() {
         assert_eq!(
-            shown("7", &Type::TEXT_ARRAY),
+            bound_text("[1,null,3]", &Type::INT4_ARRAY),
+            r#"{"1",NULL,"3"}"#
+        );
+        assert_eq!(
+            bound_text("[[1],[2]]", &Type::INT4_ARRAY),
+            r#"{{"1"},{"2"}}"#
+        );
+        assert_eq!(
+            bound_text(r#"["a\"b\\"]"#, &Type::TEXT_ARRAY),
+            r#"{"a\"b\\"}"#
+        );
+        assert_eq!(bound_text(r#""{1,2}""#, &Type::INT4_ARRAY), "{1,2}");
+        assert_eq!(bound_text(r#""[1,2]""#, &Type::INT4_ARRAY), r#"{"1","2"}"#);
+        assert_eq!(
+            bound_text(r#"["AQI="]"#, &Type::BYTEA_ARRAY),
+            r#"{"\\x0102"}"#
+        );
+        assert_eq!(bound_text("[]", &Type::TEXT_ARRAY), "{}");
+        assert_eq!(
+            bound_text("7", &Type::TEXT_ARRAY),
             "'params[0]' must be a list, not number"
         );
     }

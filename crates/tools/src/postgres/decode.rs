@@ -1,7 +1,7 @@
-//! Values of the server as JSON.
+//! Conversion of server values to JSON.
 //!
-//! The server sends results in its binary form. Whatever has no reader here is given as the text
-//! that its bytes are, or else in base64; such a column can be had as text with a cast.
+//! The server sends results in binary format. A type without a decoder here is returned as the text
+//! of its bytes, or else in base64. Cast such a column to text in the query.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -10,15 +10,15 @@ use base64::engine::general_purpose::STANDARD;
 use noetl_types::Json;
 use tokio_postgres::types::{Field, FromSql, Kind, Type};
 
-use super::moment;
-use super::reader::Reader;
+use super::datetime;
+use super::reader::ByteReader;
 use crate::lenient::lenient_json;
 
-/// The bytes of a value, whatever its type; `None` is NULL.
+/// Raw bytes of a value of any type; `None` is NULL.
 #[derive(Debug)]
-pub(super) struct Raw<'r>(pub(super) Option<&'r [u8]>);
+pub(super) struct RawValue<'r>(pub(super) Option<&'r [u8]>);
 
-impl<'r> FromSql<'r> for Raw<'r> {
+impl<'r> FromSql<'r> for RawValue<'r> {
     fn from_sql(_: &Type, raw: &'r [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
         Ok(Self(Some(raw)))
     }
@@ -32,35 +32,35 @@ impl<'r> FromSql<'r> for Raw<'r> {
     }
 }
 
-/// A value of a type; `None` is NULL.
-pub(super) fn value(ty: &Type, bytes: Option<&[u8]>) -> Json {
+/// Converts a value of a type; `None` is NULL.
+pub(super) fn decode_cell(ty: &Type, bytes: Option<&[u8]>) -> Json {
     bytes.map_or(Json::Null, |bytes| {
-        typed(ty, bytes).unwrap_or_else(|| opaque(bytes))
+        decode_typed(ty, bytes).unwrap_or_else(|| decode_opaque(bytes))
     })
 }
 
-fn typed(ty: &Type, bytes: &[u8]) -> Option<Json> {
+fn decode_typed(ty: &Type, bytes: &[u8]) -> Option<Json> {
     match ty.kind() {
-        Kind::Enum(_) => text(bytes),
-        Kind::Array(element) => array(element, bytes),
-        Kind::Domain(base) => typed(base, bytes),
-        Kind::Composite(fields) => composite(fields, bytes),
-        Kind::Range(element) => Some(Json::from(range(element, &mut Reader(bytes))?)),
-        Kind::Multirange(element) => multirange(element, bytes),
-        Kind::Simple | Kind::Pseudo => scalar(ty, bytes),
-        // The list of kinds is open; a new one has no reader.
+        Kind::Enum(_) => decode_text(bytes),
+        Kind::Array(element) => decode_array(element, bytes),
+        Kind::Domain(base) => decode_typed(base, bytes),
+        Kind::Composite(fields) => decode_composite(fields, bytes),
+        Kind::Range(element) => Some(Json::from(decode_range(element, &mut ByteReader(bytes))?)),
+        Kind::Multirange(element) => decode_multirange(element, bytes),
+        Kind::Simple | Kind::Pseudo => decode_scalar(ty, bytes),
+        // The list of kinds is open. A new kind has no decoder.
         _ => None,
     }
 }
 
-fn scalar(ty: &Type, bytes: &[u8]) -> Option<Json> {
-    let mut reader = Reader(bytes);
+fn decode_scalar(ty: &Type, bytes: &[u8]) -> Option<Json> {
+    let mut reader = ByteReader(bytes);
     Some(match *ty {
-        Type::BOOL => Json::from(reader.u8()? != 0),
-        Type::INT2 => Json::from(i32::from(reader.i16()?)),
-        Type::INT4 => Json::from(reader.i32()?),
-        Type::INT8 => Json::from(reader.i64()?),
-        Type::XID8 => Json::from(u64::from_be_bytes(reader.array()?)),
+        Type::BOOL => Json::from(reader.read_u8()? != 0),
+        Type::INT2 => Json::from(i32::from(reader.read_i16()?)),
+        Type::INT4 => Json::from(reader.read_i32()?),
+        Type::INT8 => Json::from(reader.read_i64()?),
+        Type::XID8 => Json::from(u64::from_be_bytes(reader.read_array()?)),
         Type::OID
         | Type::XID
         | Type::CID
@@ -74,59 +74,76 @@ fn scalar(ty: &Type, bytes: &[u8]) -> Option<Json> {
         | Type::REGNAMESPACE
         | Type::REGCONFIG
         | Type::REGDICTIONARY
-        | Type::REGCOLLATION => Json::from(u32::from_be_bytes(reader.array()?)),
-        Type::FLOAT4 => float(
-            // By way of its text, so that 0.1 stays 0.1.
-            f32::from_be_bytes(reader.array()?)
+        | Type::REGCOLLATION => Json::from(u32::from_be_bytes(reader.read_array()?)),
+        Type::FLOAT4 => float_to_json(
+            // Converted through text, so that 0.1 stays 0.1.
+            f32::from_be_bytes(reader.read_array()?)
                 .to_string()
                 .parse()
                 .ok()?,
         ),
-        Type::FLOAT8 => float(f64::from_be_bytes(reader.array()?)),
-        Type::NUMERIC => Json::from(numeric(&mut reader)?),
-        Type::MONEY => Json::from(money(reader.i64()?)),
+        Type::FLOAT8 => float_to_json(f64::from_be_bytes(reader.read_array()?)),
+        Type::NUMERIC => Json::from(decode_numeric(&mut reader)?),
+        Type::MONEY => Json::from(format_money(reader.read_i64()?)),
         Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::XML | Type::UNKNOWN => {
-            text(bytes)?
+            decode_text(bytes)?
         }
-        Type::CHAR => Json::from(char::from(reader.u8()?).to_string()),
-        Type::JSON => json(bytes)?,
-        Type::JSONB => json(bytes.strip_prefix(&[1])?)?,
-        Type::JSONPATH => text(bytes.strip_prefix(&[1])?)?,
+        Type::CHAR => Json::from(char::from(reader.read_u8()?).to_string()),
+        Type::JSON => decode_json(bytes)?,
+        Type::JSONB => decode_json(bytes.strip_prefix(&[1])?)?,
+        Type::JSONPATH => decode_text(bytes.strip_prefix(&[1])?)?,
         Type::BYTEA => Json::from(STANDARD.encode(bytes)),
-        Type::UUID => Json::from(uuid(bytes)?),
-        Type::TIMESTAMPTZ => Json::from(moment::timestamp(reader.i64()?, "+00:00")),
-        Type::TIMESTAMP => Json::from(moment::timestamp(reader.i64()?, "")),
-        Type::DATE => Json::from(moment::date(reader.i32()?)),
-        Type::TIME => Json::from(moment::time(reader.i64()?)),
-        Type::TIMETZ => Json::from(moment::time_with_zone(reader.i64()?, reader.i32()?)),
-        Type::INTERVAL => {
-            let (micros, days, months) = (reader.i64()?, reader.i32()?, reader.i32()?);
-            Json::from(moment::interval(months, days, micros))
-        }
-        Type::INET | Type::CIDR => Json::from(network(&mut reader)?),
-        Type::MACADDR | Type::MACADDR8 => Json::from(hex(bytes, ":")),
-        Type::BIT | Type::VARBIT => Json::from(bits(&mut reader)?),
+        Type::UUID => Json::from(format_uuid(bytes)?),
+        Type::TIMESTAMPTZ
+        | Type::TIMESTAMP
+        | Type::DATE
+        | Type::TIME
+        | Type::TIMETZ
+        | Type::INTERVAL => Json::from(decode_datetime(ty, &mut reader)?),
+        Type::INET | Type::CIDR => Json::from(decode_inet(&mut reader)?),
+        Type::MACADDR | Type::MACADDR8 => Json::from(format_hex(bytes, ":")),
+        Type::BIT | Type::VARBIT => Json::from(decode_bits(&mut reader)?),
         Type::PG_LSN => {
-            let (high, low) = (reader.i32()?, reader.i32()?);
+            let (high, low) = (reader.read_i32()?, reader.read_i32()?);
             Json::from(format!("{high:X}/{low:X}"))
         }
         Type::TID => {
-            let (block, offset) = (reader.i32()?.cast_unsigned(), reader.i16()?.cast_unsigned());
+            let (block, offset) = (
+                reader.read_i32()?.cast_unsigned(),
+                reader.read_i16()?.cast_unsigned(),
+            );
             Json::from(format!("({block},{offset})"))
         }
         Type::POINT => {
-            let x = f64::from_be_bytes(reader.array()?);
-            let y = f64::from_be_bytes(reader.array()?);
+            let x = f64::from_be_bytes(reader.read_array()?);
+            let y = f64::from_be_bytes(reader.read_array()?);
             Json::from(format!("({x},{y})"))
         }
-        Type::RECORD => record(&mut reader)?,
+        Type::RECORD => decode_record(&mut reader)?,
         Type::VOID => Json::Null,
         _ => return None,
     })
 }
 
-/// What is not a number in JSON is a text.
-fn float(value: f64) -> Json {
+/// Formats a date, a time or an interval. Returns `None` for other types.
+fn decode_datetime(ty: &Type, reader: &mut ByteReader<'_>) -> Option<String> {
+    Some(match *ty {
+        Type::TIMESTAMPTZ => datetime::format_timestamp(reader.read_i64()?, "+00:00"),
+        Type::TIMESTAMP => datetime::format_timestamp(reader.read_i64()?, ""),
+        Type::DATE => datetime::format_date(reader.read_i32()?),
+        Type::TIME => datetime::format_time_of_day(reader.read_i64()?),
+        Type::TIMETZ => datetime::format_time_with_zone(reader.read_i64()?, reader.read_i32()?),
+        Type::INTERVAL => {
+            let (micros, days, months) =
+                (reader.read_i64()?, reader.read_i32()?, reader.read_i32()?);
+            datetime::format_interval(months, days, micros)
+        }
+        _ => return None,
+    })
+}
+
+/// Converts a float. NaN and infinities, which JSON lacks, become texts.
+fn float_to_json(value: f64) -> Json {
     Json::from_f64(value).unwrap_or_else(|_| {
         Json::from(if value.is_nan() {
             "NaN"
@@ -138,29 +155,30 @@ fn float(value: f64) -> Json {
     })
 }
 
-fn text(bytes: &[u8]) -> Option<Json> {
+fn decode_text(bytes: &[u8]) -> Option<Json> {
     std::str::from_utf8(bytes).ok().map(Json::from)
 }
 
-/// JSON that the log cannot hold, such as one that is nested too deeply, stays a text.
-fn json(bytes: &[u8]) -> Option<Json> {
-    lenient_json(bytes).ok().or_else(|| text(bytes))
+/// Converts JSON. A value that the event log cannot hold, such as one that is nested too deeply,
+/// stays a text.
+fn decode_json(bytes: &[u8]) -> Option<Json> {
+    lenient_json(bytes).ok().or_else(|| decode_text(bytes))
 }
 
-/// A value that has no reader.
-fn opaque(bytes: &[u8]) -> Json {
+/// Converts a value that has no decoder.
+fn decode_opaque(bytes: &[u8]) -> Json {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(char::is_control) => Json::from(text),
         Ok(_) | Err(_) => Json::from(STANDARD.encode(bytes)),
     }
 }
 
-/// Digits to the base of 10 000, the first of them at `weight`.
-fn numeric(reader: &mut Reader<'_>) -> Option<String> {
-    let count = usize::try_from(reader.i16()?).ok()?;
-    let weight = i32::from(reader.i16()?);
-    let sign = reader.i16()?.cast_unsigned();
-    let scale = usize::try_from(reader.i16()?).ok()?;
+/// Formats base-10000 digits, the first of which has the exponent `weight`.
+fn decode_numeric(reader: &mut ByteReader<'_>) -> Option<String> {
+    let count = usize::try_from(reader.read_i16()?).ok()?;
+    let weight = i32::from(reader.read_i16()?);
+    let sign = reader.read_i16()?.cast_unsigned();
+    let scale = usize::try_from(reader.read_i16()?).ok()?;
     match sign {
         0x0000 | 0x4000 => {}
         0xC000 => return Some("NaN".to_owned()),
@@ -169,7 +187,7 @@ fn numeric(reader: &mut Reader<'_>) -> Option<String> {
         _ => return None,
     }
     let digits = (0..count)
-        .map(|_| reader.i16())
+        .map(|_| reader.read_i16())
         .collect::<Option<Vec<i16>>>()?;
     let digit = |exponent: i32| {
         let index = usize::try_from(weight - exponent).ok();
@@ -178,12 +196,12 @@ fn numeric(reader: &mut Reader<'_>) -> Option<String> {
             .copied()
             .unwrap_or(0)
     };
-    let mut whole: String = (0..=weight.max(0))
+    let mut integer: String = (0..=weight.max(0))
         .rev()
         .map(|exponent| format!("{:04}", digit(exponent)))
         .collect();
-    let zeros = whole.len() - whole.trim_start_matches('0').len();
-    whole.drain(..zeros.min(whole.len() - 1));
+    let zeros = integer.len() - integer.trim_start_matches('0').len();
+    integer.drain(..zeros.min(integer.len() - 1));
     let mut fraction = String::new();
     let mut exponent = -1;
     while fraction.len() < scale {
@@ -193,18 +211,18 @@ fn numeric(reader: &mut Reader<'_>) -> Option<String> {
     fraction.truncate(scale);
     let sign = if sign == 0x4000 { "-" } else { "" };
     let point = if scale == 0 { "" } else { "." };
-    Some(format!("{sign}{whole}{point}{fraction}"))
+    Some(format!("{sign}{integer}{point}{fraction}"))
 }
 
-/// Money with the two places that most currencies have.
-fn money(cents: i64) -> String {
+/// Formats money with the two decimal places that most currencies have.
+fn format_money(cents: i64) -> String {
     let sign = if cents < 0 { "-" } else { "" };
     let cents = cents.unsigned_abs();
     format!("{sign}{}.{:02}", cents / 100, cents % 100)
 }
 
-fn uuid(bytes: &[u8]) -> Option<String> {
-    let hex = hex(bytes, "");
+fn format_uuid(bytes: &[u8]) -> Option<String> {
+    let hex = format_hex(bytes, "");
     let group = |from: usize, to: usize| hex.get(from..to);
     Some(format!(
         "{}-{}-{}-{}-{}",
@@ -216,84 +234,96 @@ fn uuid(bytes: &[u8]) -> Option<String> {
     ))
 }
 
-fn hex(bytes: &[u8], between: &str) -> String {
+fn format_hex(bytes: &[u8], separator: &str) -> String {
     let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    pairs.join(between)
+    pairs.join(separator)
 }
 
-fn network(reader: &mut Reader<'_>) -> Option<String> {
-    let (_family, bits, is_cidr, length) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
-    let (address, most) = match length {
-        4 => (Ipv4Addr::from(reader.array::<4>()?).to_string(), 32),
-        16 => (Ipv6Addr::from(reader.array::<16>()?).to_string(), 128),
+fn decode_inet(reader: &mut ByteReader<'_>) -> Option<String> {
+    let (_family, bits, is_cidr, length) = (
+        reader.read_u8()?,
+        reader.read_u8()?,
+        reader.read_u8()?,
+        reader.read_u8()?,
+    );
+    let (address, full_length) = match length {
+        4 => (Ipv4Addr::from(reader.read_array::<4>()?).to_string(), 32),
+        16 => (Ipv6Addr::from(reader.read_array::<16>()?).to_string(), 128),
         _ => return None,
     };
-    Some(if is_cidr != 0 || bits != most {
+    Some(if is_cidr != 0 || bits != full_length {
         format!("{address}/{bits}")
     } else {
         address
     })
 }
 
-fn bits(reader: &mut Reader<'_>) -> Option<String> {
-    let length = usize::try_from(reader.i32()?).ok()?;
-    let all: String = reader.0.iter().map(|byte| format!("{byte:08b}")).collect();
-    all.get(..length).map(str::to_owned)
+fn decode_bits(reader: &mut ByteReader<'_>) -> Option<String> {
+    let length = usize::try_from(reader.read_i32()?).ok()?;
+    let bits: String = reader.0.iter().map(|byte| format!("{byte:08b}")).collect();
+    bits.get(..length).map(str::to_owned)
 }
 
-/// Elements in the order of the server, nested by their dimensions.
-fn array(element: &Type, bytes: &[u8]) -> Option<Json> {
-    let mut reader = Reader(bytes);
-    let dimensions = usize::try_from(reader.i32()?).ok()?;
-    let _has_nulls = reader.i32()?;
-    let _element = reader.i32()?;
+/// Converts an array, with lists nested by its dimensions.
+fn decode_array(element: &Type, bytes: &[u8]) -> Option<Json> {
+    let mut reader = ByteReader(bytes);
+    let dimensions = usize::try_from(reader.read_i32()?).ok()?;
+    let _has_nulls = reader.read_i32()?;
+    let _element = reader.read_i32()?;
     if dimensions == 0 {
         return Some(Json::list([]));
     }
     let mut lengths = Vec::new();
     for _ in 0..dimensions {
-        lengths.push(usize::try_from(reader.i32()?).ok()?);
-        let _first_index = reader.i32()?;
+        lengths.push(usize::try_from(reader.read_i32()?).ok()?);
+        let _first_index = reader.read_i32()?;
     }
-    nested(element, &lengths, &mut reader)
+    decode_dimension(element, &lengths, &mut reader)
 }
 
-fn nested(element: &Type, lengths: &[usize], reader: &mut Reader<'_>) -> Option<Json> {
+fn decode_dimension(
+    element: &Type,
+    lengths: &[usize],
+    reader: &mut ByteReader<'_>,
+) -> Option<Json> {
     let Some((length, inner)) = lengths.split_first() else {
-        return Some(value(element, reader.sized()?));
+        return Some(decode_cell(element, reader.read_sized()?));
     };
-    let items = (0..*length).map(|_| nested(element, inner, reader));
+    let items = (0..*length).map(|_| decode_dimension(element, inner, reader));
     items.collect::<Option<Vec<Json>>>().map(Json::from)
 }
 
-fn composite(fields: &[Field], bytes: &[u8]) -> Option<Json> {
-    let mut reader = Reader(bytes);
-    let _count = reader.i32()?;
+fn decode_composite(fields: &[Field], bytes: &[u8]) -> Option<Json> {
+    let mut reader = ByteReader(bytes);
+    let _count = reader.read_i32()?;
     let entries = fields.iter().map(|field| {
-        let _type = reader.i32()?;
-        Some((field.name(), value(field.type_(), reader.sized()?)))
+        let _type = reader.read_i32()?;
+        Some((
+            field.name(),
+            decode_cell(field.type_(), reader.read_sized()?),
+        ))
     });
     entries.collect::<Option<Vec<_>>>().map(Json::object)
 }
 
-/// A row whose columns have types but no names.
-fn record(reader: &mut Reader<'_>) -> Option<Json> {
-    let count = reader.i32()?;
+/// Converts a row whose columns have types but no names.
+fn decode_record(reader: &mut ByteReader<'_>) -> Option<Json> {
+    let count = reader.read_i32()?;
     let values = (0..count).map(|_| {
-        let ty = Type::from_oid(reader.i32()?.cast_unsigned()).unwrap_or(Type::UNKNOWN);
-        Some(value(&ty, reader.sized()?))
+        let ty = Type::from_oid(reader.read_i32()?.cast_unsigned()).unwrap_or(Type::UNKNOWN);
+        Some(decode_cell(&ty, reader.read_sized()?))
     });
     values.collect::<Option<Vec<Json>>>().map(Json::from)
 }
 
-/// A range as the server writes it: `[1,5)`.
-fn range(element: &Type, reader: &mut Reader<'_>) -> Option<String> {
+/// Formats a range as the server does: `[1,5)`.
+fn decode_range(element: &Type, reader: &mut ByteReader<'_>) -> Option<String> {
     const EMPTY: u8 = 0x01;
     const LOWER_INCLUSIVE: u8 = 0x02;
     const UPPER_INCLUSIVE: u8 = 0x04;
     const LOWER_INFINITE: u8 = 0x08;
     const UPPER_INFINITE: u8 = 0x10;
-    let flags = reader.u8()?;
+    let flags = reader.read_u8()?;
     let has = |flag: u8| flags & flag != 0;
     if has(EMPTY) {
         return Some("empty".to_owned());
@@ -302,7 +332,7 @@ fn range(element: &Type, reader: &mut Reader<'_>) -> Option<String> {
         if has(infinite) {
             return Some(String::new());
         }
-        let bound = value(element, reader.sized()?);
+        let bound = decode_cell(element, reader.read_sized()?);
         Some(
             bound
                 .as_str()
@@ -315,10 +345,10 @@ fn range(element: &Type, reader: &mut Reader<'_>) -> Option<String> {
     Some(format!("{open}{lower},{upper}{close}"))
 }
 
-fn multirange(element: &Type, bytes: &[u8]) -> Option<Json> {
-    let mut reader = Reader(bytes);
-    let count = reader.i32()?;
-    let ranges = (0..count).map(|_| range(element, &mut Reader(reader.sized()??)));
+fn decode_multirange(element: &Type, bytes: &[u8]) -> Option<Json> {
+    let mut reader = ByteReader(bytes);
+    let count = reader.read_i32()?;
+    let ranges = (0..count).map(|_| decode_range(element, &mut ByteReader(reader.read_sized()??)));
     ranges
         .map(|range| range.map(Json::from))
         .collect::<Option<Vec<Json>>>()

@@ -1,16 +1,16 @@
-//! The kind `postgres`: statements on a PostgreSQL server.
+//! The kind `postgres`: runs statements on a PostgreSQL server.
 //!
-//! Owns connections, their pools, and the way of values there and back. A call that is dropped is
-//! cancelled on the server too.
+//! Owns the connections, their pools, and the conversion of values in both directions. A dropped
+//! call is cancelled on the server too.
 
 mod bind;
+mod connection;
+mod datetime;
 mod decode;
-mod fault;
-mod link;
-mod moment;
+mod error;
 mod pool;
 mod reader;
-mod run;
+mod statements;
 pub(crate) mod table;
 mod target;
 
@@ -19,71 +19,72 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use noetl_types::{Json, JsonMap, TaskError};
 
-use self::pool::{Pools, Sharing};
-use self::run::Order;
-use self::target::Target;
-use crate::call::{Call, Outcome};
+use self::pool::{PoolMode, PoolRegistry};
+use self::statements::StatementBatch;
+use self::target::PostgresTarget;
+use crate::call::{ToolCall, ToolOutcome};
 use crate::config::Config;
+use crate::script_source::ScriptLoader;
 use crate::settings::Settings;
-use crate::source::Sources;
-use crate::sql::{Room, data};
-use crate::tool::{Scope, Tool};
+use crate::sql::{ResultBudget, results_to_data};
+use crate::tool::{CallContext, Tool};
 
 /// Runs SQL on PostgreSQL.
-pub(crate) struct Postgres {
+pub(crate) struct PostgresTool {
     settings: Arc<Settings>,
-    sources: Arc<Sources>,
-    pools: Arc<Pools>,
+    sources: Arc<ScriptLoader>,
+    pools: Arc<PoolRegistry>,
 }
 
-impl Postgres {
-    pub(crate) fn new(settings: Arc<Settings>, sources: Arc<Sources>) -> Self {
+impl PostgresTool {
+    pub(crate) fn new(settings: Arc<Settings>, sources: Arc<ScriptLoader>) -> Self {
         Self {
-            pools: Arc::new(Pools::new(Arc::clone(&settings))),
+            pools: Arc::new(PoolRegistry::new(Arc::clone(&settings))),
             settings,
             sources,
         }
     }
 
-    async fn work(&self, call: &Call) -> Result<Outcome, TaskError> {
+    async fn run_batch(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
         let config = Config(&call.config);
-        let order = Order::read(config, &self.sources).await?;
-        let target = Target::read(config)?;
-        let sharing = Sharing::read(config, &self.settings)?;
-        let session = self.pools.take(&target, sharing).await?;
-        let room = Room::new(self.settings.payload_cap);
-        let (answers, error) = order.run(session.client(), room).await;
-        let data = data(&answers, error.as_ref());
-        // After anything but an error of the server's own, rows may still be on their way.
+        let batch = StatementBatch::from_config(config, &self.sources).await?;
+        let target = PostgresTarget::from_config(config)?;
+        let mode = PoolMode::from_config(config, &self.settings)?;
+        let session = self.pools.acquire_session(&target, mode).await?;
+        let budget = ResultBudget::new(self.settings.payload_cap);
+        let (results, error) = batch.run(session.client(), budget).await;
+        let data = results_to_data(&results, error.as_ref());
+        // After any error that the server did not report, rows may still be in flight.
         if error.as_ref().is_none_or(|error| error.code.is_some()) {
-            if order.leaves_no_traces() {
-                session.give_back();
+            if batch.can_reuse_session() {
+                session.release();
             } else {
                 session.close();
             }
         }
-        Ok(Outcome {
+        Ok(ToolOutcome {
             data,
-            extras: extras(error.as_ref()),
+            extras: pg_extras(error.as_ref()),
             error,
-            ..Outcome::default()
+            ..ToolOutcome::default()
         })
     }
 }
 
-/// What `output` says besides the data. It is there after a success too, so that a rule may ask.
-fn extras(error: Option<&TaskError>) -> JsonMap {
-    let pg = Json::object([("code", fault::sqlstate(error))]);
+/// Entries of `output` in addition to the data. Present after a success too, so that a rule can
+/// refer to them.
+fn pg_extras(error: Option<&TaskError>) -> JsonMap {
+    let pg = Json::object([("code", error::sqlstate(error))]);
     JsonMap::from([("pg".into(), pg)])
 }
 
 #[async_trait]
-impl Tool for Postgres {
-    async fn run(&self, call: &Call, _scope: &Scope) -> Outcome {
-        match self.work(call).await {
+impl Tool for PostgresTool {
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
+        match self.run_batch(call).await {
             Ok(outcome) => outcome,
-            Err(error) => Outcome {
-                extras: extras(Some(&error)),
+            Err(error) => ToolOutcome {
+                extras: pg_extras(Some(&error)),
                 ..error.into()
             },
         }

@@ -1,5 +1,5 @@
-//! The connections of a worker: how many there are to one database, which one a task gets, and what
-//! happens to one between two tasks.
+//! Connection pools: the number of connections per database, their assignment to tasks, and their
+//! reset between two tasks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,146 +10,157 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Client;
 
-use super::link::Link;
-use super::target::Target;
-use crate::config::{Config, wrong};
+use super::connection::ServerConnection;
+use super::target::PostgresTarget;
+use crate::config::{Config, wrong_type};
 use crate::settings::Settings;
 
-/// How long a connection may take to become as new.
-const RESET_TIME: Duration = Duration::from_secs(5);
+/// Timeout of the reset of a connection.
+const RESET_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection that rested for longer is asked whether it still lives.
-const FRESH: Duration = Duration::from_secs(1);
+/// Idle time after which a connection is checked before it is reused.
+const HEALTH_CHECK_AFTER: Duration = Duration::from_secs(1);
 
-/// What `DISCARD ALL` does, but for the statements that the driver itself has prepared. Whoever
-/// prepares some by name does not get to give the connection back.
-const RESET: &str = "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
+/// Statements of `DISCARD ALL` except `DEALLOCATE ALL`, which would drop the statements that the
+/// driver has prepared. Connections of tasks that prepare statements by name are not reused.
+const RESET_SQL: &str = "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
      SELECT pg_advisory_unlock_all(); DISCARD PLANS; DISCARD TEMP; DISCARD SEQUENCES";
 
-/// With whom a task shares connections.
+/// Sharing of connections with other tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sharing {
-    /// With nobody.
-    Own,
-    /// With tasks that ask for the same number of connections at most.
-    Pool(usize),
+pub(super) enum PoolMode {
+    /// A dedicated connection.
+    Dedicated,
+    /// A pool that is shared by tasks with the same maximum number of connections.
+    Shared(usize),
 }
 
-impl Sharing {
+impl PoolMode {
     /// Reads `pool`: a bool, a number, or a map with `max_size`.
-    pub(super) fn read(config: Config<'_>, settings: &Settings) -> Result<Self, TaskError> {
-        let most = settings.postgres.pool_size.max(1);
+    pub(super) fn from_config(config: Config<'_>, settings: &Settings) -> Result<Self, TaskError> {
+        let max_size = settings.postgres.pool_size.max(1);
         let Some(pool) = config.get("pool") else {
-            return Ok(Self::Pool(most));
+            return Ok(Self::Shared(max_size));
         };
-        let wanted = match pool {
-            Json::Bool(false) => return Ok(Self::Own),
+        let requested = match pool {
+            Json::Bool(false) => return Ok(Self::Dedicated),
             Json::Bool(true) | Json::Str(_) => None,
             Json::Map(fields) => ["max_size", "size"]
                 .into_iter()
                 .find_map(|key| fields.get(key)),
             other => Some(other),
         };
-        let Some(wanted) = wanted else {
-            return Ok(Self::Pool(most));
+        let Some(requested) = requested else {
+            return Ok(Self::Shared(max_size));
         };
-        let size = wanted.as_u64().filter(|size| *size > 0);
-        let size = size.ok_or_else(|| wrong("pool", "true, false or a number above 0", wanted))?;
-        // The operator's number is the most that a task gets.
-        Ok(Self::Pool(
-            usize::try_from(size).map_or(most, |size| size.min(most)),
+        let size = requested.as_u64().filter(|size| *size > 0);
+        let size =
+            size.ok_or_else(|| wrong_type("pool", "true, false or a number above 0", requested))?;
+        // A task gets at most the operator's pool size.
+        Ok(Self::Shared(
+            usize::try_from(size).map_or(max_size, |size| size.min(max_size)),
         ))
     }
 }
 
 /// All pools of a toolbox.
-pub(super) struct Pools {
+pub(super) struct PoolRegistry {
     settings: Arc<Settings>,
-    state: Mutex<State>,
+    state: Mutex<RegistryState>,
 }
 
 #[derive(Default)]
-struct State {
-    pools: BTreeMap<(Digest, usize), Arc<Pool>>,
-    /// Whether a task looks after connections that rest too long.
-    watched: bool,
+struct RegistryState {
+    pools: BTreeMap<(Digest, usize), Arc<ConnectionPool>>,
+    /// True if a task that closes idle connections is running.
+    has_reaper: bool,
     closed: bool,
 }
 
-/// The connections to one database.
-struct Pool {
-    places: Arc<Semaphore>,
-    /// Oldest first, so that the one used last is used next.
-    resting: Mutex<Vec<Link>>,
+/// Connections to one database.
+struct ConnectionPool {
+    permits: Arc<Semaphore>,
+    /// Oldest first, so that the most recently used one is reused next.
+    idle_connections: Mutex<Vec<ServerConnection>>,
 }
 
-impl Pool {
-    fn resting(&self) -> MutexGuard<'_, Vec<Link>> {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
+impl ConnectionPool {
+    fn idle_connections(&self) -> MutexGuard<'_, Vec<ServerConnection>> {
+        self.idle_connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A connection in use. Dropped as it is, it is cancelled and closed.
-pub(crate) struct Session {
-    link: Link,
-    home: Option<Home>,
+/// A connection in use. Dropping it cancels its statement and closes it.
+pub(crate) struct DatabaseSession {
+    connection: ServerConnection,
+    pool_handle: Option<PoolHandle>,
 }
 
-/// Where a connection goes back to.
-struct Home {
-    pools: Arc<Pools>,
-    pool: Arc<Pool>,
-    place: OwnedSemaphorePermit,
+/// Pool and permit of a pooled connection.
+struct PoolHandle {
+    pools: Arc<PoolRegistry>,
+    pool: Arc<ConnectionPool>,
+    permit: OwnedSemaphorePermit,
 }
 
-impl Session {
-    /// A connection that nobody else gets.
-    pub(super) fn own(link: Link) -> Self {
-        Self { link, home: None }
+impl DatabaseSession {
+    /// Creates a session with a dedicated connection.
+    pub(super) fn dedicated(connection: ServerConnection) -> Self {
+        Self {
+            connection,
+            pool_handle: None,
+        }
     }
 
     pub(crate) fn client(&self) -> &Client {
-        &self.link.client
+        &self.connection.client
     }
 
-    /// Closes the connection in peace.
+    /// Closes the connection without a cancel request.
     pub(crate) fn close(mut self) {
-        self.link.busy = false;
+        self.connection.busy = false;
     }
 
-    /// Gives the connection back. Its place stays taken until it is as new, so that there are never
-    /// more connections than places.
-    pub(super) fn give_back(self) {
-        let Self { mut link, home } = self;
-        let Some(home) = home else {
-            link.busy = false;
+    /// Returns the connection to its pool. It holds its permit until the reset is done, so that
+    /// there are never more connections than permits.
+    pub(super) fn release(self) {
+        let Self {
+            mut connection,
+            pool_handle,
+        } = self;
+        let Some(handle) = pool_handle else {
+            connection.busy = false;
             return;
         };
         tokio::spawn(async move {
-            if !matches!(timeout(RESET_TIME, reset(&link.client)).await, Ok(Ok(()))) {
+            if !matches!(
+                timeout(RESET_TIMEOUT, reset_session(&connection.client)).await,
+                Ok(Ok(()))
+            ) {
                 return;
             }
-            link.busy = false;
-            link.since = Instant::now();
-            if home.pools.watch() {
-                home.pool.resting().push(link);
+            connection.busy = false;
+            connection.idle_since = Instant::now();
+            if handle.pools.ensure_reaper() {
+                handle.pool.idle_connections().push(connection);
             }
-            drop(home.place);
+            drop(handle.permit);
         });
     }
 }
 
-async fn reset(client: &Client) -> Result<(), tokio_postgres::Error> {
-    // The second does not wait for the answer to the first. Without a transaction the first does
-    // nothing.
-    let (ended, cleaned) = tokio::join!(
+async fn reset_session(client: &Client) -> Result<(), tokio_postgres::Error> {
+    // Both are pipelined. Without a transaction, `ROLLBACK` has no effect.
+    let (rolled_back, reset) = tokio::join!(
         client.batch_execute("ROLLBACK"),
-        client.batch_execute(RESET)
+        client.batch_execute(RESET_SQL)
     );
-    ended.and(cleaned)
+    rolled_back.and(reset)
 }
 
-impl Pools {
+impl PoolRegistry {
     pub(super) fn new(settings: Arc<Settings>) -> Self {
         Self {
             settings,
@@ -157,117 +168,122 @@ impl Pools {
         }
     }
 
-    /// A connection for a task. Waits while all places are taken.
-    pub(super) async fn take(
+    /// Returns a connection for a task. Waits while no permit is available.
+    pub(super) async fn acquire_session(
         self: &Arc<Self>,
-        target: &Target,
-        sharing: Sharing,
-    ) -> Result<Session, TaskError> {
-        let Sharing::Pool(size) = sharing else {
-            return Ok(Session::own(Link::open(target, &self.settings).await?));
+        target: &PostgresTarget,
+        mode: PoolMode,
+    ) -> Result<DatabaseSession, TaskError> {
+        let PoolMode::Shared(size) = mode else {
+            return Ok(DatabaseSession::dedicated(
+                ServerConnection::open(target, &self.settings).await?,
+            ));
         };
-        let pool = self.pool(target.identity, size);
-        let places = Arc::clone(&pool.places);
-        let place = places
+        let pool = self.get_or_create_pool(target.identity, size);
+        let permits = Arc::clone(&pool.permits);
+        let permit = permits
             .acquire_owned()
             .await
             .map_err(|_| TaskError::new(TaskErrorKind::Cancelled, "the worker is shutting down"))?;
-        let link = match rested(&pool).await {
-            Some(link) => link,
-            None => Link::open(target, &self.settings).await?,
+        let connection = match take_idle(&pool).await {
+            Some(connection) => connection,
+            None => ServerConnection::open(target, &self.settings).await?,
         };
-        let home = Home {
+        let handle = PoolHandle {
             pools: Arc::clone(self),
             pool,
-            place,
+            permit,
         };
-        Ok(Session {
-            link,
-            home: Some(home),
+        Ok(DatabaseSession {
+            connection,
+            pool_handle: Some(handle),
         })
     }
 
-    /// Closes connections that rest, and all others when their tasks end.
+    /// Closes idle connections now, and all others when their tasks end.
     pub(super) fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         state.closed = true;
         for pool in std::mem::take(&mut state.pools).into_values() {
-            pool.places.close();
-            pool.resting().clear();
+            pool.permits.close();
+            pool.idle_connections().clear();
         }
     }
 
-    fn pool(&self, identity: Digest, size: usize) -> Arc<Pool> {
-        let mut state = self.lock();
+    fn get_or_create_pool(&self, identity: Digest, size: usize) -> Arc<ConnectionPool> {
+        let mut state = self.lock_state();
         let pool = state.pools.entry((identity, size)).or_insert_with(|| {
-            Arc::new(Pool {
-                places: Arc::new(Semaphore::new(size)),
-                resting: Mutex::default(),
+            Arc::new(ConnectionPool {
+                permits: Arc::new(Semaphore::new(size)),
+                idle_connections: Mutex::default(),
             })
         });
         Arc::clone(pool)
     }
 
-    /// Sees to it that resting connections are looked after; tells whether any may rest at all.
-    fn watch(self: &Arc<Self>) -> bool {
-        let mut state = self.lock();
-        if !state.closed && !std::mem::replace(&mut state.watched, true) {
-            tokio::spawn(close_the_idle(Arc::downgrade(self)));
+    /// Starts the task that closes idle connections, if it is not running. Returns false if the
+    /// pools are closed.
+    fn ensure_reaper(self: &Arc<Self>) -> bool {
+        let mut state = self.lock_state();
+        if !state.closed && !std::mem::replace(&mut state.has_reaper, true) {
+            tokio::spawn(idle_reaper_loop(Arc::downgrade(self)));
         }
         !state.closed
     }
 
-    /// Closes connections that rested too long and forgets pools that nobody uses; tells whether
-    /// there are any left.
-    fn reap(&self) -> bool {
+    /// Closes connections that have been idle too long and drops unused pools. Returns true if any
+    /// pool is left.
+    fn close_idle(&self) -> bool {
         let limit = self.settings.postgres.idle;
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         state.pools.retain(|(_, size), pool| {
-            let mut resting = pool.resting();
-            resting.retain(|link| link.since.elapsed() < limit && !link.client.is_closed());
-            let unused = Arc::strong_count(pool) == 1 && pool.places.available_permits() == *size;
-            !(resting.is_empty() && unused)
+            let mut idle = pool.idle_connections();
+            idle.retain(|connection| {
+                connection.idle_since.elapsed() < limit && !connection.client.is_closed()
+            });
+            let unused = Arc::strong_count(pool) == 1 && pool.permits.available_permits() == *size;
+            !(idle.is_empty() && unused)
         });
-        state.watched = !state.pools.is_empty();
-        state.watched
+        state.has_reaper = !state.pools.is_empty();
+        state.has_reaper
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, RegistryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A connection that rests and still lives.
-async fn rested(pool: &Pool) -> Option<Link> {
+/// Takes an idle connection that is still open.
+async fn take_idle(pool: &ConnectionPool) -> Option<ServerConnection> {
     loop {
-        let mut link = pool.resting().pop()?;
-        if link.client.is_closed() {
+        let mut connection = pool.idle_connections().pop()?;
+        if connection.client.is_closed() {
             continue;
         }
-        let fresh = link.since.elapsed() < FRESH;
-        link.busy = true;
-        if fresh
+        let is_recent = connection.idle_since.elapsed() < HEALTH_CHECK_AFTER;
+        connection.busy = true;
+        if is_recent
             || matches!(
-                timeout(RESET_TIME, link.client.check_connection()).await,
+                timeout(RESET_TIMEOUT, connection.client.check_connection()).await,
                 Ok(Ok(()))
             )
         {
-            return Some(link);
+            return Some(connection);
         }
     }
 }
 
-async fn close_the_idle(pools: Weak<Pools>) {
+async fn idle_reaper_loop(pools: Weak<PoolRegistry>) {
     loop {
-        let Some(pause) = pools
+        let Some(interval) = pools
             .upgrade()
             .map(|pools| pools.settings.postgres.idle / 2)
         else {
             return;
         };
-        sleep(pause).await;
+        sleep(interval).await;
         let Some(pools) = pools.upgrade() else { return };
-        if !pools.reap() {
+        if !pools.close_idle() {
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! Rows in bulk: out of a query piece by piece, and into a statement a piece a transaction.
+//! Bulk transfer of rows: reads a query in chunks, and writes each chunk in one transaction.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,51 +8,57 @@ use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use noetl_types::{Json, TaskError, TaskErrorKind};
 use tokio_postgres::{RowStream, Statement};
 
-use super::bind::bound;
-use super::fault;
-use super::link::Link;
-use super::pool::Session;
-use super::run::{bind_all, columns, values};
-use super::target::Target;
+use super::bind::bind_value;
+use super::connection::ServerConnection;
+use super::error;
+use super::pool::DatabaseSession;
+use super::statements::{bind_params, column_names, row_values};
+use super::target::PostgresTarget;
 use crate::config::Config;
 use crate::settings::Settings;
-use crate::sql::{parts, quoted};
+use crate::sql::{quote_name, split_name};
 
-/// Rows that are sent before the answer to the first of them is awaited.
-const PIPELINE: usize = 256;
+/// Number of rows that are sent before the response to the first is awaited.
+const PIPELINE_ROWS: usize = 256;
 
-/// A connection of one's own: source and target may be one database, whose pool may be small.
-async fn connected(config: Config<'_>, settings: &Settings) -> Result<Session, TaskError> {
-    let target = Target::read(config)?;
-    Ok(Session::own(Link::open(&target, settings).await?))
+/// Opens a dedicated connection: source and target may be the same database, whose pool may be
+/// small.
+async fn connect_dedicated(
+    config: Config<'_>,
+    settings: &Settings,
+) -> Result<DatabaseSession, TaskError> {
+    let target = PostgresTarget::from_config(config)?;
+    Ok(DatabaseSession::dedicated(
+        ServerConnection::open(&target, settings).await?,
+    ))
 }
 
-/// A query that is read as it comes; the server waits for its reader.
-pub(crate) struct Reading {
-    session: Session,
+/// A query that is read row by row. The server waits for the reader.
+pub(crate) struct RowReader {
+    session: DatabaseSession,
     columns: Vec<Arc<str>>,
-    /// Nothing once the last row was read: a stream does not end twice.
+    /// `None` after the last row: the stream must not be polled again.
     rows: Option<Pin<Box<RowStream>>>,
 }
 
-impl Reading {
+impl RowReader {
     pub(crate) async fn start(
         config: Config<'_>,
         query: &str,
         params: &[Json],
         settings: &Settings,
     ) -> Result<Self, TaskError> {
-        let session = connected(config, settings).await?;
+        let session = connect_dedicated(config, settings).await?;
         let statement = session
             .client()
             .prepare(query)
             .await
-            .map_err(fault::of_statement)?;
-        let params = bind_all(params, statement.params())?;
+            .map_err(error::statement_error)?;
+        let params = bind_params(params, statement.params())?;
         let rows = session.client().query_raw(&statement, params).await;
         Ok(Self {
-            columns: columns(&statement),
-            rows: Some(Box::pin(rows.map_err(fault::of_statement)?)),
+            columns: column_names(&statement),
+            rows: Some(Box::pin(rows.map_err(error::statement_error)?)),
             session,
         })
     }
@@ -61,16 +67,16 @@ impl Reading {
         &self.columns
     }
 
-    /// The next row, if there is one.
+    /// Returns the next row, if there is one.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Json>>, TaskError> {
         let Some(rows) = &mut self.rows else {
             return Ok(None);
         };
-        let Some(row) = rows.try_next().await.map_err(fault::of_statement)? else {
+        let Some(row) = rows.try_next().await.map_err(error::statement_error)? else {
             self.rows = None;
             return Ok(None);
         };
-        values(&row).map(Some)
+        row_values(&row).map(Some)
     }
 
     /// Closes the connection after the last row.
@@ -79,89 +85,89 @@ impl Reading {
     }
 }
 
-/// A connection that writes.
-pub(crate) struct Writer {
-    session: Session,
+/// Writes rows to a table.
+pub(crate) struct TableWriter {
+    session: DatabaseSession,
 }
 
-/// A statement that takes rows.
-pub(crate) struct Insert {
+/// Prepared statement that inserts a row.
+pub(crate) struct InsertStatement {
     statement: Statement,
     columns: Vec<Arc<str>>,
 }
 
-impl Writer {
+impl TableWriter {
     pub(crate) async fn start(config: Config<'_>, settings: &Settings) -> Result<Self, TaskError> {
-        let session = connected(config, settings).await?;
+        let session = connect_dedicated(config, settings).await?;
         Ok(Self { session })
     }
 
-    /// The name of a table as it stands in a statement.
-    pub(crate) fn table(name: &str) -> String {
-        let parts = parts(name, str::to_lowercase);
-        let parts: Vec<String> = parts.iter().map(|part| quoted(part)).collect();
+    /// Quotes the name of a table for use in a statement.
+    pub(crate) fn quote_table_name(name: &str) -> String {
+        let parts = split_name(name, str::to_lowercase);
+        let parts: Vec<String> = parts.iter().map(|part| quote_name(part)).collect();
         parts.join(".")
     }
 
-    /// The columns of a table.
-    pub(crate) async fn columns(&self, table: &str) -> Result<Vec<Arc<str>>, TaskError> {
+    /// Returns the columns of a table.
+    pub(crate) async fn table_columns(&self, table: &str) -> Result<Vec<Arc<str>>, TaskError> {
         let probe = format!("SELECT * FROM {table} LIMIT 0");
         let statement = self
             .session
             .client()
             .prepare(&probe)
             .await
-            .map_err(fault::of_statement)?;
-        Ok(columns(&statement))
+            .map_err(error::statement_error)?;
+        Ok(column_names(&statement))
     }
 
-    /// The primary key of a table.
-    pub(crate) async fn key(&self, table: &str) -> Result<Vec<Arc<str>>, TaskError> {
+    /// Returns the primary key columns of a table.
+    pub(crate) async fn primary_key(&self, table: &str) -> Result<Vec<Arc<str>>, TaskError> {
         let query = "SELECT a.attname::text FROM pg_index i \
              JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey) \
              WHERE i.indisprimary AND i.indrelid = to_regclass($1) \
              ORDER BY array_position(i.indkey::int2[], a.attnum)";
         let rows = self.session.client().query(query, &[&table]).await;
-        let names = rows.map_err(fault::of_statement)?;
+        let names = rows.map_err(error::statement_error)?;
         names
             .iter()
             .map(|row| {
                 row.try_get::<_, &str>(0)
                     .map(Arc::from)
-                    .map_err(fault::of_statement)
+                    .map_err(error::statement_error)
             })
             .collect()
     }
 
-    /// Prepares what takes rows of these columns.
-    pub(crate) async fn prepare(
+    /// Prepares a statement that takes rows with these columns.
+    pub(crate) async fn prepare_insert(
         &self,
         text: &str,
         columns: &[Arc<str>],
-    ) -> Result<Insert, TaskError> {
+    ) -> Result<InsertStatement, TaskError> {
         let statement = self
             .session
             .client()
             .prepare(text)
             .await
-            .map_err(fault::of_statement)?;
-        let (wanted, given) = (statement.params().len(), columns.len());
-        if wanted != given {
+            .map_err(error::statement_error)?;
+        let (expected, actual) = (statement.params().len(), columns.len());
+        if expected != actual {
             let message = format!(
-                "the target's query has {wanted} parameters, but a row has {given} columns"
+                "the target's query has {expected} parameters, but a row has {actual} columns"
             );
             return Err(TaskError::new(TaskErrorKind::Schema, message));
         }
-        Ok(Insert {
+        Ok(InsertStatement {
             statement,
             columns: columns.to_vec(),
         })
     }
 
-    /// Writes rows, all or none of them; `before` runs first, in the same transaction.
-    pub(crate) async fn write(
+    /// Writes rows in one transaction. `before` runs first, in the same transaction.
+    pub(crate) async fn write_rows(
         &self,
-        insert: &Insert,
+        insert: &InsertStatement,
         rows: &[Vec<Json>],
         before: Option<&str>,
     ) -> Result<(), TaskError> {
@@ -169,44 +175,44 @@ impl Writer {
         client
             .batch_execute("BEGIN")
             .await
-            .map_err(fault::of_statement)?;
-        let written = async {
+            .map_err(error::statement_error)?;
+        let result = async {
             if let Some(before) = before {
                 client
                     .batch_execute(before)
                     .await
-                    .map_err(fault::of_statement)?;
+                    .map_err(error::statement_error)?;
             }
-            let mut sent: Vec<BoxFuture<'_, Result<(), TaskError>>> = Vec::new();
+            let mut inserts: Vec<BoxFuture<'_, Result<(), TaskError>>> = Vec::new();
             for row in rows {
-                sent.push(self.send(insert, row).boxed());
+                inserts.push(self.send_row(insert, row).boxed());
             }
-            stream::iter(sent)
-                .buffered(PIPELINE)
+            stream::iter(inserts)
+                .buffered(PIPELINE_ROWS)
                 .try_for_each(|()| std::future::ready(Ok(())))
                 .await?;
             client
                 .batch_execute("COMMIT")
                 .await
-                .map_err(fault::of_statement)
+                .map_err(error::statement_error)
         };
-        let written = written.await;
-        if written.is_err() {
-            // The connection is closed next, which would do the same a little later.
+        let result = result.await;
+        if result.is_err() {
+            // The connection is closed next, which would also roll back, but later.
             client.batch_execute("ROLLBACK").await.ok();
         }
-        written
+        result
     }
 
-    async fn send(&self, insert: &Insert, row: &[Json]) -> Result<(), TaskError> {
+    async fn send_row(&self, insert: &InsertStatement, row: &[Json]) -> Result<(), TaskError> {
         let types = insert.statement.params().iter();
         let cells = insert.columns.iter().zip(row).zip(types);
         let params = cells
-            .map(|((column, value), ty)| bound(column, value, ty))
+            .map(|((column, value), ty)| bind_value(column, value, ty))
             .collect::<Result<Vec<_>, _>>()?;
         let client = self.session.client();
-        let sent = client.execute_raw(&insert.statement, params).await;
-        sent.map(|_| ()).map_err(fault::of_statement)
+        let result = client.execute_raw(&insert.statement, params).await;
+        result.map(|_| ()).map_err(error::statement_error)
     }
 
     /// Closes the connection after the last row.

@@ -1,51 +1,51 @@
-//! Which database a task means: from a connection string, a credential and fields of its own.
+//! Database of a task: from a connection string, a credential and separate fields.
 
 use std::time::Duration;
 
-use noetl_tls::{Dsn, Trust};
+use noetl_tls::{PostgresDsn, TlsVerification};
 use noetl_types::{Digest, Json, JsonMap, TaskError, TaskErrorKind, sha256};
-use tokio_postgres::Config as Login;
+use tokio_postgres::Config as PostgresConfig;
 use tokio_postgres::config::Host;
 
-use crate::config::{Config, printed, wrong};
-use crate::sql::credential;
-use crate::tls::tls_fault;
+use crate::config::{Config, scalar_text, wrong_type};
+use crate::sql::read_credential;
+use crate::tls::tls_error;
 
-/// The port of a server that names none.
+/// Port if none is given.
 const DEFAULT_PORT: u16 = 5432;
 
-/// What a connection is made with. It holds a password, so it is never shown.
+/// Connection parameters. They contain a password, so the type has no `Debug`.
 #[derive(Clone)]
-pub(super) struct Target {
-    /// Where to try, in order.
-    pub(super) places: Vec<Place>,
+pub(super) struct PostgresTarget {
+    /// Endpoints to try, in order.
+    pub(super) endpoints: Vec<ServerEndpoint>,
     /// User, password, database and options.
-    pub(super) login: Login,
-    /// What is asked of the other side's certificate.
-    pub(super) trust: Trust,
-    /// Certificates of authorities in PEM: a file, or the text itself.
-    pub(super) root: Option<String>,
+    pub(super) login: PostgresConfig,
+    /// Required verification of the server's certificate.
+    pub(super) verification: TlsVerification,
+    /// PEM certificates of the trusted authorities: a file, or the text itself.
+    pub(super) root_certificates: Option<String>,
     pub(super) connect_timeout: Option<Duration>,
-    /// Tells targets apart without telling what is in them.
+    /// Digest that distinguishes targets without revealing their contents.
     pub(super) identity: Digest,
 }
 
-/// Where a server listens.
+/// Address at which a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
-    /// A host and a port; a certificate has to be for `name`.
+pub(super) enum ServerEndpoint {
+    /// A host and a port. The certificate must be valid for `name`.
     Tcp {
         name: String,
         address: String,
         port: u16,
     },
-    /// A socket in a folder.
+    /// A socket in a directory.
     Unix { folder: String, port: u16 },
 }
 
-/// A field of a connection.
+/// A connection field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Field {
+enum ConnectionField {
     Host,
     Port,
     User,
@@ -55,9 +55,9 @@ enum Field {
     Root,
 }
 
-impl Field {
-    /// The names that it goes by, in a task and in a credential.
-    fn names(self) -> &'static [&'static str] {
+impl ConnectionField {
+    /// Keys of the field, in a task and in a credential.
+    fn key_names(self) -> &'static [&'static str] {
         match self {
             Self::Host => &["db_host", "host"],
             Self::Port => &["db_port", "port"],
@@ -69,12 +69,13 @@ impl Field {
         }
     }
 
-    /// Its value in the first of some maps that has one.
-    fn of(self, maps: [Config<'_>; 2]) -> Result<Option<String>, TaskError> {
+    /// Value from the first map that has one.
+    fn find_value(self, maps: [Config<'_>; 2]) -> Result<Option<String>, TaskError> {
         for map in maps {
-            for name in self.names() {
+            for name in self.key_names() {
                 if let Some(value) = map.get(name) {
-                    let text = printed(value).ok_or_else(|| wrong(name, "a text", value))?;
+                    let text =
+                        scalar_text(value).ok_or_else(|| wrong_type(name, "a text", value))?;
                     return Ok(Some(text).filter(|text| !text.is_empty()));
                 }
             }
@@ -83,135 +84,152 @@ impl Field {
     }
 }
 
-impl Target {
-    /// Reads the config of a task. Its own fields win over those of its credential, and any field
-    /// wins over the connection string.
-    pub(super) fn read(config: Config<'_>) -> Result<Self, TaskError> {
+impl PostgresTarget {
+    /// Reads the config of a task. Its own fields override those of its credential, and any field
+    /// overrides the connection string.
+    pub(super) fn from_config(config: Config<'_>) -> Result<Self, TaskError> {
         let empty = JsonMap::new();
-        let auth = Config(credential(config, "postgres")?.unwrap_or(&empty));
-        let field = |field: Field| field.of([config, auth]);
-        let string = config.text("connection_string")?;
-        let string = string
+        let auth = Config(read_credential(config, "postgres")?.unwrap_or(&empty));
+        let field = |field: ConnectionField| field.find_value([config, auth]);
+        let dsn_text = config.text("connection_string")?;
+        let dsn_text = dsn_text
             .or(auth.text("connection_string")?)
             .or(auth.text("dsn")?);
-        if string.is_none() && field(Field::Host)?.is_none() && field(Field::Database)?.is_none() {
+        if dsn_text.is_none()
+            && field(ConnectionField::Host)?.is_none()
+            && field(ConnectionField::Database)?.is_none()
+        {
             return Err(TaskError::new(
                 TaskErrorKind::Auth,
-                "the task names no database: give 'auth', 'connection_string' or 'db_host' and \
+                "the task names no database; set 'auth', 'connection_string' or 'db_host' and \
                  'db_name'",
             ));
         }
-        let read = Dsn::read(string.unwrap_or("")).map_err(|error| tls_fault(&error))?;
-        let mut login = read.login;
-        if let Some(user) = field(Field::User)? {
+        let dsn = PostgresDsn::parse(dsn_text.unwrap_or("")).map_err(|error| tls_error(&error))?;
+        let mut login = dsn.login;
+        if let Some(user) = field(ConnectionField::User)? {
             login.user(user);
         }
-        if let Some(password) = field(Field::Password)? {
+        if let Some(password) = field(ConnectionField::Password)? {
             login.password(password);
         }
-        if let Some(database) = field(Field::Database)? {
+        if let Some(database) = field(ConnectionField::Database)? {
             login.dbname(database);
         }
         if login.get_application_name().is_none() {
             login.application_name("noetl");
         }
-        let mode = field(Field::Mode)?.or(read.mode);
-        let trust = mode.as_deref().map_or(Ok(Trust::Prefer), Trust::read);
-        let trust = trust.map_err(|error| tls_fault(&error))?;
-        login.ssl_mode(trust.mode());
-        let port = field(Field::Port)?.map(|port| port_of(&port)).transpose()?;
-        let places = match field(Field::Host)? {
-            Some(host) => vec![place(host, port.unwrap_or(DEFAULT_PORT))],
-            None => places(&login, port),
+        let mode = field(ConnectionField::Mode)?.or(dsn.ssl_mode);
+        let verification = mode
+            .as_deref()
+            .map_or(Ok(TlsVerification::Prefer), TlsVerification::parse_sslmode);
+        let verification = verification.map_err(|error| tls_error(&error))?;
+        login.ssl_mode(verification.to_ssl_mode());
+        let port = field(ConnectionField::Port)?
+            .map(|port| parse_port(&port))
+            .transpose()?;
+        let endpoints = match field(ConnectionField::Host)? {
+            Some(host) => vec![endpoint_for_host(host, port.unwrap_or(DEFAULT_PORT))],
+            None => endpoints_from_login(&login, port),
         };
-        let root = field(Field::Root)?.or(read.root);
+        let root_certificates = field(ConnectionField::Root)?.or(dsn.root_cert);
         let connect_timeout = login.get_connect_timeout().copied();
-        let identity = identity(&login, &places, trust, root.as_deref());
+        let identity = target_identity(
+            &login,
+            &endpoints,
+            verification,
+            root_certificates.as_deref(),
+        );
         Ok(Self {
-            places,
+            endpoints,
             login,
-            trust,
-            root,
+            verification,
+            root_certificates,
             connect_timeout,
             identity,
         })
     }
 }
 
-fn port_of(text: &str) -> Result<u16, TaskError> {
+fn parse_port(text: &str) -> Result<u16, TaskError> {
     text.parse()
-        .map_err(|_| wrong("db_port", "a port", &Json::from(text)))
+        .map_err(|_| wrong_type("db_port", "a port", &Json::from(text)))
 }
 
-fn place(host: String, port: u16) -> Place {
+fn endpoint_for_host(host: String, port: u16) -> ServerEndpoint {
     if host.starts_with('/') {
-        return Place::Unix { folder: host, port };
+        return ServerEndpoint::Unix { folder: host, port };
     }
-    // An address of the newer kind may stand in brackets, as it does in a URL.
+    // An IPv6 address may be in brackets, as in a URL.
     let bare = host
         .trim_start_matches('[')
         .trim_end_matches(']')
         .to_owned();
-    Place::Tcp {
+    ServerEndpoint::Tcp {
         address: bare.clone(),
         name: bare,
         port,
     }
 }
 
-/// The places of a connection string, which may name several.
-fn places(login: &Login, port: Option<u16>) -> Vec<Place> {
+/// Endpoints of a connection string, which may name several.
+fn endpoints_from_login(login: &PostgresConfig, port: Option<u16>) -> Vec<ServerEndpoint> {
     let ports = login.get_ports();
     let port = |index: usize| {
-        let own = ports.get(index).or(ports.first()).copied();
-        port.or(own).unwrap_or(DEFAULT_PORT)
+        let dsn_port = ports.get(index).or(ports.first()).copied();
+        port.or(dsn_port).unwrap_or(DEFAULT_PORT)
     };
     let addresses = login.get_hostaddrs();
-    let mut places: Vec<Place> = login
+    let mut endpoints: Vec<ServerEndpoint> = login
         .get_hosts()
         .iter()
         .enumerate()
         .map(|(index, host)| match host {
             Host::Tcp(name) => {
                 let address = addresses.get(index).map(ToString::to_string);
-                Place::Tcp {
+                ServerEndpoint::Tcp {
                     address: address.unwrap_or_else(|| name.clone()),
                     name: name.clone(),
                     port: port(index),
                 }
             }
-            Host::Unix(folder) => Place::Unix {
+            Host::Unix(folder) => ServerEndpoint::Unix {
                 folder: folder.display().to_string(),
                 port: port(index),
             },
         })
         .collect();
-    if places.is_empty() {
+    if endpoints.is_empty() {
         let bare = addresses.iter().map(ToString::to_string);
-        places.extend(
+        endpoints.extend(
             bare.enumerate()
-                .map(|(index, host)| place(host, port(index))),
+                .map(|(index, host)| endpoint_for_host(host, port(index))),
         );
     }
-    if places.is_empty() {
-        places.push(place("localhost".to_owned(), port(0)));
+    if endpoints.is_empty() {
+        endpoints.push(endpoint_for_host("localhost".to_owned(), port(0)));
     }
-    places
+    endpoints
 }
 
-fn identity(login: &Login, places: &[Place], trust: Trust, root: Option<&str>) -> Digest {
-    let places = format!("{places:?} {trust:?}");
-    let part = |part: Option<&str>| {
-        let part = part.unwrap_or_default();
-        format!("{}:{part}", part.len())
+fn target_identity(
+    login: &PostgresConfig,
+    endpoints: &[ServerEndpoint],
+    verification: TlsVerification,
+    root_certificates: Option<&str>,
+) -> Digest {
+    let endpoints = format!("{endpoints:?} {verification:?}");
+    let length_prefixed = |text: Option<&str>| {
+        let text = text.unwrap_or_default();
+        format!("{}:{text}", text.len())
     };
     let texts = [
-        part(Some(&places)),
-        part(login.get_user()),
-        part(login.get_dbname()),
-        part(login.get_options()),
-        part(login.get_application_name()),
-        part(root),
+        length_prefixed(Some(&endpoints)),
+        length_prefixed(login.get_user()),
+        length_prefixed(login.get_dbname()),
+        length_prefixed(login.get_options()),
+        length_prefixed(login.get_application_name()),
+        length_prefixed(root_certificates),
     ];
     let mut bytes = texts.concat().into_bytes();
     bytes.extend(login.get_password().unwrap_or_default());
@@ -223,46 +241,51 @@ mod tests {
     use super::*;
     use noetl_types::json::parse;
 
-    fn read(config: &str) -> Result<Target, TaskError> {
+    fn read_target(config: &str) -> Result<PostgresTarget, TaskError> {
         let config = parse(config.as_bytes()).unwrap();
-        Target::read(Config(config.as_map().unwrap()))
+        PostgresTarget::from_config(Config(config.as_map().unwrap()))
     }
 
-    fn tcp(name: &str, port: u16) -> Place {
-        place(name.to_owned(), port)
+    fn tcp_address(name: &str, port: u16) -> ServerEndpoint {
+        endpoint_for_host(name.to_owned(), port)
     }
 
     #[test]
-    fn fields_win_over_credentials_and_those_over_strings() {
-        let target = read(
+    fn fields_override_credentials_and_connection_string() {
+        let target = read_target(
             r#"{"connection_string": "host=a port=1 user=u dbname=d", "db_name": "mine",
                 "auth": {"type": "postgres", "db_host": "b", "db_port": "2", "db_name": "theirs"}}"#,
         )
         .unwrap();
-        assert_eq!(target.places, [tcp("b", 2)]);
+        assert_eq!(target.endpoints, [tcp_address("b", 2)]);
         assert_eq!(target.login.get_user(), Some("u"));
         assert_eq!(target.login.get_dbname(), Some("mine"));
-        assert_eq!(target.trust, Trust::Prefer);
+        assert_eq!(target.verification, TlsVerification::Prefer);
     }
 
     #[test]
-    fn strings_of_both_forms() {
-        let url =
-            read(r#"{"connection_string": "postgres://u:p%40x@h1,h2:6000/d?sslmode=verify-full"}"#)
-                .unwrap();
-        assert_eq!(url.trust, Trust::Full);
+    fn parses_both_connection_string_forms() {
+        let url = read_target(
+            r#"{"connection_string": "postgres://u:p%40x@h1,h2:6000/d?sslmode=verify-full"}"#,
+        )
+        .unwrap();
+        assert_eq!(url.verification, TlsVerification::VerifyFull);
         assert_eq!(url.login.get_password(), Some(&b"p@x"[..]));
-        assert_eq!(url.places.len(), 2);
-        let pairs = read(r#"{"connection_string": "host=/run/pg sslmode='disable' dbname=d"}"#);
+        assert_eq!(url.endpoints.len(), 2);
+        let pairs =
+            read_target(r#"{"connection_string": "host=/run/pg sslmode='disable' dbname=d"}"#);
         let pairs = pairs.unwrap();
-        assert_eq!(pairs.trust, Trust::Plain);
+        assert_eq!(pairs.verification, TlsVerification::Disable);
         let folder = "/run/pg".to_owned();
-        assert_eq!(pairs.places, [Place::Unix { folder, port: 5432 }]);
+        assert_eq!(
+            pairs.endpoints,
+            [ServerEndpoint::Unix { folder, port: 5432 }]
+        );
     }
 
     #[test]
-    fn what_cannot_be_a_database_is_refused() {
-        let kind = |config: &str| read(config).err().unwrap().kind;
+    fn rejects_invalid_target() {
+        let kind = |config: &str| read_target(config).err().unwrap().kind;
         assert_eq!(kind("{}"), TaskErrorKind::Auth);
         assert_eq!(kind(r#"{"auth": "pg_main"}"#), TaskErrorKind::Auth);
         assert_eq!(kind(r#"{"auth": {"type": "bearer"}}"#), TaskErrorKind::Auth);
@@ -275,12 +298,12 @@ mod tests {
     }
 
     #[test]
-    fn another_password_is_another_target() {
-        let with = |password: &str| {
+    fn different_password_is_different_target() {
+        let identity_with = |password: &str| {
             let config = format!(r#"{{"db_host": "h", "db_password": "{password}"}}"#);
-            read(&config).unwrap().identity
+            read_target(&config).unwrap().identity
         };
-        assert_ne!(with("a"), with("b"));
-        assert_eq!(with("a"), with("a"));
+        assert_ne!(identity_with("a"), identity_with("b"));
+        assert_eq!(identity_with("a"), identity_with("a"));
     }
 }

@@ -14,22 +14,22 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::process::Command;
 
-use super::pool::Key;
-use crate::process::{GroupLeader, Outputs, Written, ending};
-use crate::settings::{Settings, Walls};
-use crate::walls::{Launch, walled};
+use super::pool::InterpreterKey;
+use crate::process::{CapturedOutput, GroupLeader, OutputCapture, describe_exit};
+use crate::sandbox::{LaunchCommand, wrap_in_sandbox};
+use crate::settings::{ProcessLimits, Settings};
 
-/// The program inside of the interpreter, in parts that share one namespace.
-const DRIVER: &str = concat!(
+/// The driver that runs inside the interpreter, in parts that share one namespace.
+const DRIVER_CODE: &str = concat!(
     include_str!("driver/values.py"),
     include_str!("driver/code.py"),
     include_str!("driver/order.py"),
     include_str!("driver/serve.py"),
 );
 
-/// Takes the program from the channel and runs it with builtins of its own, which the user's code
-/// cannot reach.
-const BOOT: &str = "\
+/// Reads the driver from the channel and runs it with a private copy of the builtins, which user
+/// code cannot access.
+const BOOTSTRAP_CODE: &str = "\
 import builtins, os
 def take(size):
     data = b''
@@ -43,38 +43,41 @@ exec(compile(take(int.from_bytes(take(4), 'little')), '<noetl>', 'exec'),
      {'__builtins__': dict(vars(builtins)), '__name__': 'noetl_driver'})
 ";
 
-/// A reply has the user's value, which is bounded by itself, and a few small fields.
-const REPLY_OVERHEAD: u64 = 1024 * 1024;
+/// Allowance for the small fields of a reply in addition to the user's value, which has its own
+/// limit.
+const REPLY_OVERHEAD_BYTES: u64 = 1024 * 1024;
 
-/// Why a call got no reply.
+/// Error of a call without a reply.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Lost {
+pub(super) enum InterpreterError {
     /// The program cannot be started.
     #[error("{0}")]
     NotStarted(#[source] io::Error),
-    /// It ended before it was ready.
-    #[error("it ended with {ending}{}", colon(.said.as_deref()))]
+    /// The process ended before it was ready.
+    #[error("it ended with {ending}{}", colon_prefixed(.last_line.as_deref()))]
     NotReady {
-        /// How it ended.
+        /// Description of the exit status.
         ending: String,
-        /// Its last words.
-        said: Option<String>,
+        /// Last line of its standard error.
+        last_line: Option<String>,
     },
-    /// It ended in the middle of the call.
-    #[error("the interpreter ended with {}", ending(*.status))]
+    /// The process ended during the call.
+    #[error("the interpreter ended with {}", describe_exit(*.status))]
     Ended {
-        /// How it ended.
+        /// Exit status.
         status: ExitStatus,
-        /// What it wrote until then.
-        written: Box<Written>,
+        /// Output until then.
+        output: Box<CapturedOutput>,
     },
-    /// The channel does not carry what it should.
+    /// The channel failed or carried invalid data.
     #[error("the channel to the interpreter failed: {0}")]
     Channel(#[from] io::Error),
 }
 
-fn colon(said: Option<&str>) -> String {
-    said.map(|said| format!(": {said}")).unwrap_or_default()
+fn colon_prefixed(last_line: Option<&str>) -> String {
+    last_line
+        .map(|last_line| format!(": {last_line}"))
+        .unwrap_or_default()
 }
 
 /// A process that runs calls one after another.
@@ -82,112 +85,122 @@ fn colon(said: Option<&str>) -> String {
 pub(super) struct Interpreter {
     leader: GroupLeader,
     channel: BufReader<UnixStream>,
-    outputs: Outputs,
-    largest_reply: u64,
+    outputs: OutputCapture,
+    max_reply_bytes: u64,
     calls: u32,
-    /// The folder of its calls, which goes away with the process.
+    /// Directory of its calls, which is deleted with the process.
     scratch: TempDir,
 }
 
 impl Interpreter {
     /// Starts an interpreter and waits until it is ready.
     pub(super) async fn start(
-        key: &Key,
+        key: &InterpreterKey,
         settings: &Settings,
         scratch: TempDir,
-    ) -> Result<Self, Lost> {
-        let (ours, theirs) = StdUnixStream::pair().map_err(Lost::NotStarted)?;
-        ours.set_nonblocking(true).map_err(Lost::NotStarted)?;
-        let launch = launch(key, settings, scratch.path()).map_err(Lost::NotStarted)?;
-        let (program, args) = launch.words.split_first().unwrap_or((&key.program, &[]));
+    ) -> Result<Self, InterpreterError> {
+        let (worker_end, interpreter_end) =
+            StdUnixStream::pair().map_err(InterpreterError::NotStarted)?;
+        worker_end
+            .set_nonblocking(true)
+            .map_err(InterpreterError::NotStarted)?;
+        let launch =
+            build_launch(key, settings, scratch.path()).map_err(InterpreterError::NotStarted)?;
+        let (program, args) = launch.argv.split_first().unwrap_or((&key.program, &[]));
         let mut command = Command::new(program);
         command
             .args(args)
             .env_clear()
             .envs(launch.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(scratch.path())
-            .stdin(Stdio::from(OwnedFd::from(theirs)));
-        let mut leader = GroupLeader::spawn(&mut command, true).map_err(Lost::NotStarted)?;
-        // The command holds the other end of the channel; without it, an end is seen as such.
+            .stdin(Stdio::from(OwnedFd::from(interpreter_end)));
+        let mut leader =
+            GroupLeader::spawn(&mut command, true).map_err(InterpreterError::NotStarted)?;
+        // The command holds the other end of the channel, which must be closed so that the end of
+        // the process closes the channel.
         drop(command);
         let outputs = leader.take_outputs(settings.output_cap);
         let mut interpreter = Self {
             leader,
-            channel: BufReader::new(UnixStream::from_std(ours)?),
+            channel: BufReader::new(UnixStream::from_std(worker_end)?),
             outputs,
-            largest_reply: settings.payload_cap.as_bytes() + REPLY_OVERHEAD,
+            max_reply_bytes: settings.payload_cap.as_bytes() + REPLY_OVERHEAD_BYTES,
             calls: 0,
             scratch,
         };
-        let hello = hello(settings, interpreter.scratch.path());
-        let mut greeting = framed(DRIVER.as_bytes())?;
-        greeting.extend(framed(&to_canonical(&hello))?);
-        match interpreter.exchange(&greeting).await {
+        let startup = startup_message(settings, interpreter.scratch.path());
+        let mut frames = encode_frame(DRIVER_CODE.as_bytes())?;
+        frames.extend(encode_frame(&to_canonical(&startup))?);
+        match interpreter.exchange_frames(&frames).await {
             Ok(_) => {
-                interpreter.outputs.take();
+                interpreter.outputs.take_output();
                 Ok(interpreter)
             }
-            Err(Lost::Ended { status, written }) => Err(Lost::NotReady {
-                ending: ending(status),
-                said: written.last_error_line(),
+            Err(InterpreterError::Ended { status, output }) => Err(InterpreterError::NotReady {
+                ending: describe_exit(status),
+                last_line: output.last_error_line(),
             }),
-            Err(lost) => Err(lost),
+            Err(error) => Err(error),
         }
     }
 
-    /// Runs one call: a request, and its reply with what was written meanwhile.
-    pub(super) async fn call(&mut self, request: &Json) -> Result<(Vec<u8>, Written), Lost> {
+    /// Runs one call. Returns the reply and the output of the call.
+    pub(super) async fn call(
+        &mut self,
+        request: &Json,
+    ) -> Result<(Vec<u8>, CapturedOutput), InterpreterError> {
         self.calls += 1;
-        let reply = self.exchange(&framed(&to_canonical(request))?).await?;
-        Ok((reply, self.outputs.take()))
+        let reply = self
+            .exchange_frames(&encode_frame(&to_canonical(request))?)
+            .await?;
+        Ok((reply, self.outputs.take_output()))
     }
 
-    /// The process group that the calls run in.
+    /// Returns the process group in which calls run.
     pub(super) fn group(&self) -> Pid {
         self.leader.group()
     }
 
-    /// Calls so far.
+    /// Returns the number of calls so far.
     pub(super) fn calls(&self) -> u32 {
         self.calls
     }
 
-    async fn exchange(&mut self, frame: &[u8]) -> Result<Vec<u8>, Lost> {
+    async fn exchange_frames(&mut self, frame: &[u8]) -> Result<Vec<u8>, InterpreterError> {
         let Self {
             leader,
             channel,
             outputs,
             ..
         } = self;
-        let largest = self.largest_reply;
-        let talk = async {
+        let max_bytes = self.max_reply_bytes;
+        let exchange = async {
             channel.write_all(frame).await?;
-            read_frame(channel, largest).await
+            read_frame(channel, max_bytes).await
         };
-        let talked = tokio::select! {
+        let reply = tokio::select! {
             biased;
-            talked = talk => talked,
-            never = outputs.follow() => match never {},
+            reply = exchange => reply,
+            never = outputs.capture_forever() => match never {},
             status = leader.wait() => {
-                return Err(Lost::Ended { status: status?, written: Box::new(outputs.take()) });
+                return Err(InterpreterError::Ended { status: status?, output: Box::new(outputs.take_output()) });
             }
         };
-        match talked {
+        match reply {
             Ok(reply) => Ok(reply),
-            // A closed channel means that the process is ending: say how.
-            Err(error) if is_end(&error) => {
-                // It may also have closed the channel and live on.
+            // A closed channel means that the process is ending: report its exit status.
+            Err(error) if is_disconnect(&error) => {
+                // It may also have closed the channel and still run.
                 leader.kill();
                 let status = leader.wait().await?;
-                let written = Box::new(outputs.take());
-                Err(Lost::Ended { status, written })
+                let output = Box::new(outputs.take_output());
+                Err(InterpreterError::Ended { status, output })
             }
-            Err(error) => Err(Lost::Channel(error)),
+            Err(error) => Err(InterpreterError::Channel(error)),
         }
     }
 
-    /// Closes the channel as the end of the worker would, and waits for what the kernel makes of
-    /// it.
+    /// Closes the channel as the end of the worker would, and waits for the resulting exit status.
     #[cfg(test)]
     pub(super) async fn orphan(self) -> io::Result<ExitStatus> {
         let Self {
@@ -201,42 +214,50 @@ impl Interpreter {
 
     /// Sends a request without waiting for its reply.
     #[cfg(test)]
-    pub(super) async fn begin(&mut self, request: &Json) -> io::Result<()> {
+    pub(super) async fn send_request(&mut self, request: &Json) -> io::Result<()> {
         self.channel
-            .write_all(&framed(&to_canonical(request))?)
+            .write_all(&encode_frame(&to_canonical(request))?)
             .await
     }
 }
 
-/// What is started for an interpreter: the walls stand around it from its first line on.
-fn launch(key: &Key, settings: &Settings, scratch: &Path) -> io::Result<Launch> {
+/// Builds the command line of an interpreter, which runs in the sandbox from its first line.
+fn build_launch(
+    key: &InterpreterKey,
+    settings: &Settings,
+    scratch: &Path,
+) -> io::Result<LaunchCommand> {
     let variables = settings.environment.iter().chain(&key.environment);
-    let plain = Launch {
-        words: vec![key.program.clone(), "-c".to_owned(), BOOT.to_owned()],
+    let plain = LaunchCommand {
+        argv: vec![
+            key.program.clone(),
+            "-c".to_owned(),
+            BOOTSTRAP_CODE.to_owned(),
+        ],
         environment: variables
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect(),
     };
-    walled(settings, scratch, scratch, plain)
+    wrap_in_sandbox(settings, scratch, scratch, plain)
         .map_err(|error| io::Error::other(error.message.to_string()))
 }
 
-fn is_end(error: &io::Error) -> bool {
+fn is_disconnect(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
     )
 }
 
-fn hello(settings: &Settings, scratch: &Path) -> Json {
-    let Walls {
+fn startup_message(settings: &Settings, scratch: &Path) -> Json {
+    let ProcessLimits {
         memory,
-        // That of a call comes with it, since an interpreter has many.
+        // The limit of a call is sent with the call, since an interpreter runs many.
         cpu_seconds: _,
         processes,
         open_files,
         file_size,
-    } = settings.walls;
+    } = settings.process_limits;
     let limits = [
         ("RLIMIT_CORE", Some(0)),
         ("RLIMIT_AS", memory.map(ByteSize::as_bytes)),
@@ -258,7 +279,7 @@ fn hello(settings: &Settings, scratch: &Path) -> Json {
     ])
 }
 
-fn framed(body: &[u8]) -> io::Result<Vec<u8>> {
+fn encode_frame(body: &[u8]) -> io::Result<Vec<u8>> {
     let size = u32::try_from(body.len()).map_err(|_| io::Error::other("the call is too large"))?;
     let mut frame = Vec::with_capacity(4 + body.len());
     frame.extend(size.to_le_bytes());
@@ -266,10 +287,12 @@ fn framed(body: &[u8]) -> io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-async fn read_frame(channel: &mut BufReader<UnixStream>, largest: u64) -> io::Result<Vec<u8>> {
+async fn read_frame(channel: &mut BufReader<UnixStream>, max_bytes: u64) -> io::Result<Vec<u8>> {
     let size = channel.read_u32_le().await?;
-    if u64::from(size) > largest {
-        return Err(io::Error::other(format!("a reply of {size} bytes")));
+    if u64::from(size) > max_bytes {
+        return Err(io::Error::other(format!(
+            "a reply of {size} bytes is too large"
+        )));
     }
     let mut body = Vec::new();
     channel.take(size.into()).read_to_end(&mut body).await?;

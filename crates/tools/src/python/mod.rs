@@ -1,7 +1,7 @@
-//! The kind `python`: code in a pool of warm interpreters.
+//! The kind `python`: runs code in a pool of warm interpreters.
 //!
-//! Owns the request that goes to an interpreter and what its reply means. The semantics inside of
-//! the interpreter (names, result, failures) are those of the files in `driver/`.
+//! Owns the request to an interpreter and the interpretation of its reply. The files in `driver/`
+//! define the semantics inside the interpreter (names, result, failures).
 
 mod interpreter;
 mod pool;
@@ -15,102 +15,114 @@ use async_trait::async_trait;
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 use tokio::sync::Semaphore;
 
-use self::interpreter::Lost;
-use self::pool::{Key, Pool, TakeError};
-use crate::call::{Call, Outcome};
-use crate::config::{Config, missing};
+use self::interpreter::InterpreterError;
+use self::pool::{AcquireError, InterpreterKey, InterpreterPool};
+use crate::call::{ToolCall, ToolOutcome};
+use crate::config::{Config, missing_key};
 use crate::lenient::lenient_json;
-use crate::process::Written;
-use crate::program::{is_variable, not_a_variable, private_folder};
+use crate::process::CapturedOutput;
+use crate::program::{create_private_dir, invalid_variable, is_valid_variable};
+use crate::script_source::ScriptLoader;
 use crate::settings::Settings;
-use crate::source::Sources;
-use crate::tool::{Scope, Tool};
+use crate::tool::{CallContext, Tool};
 
 /// Runs python code.
 #[derive(Debug)]
-pub(crate) struct Python {
+pub(crate) struct PythonTool {
     settings: Arc<Settings>,
-    sources: Arc<Sources>,
-    pool: Arc<Pool>,
+    sources: Arc<ScriptLoader>,
+    pool: Arc<InterpreterPool>,
 }
 
-impl Python {
-    pub(crate) fn new(settings: Arc<Settings>, sources: Arc<Sources>) -> Self {
+impl PythonTool {
+    pub(crate) fn new(settings: Arc<Settings>, sources: Arc<ScriptLoader>) -> Self {
         Self {
-            pool: Arc::new(Pool::new(Arc::clone(&settings))),
+            pool: Arc::new(InterpreterPool::new(Arc::clone(&settings))),
             settings,
             sources,
         }
     }
 
-    async fn work(&self, call: &Call, scope: &Scope) -> Result<Outcome, TaskError> {
+    async fn run_code(
+        &self,
+        call: &ToolCall,
+        context: &CallContext,
+    ) -> Result<ToolOutcome, TaskError> {
         let config = Config(&call.config);
-        let (key, environment) = self.key(config)?;
-        let request = self.request(call, environment).await?;
-        let folder = || private_folder(&self.settings);
+        let (key, environment) = self.interpreter_key(config)?;
+        let request = self.build_request(call, environment).await?;
+        let create_folder = || create_private_dir(&self.settings);
         let mut interpreter = self
             .pool
-            .take(&key, &folder)
+            .acquire(&key, &create_folder)
             .await
             .map_err(|error| match error {
-                TakeError::NoFolder(error) => error,
-                TakeError::Lost(lost) => not_there(&key.program, &lost),
+                AcquireError::NoFolder(error) => error,
+                AcquireError::NotStarted(error) => interpreter_unavailable(&key.program, &error),
             })?;
-        scope.enter_group(interpreter.group());
-        let replied = interpreter.call(&request).await;
-        scope.leave_group();
-        let (reply, written) = match replied {
-            Ok(replied) => replied,
-            Err(lost) => return Ok(self.settings.told(crashed(lost))),
+        context.set_process_group(interpreter.group());
+        let result = interpreter.call(&request).await;
+        context.clear_process_group();
+        let (reply, output) = match result {
+            Ok(result) => result,
+            Err(error) => return Ok(self.settings.add_limit_hint(crash_outcome(error))),
         };
         let reply = match lenient_json(&reply) {
             Ok(reply) => reply,
-            Err(why) => {
-                self.pool.put(key, interpreter);
+            Err(reason) => {
+                self.pool.release(key, interpreter);
                 return Err(TaskError::new(
                     TaskErrorKind::Limit,
-                    format!("the result cannot be kept: {why}"),
+                    format!("the result cannot be stored: {reason}"),
                 ));
             }
         };
         match reply.get("dirty").and_then(Json::as_str) {
-            None => self.pool.put(key, interpreter),
+            None => self.pool.release(key, interpreter),
             Some(reason) => {
-                tracing::debug!(reason, step = call.step, "a python interpreter is replaced");
+                tracing::debug!(
+                    reason,
+                    step = call.step,
+                    "a python interpreter was replaced"
+                );
             }
         }
-        let outcome = self.outcome(&reply, &written);
-        Ok(self.settings.told(outcome))
+        let outcome = self.reply_to_outcome(&reply, &output);
+        Ok(self.settings.add_limit_hint(outcome))
     }
 
-    /// Which interpreters can take the call, and the variables that are set for the call alone.
-    fn key(&self, config: Config<'_>) -> Result<(Key, BTreeMap<String, String>), TaskError> {
+    /// Returns the key of the interpreters that can run the call, and the variables that are set
+    /// for the call alone.
+    fn interpreter_key(
+        &self,
+        config: Config<'_>,
+    ) -> Result<(InterpreterKey, BTreeMap<String, String>), TaskError> {
         let default = self.settings.python.interpreter.as_str();
         let program = config.text("python")?.unwrap_or(default).to_owned();
-        let variables = config.texts("env")?;
+        let variables = config.text_map("env")?;
         if let Some((name, _)) = variables
             .iter()
-            .find(|(name, value)| !is_variable(name, value))
+            .find(|(name, value)| !is_valid_variable(name, value))
         {
-            return Err(not_a_variable(name));
+            return Err(invalid_variable(name));
         }
-        let (at_start, of_call) = variables
+        let (startup_variables, call_variables) = variables
             .into_iter()
-            .partition(|(name, _)| matters_at_start(name));
-        let key = Key {
+            .partition(|(name, _)| is_startup_variable(name));
+        let key = InterpreterKey {
             program,
-            environment: at_start,
+            environment: startup_variables,
         };
-        Ok((key, of_call))
+        Ok((key, call_variables))
     }
 
-    async fn request(
+    async fn build_request(
         &self,
-        call: &Call,
+        call: &ToolCall,
         environment: BTreeMap<String, String>,
     ) -> Result<Json, TaskError> {
         let config = Config(&call.config);
-        let code = self.code(config).await?;
+        let code = self.read_code(config).await?;
         let environment = environment
             .into_iter()
             .map(|(name, value)| (name, Json::from(value)));
@@ -127,13 +139,13 @@ impl Python {
             ("cwd", Json::from(config.text("cwd")?)),
             (
                 "cpu_seconds",
-                Json::from(self.settings.walls.cpu_seconds_within(call.timeout)),
+                Json::from(self.settings.process_limits.cpu_seconds_for(call.timeout)),
             ),
         ]))
     }
 
-    /// The code that the config names.
-    async fn code(&self, config: Config<'_>) -> Result<String, TaskError> {
+    /// Reads the code that the config names.
+    async fn read_code(&self, config: Config<'_>) -> Result<String, TaskError> {
         if let Some(code) = config.text("code")? {
             return Ok(code.to_owned());
         }
@@ -141,63 +153,63 @@ impl Python {
             return Ok(code);
         }
         match config.map("script")? {
-            Some(script) => Ok(self.sources.read(Config(script)).await?.text),
-            None => Err(missing("'code', 'code_b64' or 'script'")),
+            Some(script) => Ok(self.sources.load_script(Config(script)).await?.text),
+            None => Err(missing_key("'code', 'code_b64' or 'script'")),
         }
     }
 
-    fn outcome(&self, reply: &Json, written: &Written) -> Outcome {
+    fn reply_to_outcome(&self, reply: &Json, output: &CapturedOutput) -> ToolOutcome {
         match reply.get("status").and_then(Json::as_str) {
             Some("value") => {
                 let mut extras = JsonMap::new();
-                if !written.is_empty() {
+                if !output.is_empty() {
                     let mut py = JsonMap::new();
-                    written.put_into(&mut py);
+                    output.insert_into(&mut py);
                     extras.insert("py".into(), py.into());
                 }
-                Outcome {
+                ToolOutcome {
                     data: reply.get("value").cloned().unwrap_or_default(),
                     extras,
-                    ..Outcome::default()
+                    ..ToolOutcome::default()
                 }
             }
             Some("nothing") => {
                 let mut data = JsonMap::new();
-                written.put_into(&mut data);
-                Outcome::ok(data)
+                output.insert_into(&mut data);
+                ToolOutcome::ok(data)
             }
-            Some("raised" | "exited") => failed(TaskErrorKind::Transform, reply, written),
-            Some("unreadable") => failed(TaskErrorKind::Parse, reply, written),
+            Some("raised" | "exited") => failed_outcome(TaskErrorKind::Transform, reply, output),
+            Some("unreadable") => failed_outcome(TaskErrorKind::Parse, reply, output),
             Some("too_large") => {
                 let bytes = reply.get("bytes").and_then(Json::as_u64).unwrap_or(0);
-                let most = self.settings.payload_cap;
-                let message = format!("the result has {bytes} bytes, {most} are allowed");
-                Outcome::error(TaskErrorKind::Limit, message)
+                let limit = self.settings.payload_cap;
+                let message = format!("the result has {bytes} bytes; at most {limit} is allowed");
+                ToolOutcome::error(TaskErrorKind::Limit, message)
             }
             Some("no_folder") => {
-                let why = reply.get("message").and_then(Json::as_str).unwrap_or("?");
-                let message = format!("'cwd' cannot be entered: {why}");
-                Outcome::error(TaskErrorKind::Transform, message)
+                let reason = reply.get("message").and_then(Json::as_str).unwrap_or("?");
+                let message = format!("the working directory 'cwd' cannot be used: {reason}");
+                ToolOutcome::error(TaskErrorKind::Transform, message)
             }
-            Some(_) | None => Outcome::error(
+            Some(_) | None => ToolOutcome::error(
                 TaskErrorKind::Unknown,
-                "the interpreter gave a reply that is not known",
+                "the interpreter sent an unknown reply",
             ),
         }
     }
 }
 
 #[async_trait]
-impl Tool for Python {
-    async fn run(&self, call: &Call, scope: &Scope) -> Outcome {
-        match self.work(call, scope).await {
+impl Tool for PythonTool {
+    async fn run(&self, call: &ToolCall, context: &CallContext) -> ToolOutcome {
+        match self.run_code(call, context).await {
             Ok(outcome) => outcome,
             Err(error) => error.into(),
         }
     }
 
-    fn places(&self) -> Option<&Semaphore> {
-        Some(self.pool.places())
+    fn call_permits(&self) -> Option<&Semaphore> {
+        Some(self.pool.permits())
     }
 
     async fn shutdown(&self) {
@@ -205,15 +217,15 @@ impl Tool for Python {
     }
 }
 
-/// Variables that an interpreter or its loader reads once, when it starts.
-fn matters_at_start(name: &str) -> bool {
+/// True for variables that an interpreter or its loader reads once, at startup.
+fn is_startup_variable(name: &str) -> bool {
     ["PYTHON", "LD_", "DYLD_", "MALLOC_"]
         .iter()
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// The outcome of code that raised, left or could not be compiled.
-fn failed(kind: TaskErrorKind, reply: &Json, written: &Written) -> Outcome {
+/// Outcome of code that raised an exception, exited or could not be compiled.
+fn failed_outcome(kind: TaskErrorKind, reply: &Json, output: &CapturedOutput) -> ToolOutcome {
     let report = reply.get("error").cloned().unwrap_or_default();
     let field = |name: &str| report.get(name).cloned().unwrap_or_default();
     let last = field("last");
@@ -223,9 +235,9 @@ fn failed(kind: TaskErrorKind, reply: &Json, written: &Written) -> Outcome {
         None => last.to_owned(),
     };
     let mut data = JsonMap::from([("error".into(), Json::from(&*message))]);
-    written.put_into(&mut data);
+    output.insert_into(&mut data);
     let py = ["type", "message", "traceback"].map(|name| (name, field(name)));
-    Outcome {
+    ToolOutcome {
         data: data.into(),
         error: Some(TaskError {
             code: reply.get("code").or(report.get("type")).cloned(),
@@ -240,28 +252,28 @@ fn failed(kind: TaskErrorKind, reply: &Json, written: &Written) -> Outcome {
     }
 }
 
-/// The outcome of code that took its interpreter down.
-fn crashed(lost: Lost) -> Outcome {
-    let message = lost.to_string();
+/// Outcome of code that crashed its interpreter.
+fn crash_outcome(crash: InterpreterError) -> ToolOutcome {
+    let message = crash.to_string();
     let mut data = JsonMap::from([("error".into(), Json::from(&*message))]);
     let mut error = TaskError::new(TaskErrorKind::Transform, message);
-    if let Lost::Ended { status, written } = lost {
-        written.put_into(&mut data);
+    if let InterpreterError::Ended { status, output } = crash {
+        output.insert_into(&mut data);
         error.code = status.code().map(Json::from);
     }
-    Outcome {
+    ToolOutcome {
         data: data.into(),
         ..error.into()
     }
 }
 
-/// The error of an interpreter that does not start.
-fn not_there(program: &str, lost: &Lost) -> TaskError {
+/// Error for an interpreter that cannot be started.
+fn interpreter_unavailable(program: &str, error: &InterpreterError) -> TaskError {
     TaskError::new(
         TaskErrorKind::Unsupported,
         format!(
             "python steps need Python 3.8 or newer on the worker, but '{program}' cannot be started \
-             ({lost}); install it, or name another interpreter with 'python'"
+             ({error}); install it, or name another interpreter with 'python'"
         ),
     )
 }

@@ -1,4 +1,4 @@
-//! The warm interpreters: how many there are, which one takes a call, and when one is replaced.
+//! Pool of warm interpreters: their number, their assignment to calls, and their replacement.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -7,148 +7,154 @@ use tempfile::TempDir;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use super::interpreter::{Interpreter, Lost};
+use super::interpreter::{Interpreter, InterpreterError};
 use crate::settings::Settings;
 
-/// What an interpreter is started with, and so which calls it can take.
+/// Startup parameters of an interpreter, which determine the calls that it can run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Key {
-    /// The program.
+pub(super) struct InterpreterKey {
+    /// Program of the interpreter.
     pub(super) program: String,
-    /// Variables that matter only at the start of a process.
+    /// Variables that have an effect only at the start of a process.
     pub(super) environment: BTreeMap<String, String>,
 }
 
-/// The interpreters of a toolbox.
+/// Interpreters of a toolbox.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct InterpreterPool {
     settings: Arc<Settings>,
-    places: Semaphore,
-    idle: Mutex<Idle>,
+    permits: Semaphore,
+    idle: Mutex<IdleState>,
 }
 
 #[derive(Debug, Default)]
-struct Idle {
-    /// Oldest first, so that the warmest is taken and the coldest ends.
-    waiting: Vec<Waiting>,
-    /// Whether a task looks after those that wait too long.
-    watched: bool,
+struct IdleState {
+    /// Oldest first, so that the most recently used one is reused and the least recently used one
+    /// ends.
+    interpreters: Vec<IdleInterpreter>,
+    /// True if a task that ends idle interpreters is running.
+    has_reaper: bool,
     closed: bool,
 }
 
 #[derive(Debug)]
-struct Waiting {
-    key: Key,
+struct IdleInterpreter {
+    key: InterpreterKey,
     interpreter: Interpreter,
-    since: Instant,
+    idle_since: Instant,
 }
 
-impl Pool {
+impl InterpreterPool {
     pub(super) fn new(settings: Arc<Settings>) -> Self {
         Self {
-            places: Semaphore::new(settings.python.pool_size.max(1)),
+            permits: Semaphore::new(settings.python.pool_size.max(1)),
             settings,
             idle: Mutex::default(),
         }
     }
 
-    /// The places that calls compete for.
-    pub(super) fn places(&self) -> &Semaphore {
-        &self.places
+    /// Returns the permits that calls compete for.
+    pub(super) fn permits(&self) -> &Semaphore {
+        &self.permits
     }
 
-    /// An interpreter for a call; a new one when none is waiting. The caller holds a place.
-    pub(super) async fn take(
+    /// Returns an interpreter for a call, or starts a new one if none is idle. The caller holds a
+    /// permit.
+    pub(super) async fn acquire(
         &self,
-        key: &Key,
-        scratch: TempDirMaker<'_>,
-    ) -> Result<Interpreter, TakeError> {
-        if let Some(interpreter) = self.waiting(key) {
+        key: &InterpreterKey,
+        scratch: TempDirFactory<'_>,
+    ) -> Result<Interpreter, AcquireError> {
+        if let Some(interpreter) = self.take_idle(key) {
             return Ok(interpreter);
         }
-        let scratch = scratch().map_err(TakeError::NoFolder)?;
+        let scratch = scratch().map_err(AcquireError::NoFolder)?;
         Interpreter::start(key, &self.settings, scratch)
             .await
-            .map_err(TakeError::Lost)
+            .map_err(AcquireError::NotStarted)
     }
 
-    /// Gives an interpreter back for the next call.
-    pub(super) fn put(self: &Arc<Self>, key: Key, interpreter: Interpreter) {
+    /// Returns an interpreter to the pool for the next call.
+    pub(super) fn release(self: &Arc<Self>, key: InterpreterKey, interpreter: Interpreter) {
         if interpreter.calls() >= self.settings.python.max_calls {
             return;
         }
-        let mut idle = self.lock();
+        let mut idle = self.lock_idle();
         if idle.closed {
             return;
         }
-        idle.waiting.push(Waiting {
+        idle.interpreters.push(IdleInterpreter {
             key,
             interpreter,
-            since: Instant::now(),
+            idle_since: Instant::now(),
         });
-        if !std::mem::replace(&mut idle.watched, true) {
-            tokio::spawn(end_the_idle(Arc::downgrade(self)));
+        if !std::mem::replace(&mut idle.has_reaper, true) {
+            tokio::spawn(idle_reaper_loop(Arc::downgrade(self)));
         }
     }
 
-    /// Ends those that wait, and all others when their calls end.
+    /// Ends idle interpreters now, and all others when their calls end.
     pub(super) fn close(&self) {
-        let mut idle = self.lock();
+        let mut idle = self.lock_idle();
         idle.closed = true;
-        idle.waiting.clear();
-        self.places.close();
+        idle.interpreters.clear();
+        self.permits.close();
     }
 
-    fn waiting(&self, key: &Key) -> Option<Interpreter> {
-        let mut idle = self.lock();
-        if let Some(index) = idle.waiting.iter().rposition(|waiting| waiting.key == *key) {
-            return Some(idle.waiting.remove(index).interpreter);
+    fn take_idle(&self, key: &InterpreterKey) -> Option<Interpreter> {
+        let mut idle = self.lock_idle();
+        if let Some(index) = idle
+            .interpreters
+            .iter()
+            .rposition(|entry| entry.key == *key)
+        {
+            return Some(idle.interpreters.remove(index).interpreter);
         }
-        // A new one is about to start: it may need the room of one that waits for other calls.
+        // A new interpreter is about to start and may have to replace an idle one with another key.
         let size = self.settings.python.pool_size.max(1);
-        let busy = size.saturating_sub(self.places.available_permits());
-        if idle.waiting.len() + busy > size && !idle.waiting.is_empty() {
-            idle.waiting.remove(0);
+        let busy = size.saturating_sub(self.permits.available_permits());
+        if idle.interpreters.len() + busy > size && !idle.interpreters.is_empty() {
+            idle.interpreters.remove(0);
         }
         None
     }
 
-    /// Ends those that waited too long; tells whether any are left.
-    fn reap(&self) -> bool {
+    /// Ends interpreters that have been idle too long. Returns true if any are left.
+    fn end_idle(&self) -> bool {
         let limit = self.settings.python.idle;
-        let mut idle = self.lock();
-        idle.waiting
-            .retain(|waiting| waiting.since.elapsed() < limit);
-        idle.watched = !idle.waiting.is_empty();
-        idle.watched
+        let mut idle = self.lock_idle();
+        idle.interpreters
+            .retain(|entry| entry.idle_since.elapsed() < limit);
+        idle.has_reaper = !idle.interpreters.is_empty();
+        idle.has_reaper
     }
 
-    fn lock(&self) -> MutexGuard<'_, Idle> {
+    fn lock_idle(&self) -> MutexGuard<'_, IdleState> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Makes the private folder of a new interpreter.
-pub(super) type TempDirMaker<'m> =
+/// Creates the private directory of a new interpreter.
+pub(super) type TempDirFactory<'m> =
     &'m (dyn Fn() -> Result<TempDir, noetl_types::TaskError> + Send + Sync);
 
-/// Why there is no interpreter for a call.
+/// Error of a call that gets no interpreter.
 #[derive(Debug)]
-pub(super) enum TakeError {
-    /// There is no folder for it.
+pub(super) enum AcquireError {
+    /// The private directory cannot be created.
     NoFolder(noetl_types::TaskError),
-    /// It does not start.
-    Lost(Lost),
+    /// The interpreter cannot be started.
+    NotStarted(InterpreterError),
 }
 
-async fn end_the_idle(pool: Weak<Pool>) {
+async fn idle_reaper_loop(pool: Weak<InterpreterPool>) {
     loop {
-        let Some(pause) = pool.upgrade().map(|pool| pool.settings.python.idle / 2) else {
+        let Some(interval) = pool.upgrade().map(|pool| pool.settings.python.idle / 2) else {
             return;
         };
-        sleep(pause).await;
+        sleep(interval).await;
         let Some(pool) = pool.upgrade() else { return };
-        if !pool.reap() {
+        if !pool.end_idle() {
             return;
         }
     }

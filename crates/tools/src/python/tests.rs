@@ -3,34 +3,39 @@ use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::Python;
+use super::PythonTool;
 use super::interpreter::Interpreter;
-use super::pool::Key;
-use crate::http::Web;
-use crate::program::private_folder;
+use super::pool::InterpreterKey;
+use crate::http::HttpClient;
+use crate::program::create_private_dir;
+use crate::script_source::ScriptLoader;
 use crate::settings::Settings;
-use crate::source::Sources;
 
-/// The end of the worker closes the channel; code that is running then has nobody to end it but
-/// the kernel.
+/// When the worker ends, the channel closes. Only the kernel can then stop code that is running.
 #[tokio::test]
-async fn code_does_not_outlive_its_worker() {
+async fn code_ends_with_its_worker() {
     let settings = Settings::default().with_environment(std::env::vars(), &[]);
     let shared = Arc::new(settings.clone());
-    let web = Arc::new(Web::new(settings.egress.clone()));
-    let sources = Arc::new(Sources::new(Arc::clone(&shared), web));
-    let python = Python::new(shared, sources);
-    let key = Key {
+    let http_client = Arc::new(HttpClient::new(settings.egress.clone()));
+    let sources = Arc::new(ScriptLoader::new(Arc::clone(&shared), http_client));
+    let python = PythonTool::new(shared, sources);
+    let key = InterpreterKey {
         program: "python3".into(),
         environment: std::collections::BTreeMap::new(),
     };
-    let folder = private_folder(&settings).unwrap();
-    let mark = folder.path().join("running");
-    let mut interpreter =
-        Interpreter::start(&key, &python.settings, private_folder(&settings).unwrap())
-            .await
-            .unwrap();
-    let code = format!("open('{}', 'w').close()\nwhile True: pass", mark.display());
+    let folder = create_private_dir(&settings).unwrap();
+    let marker = folder.path().join("running");
+    let mut interpreter = Interpreter::start(
+        &key,
+        &python.settings,
+        create_private_dir(&settings).unwrap(),
+    )
+    .await
+    .unwrap();
+    let code = format!(
+        "open('{}', 'w').close()\nwhile True: pass",
+        marker.display()
+    );
     let request = Json::object([
         ("code", Json::from(code)),
         ("file", Json::from("<x>")),
@@ -38,16 +43,20 @@ async fn code_does_not_outlive_its_worker() {
         ("execution_id", Json::from("1")),
         ("step", Json::from("x")),
     ]);
-    interpreter.begin(&request).await.unwrap();
-    while !mark.exists() {
+    interpreter.send_request(&request).await.unwrap();
+    while !marker.exists() {
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
     let status = interpreter.orphan().await.unwrap();
     assert_eq!(status.signal(), Some(9));
 
-    // An idle one sees the end of its channel and leaves by itself.
-    let idle = Interpreter::start(&key, &python.settings, private_folder(&settings).unwrap())
-        .await
-        .unwrap();
+    // An idle interpreter sees the end of its channel and exits.
+    let idle = Interpreter::start(
+        &key,
+        &python.settings,
+        create_private_dir(&settings).unwrap(),
+    )
+    .await
+    .unwrap();
     assert_eq!(idle.orphan().await.unwrap().code(), Some(0));
 }

@@ -1,7 +1,7 @@
-//! The kind `rhai`: a script in the Rhai language, within bounds.
+//! The kind `rhai`: a script in the Rhai language, with resource limits.
 //!
-//! A script runs on a thread of its own, in an engine of its own. It sees its input and the names of
-//! its step, reaches the network only through the guard of http tasks, and touches no file.
+//! A script runs on a dedicated thread, in a separate engine. It has its input and the names of its
+//! step, reaches the network only through the egress guard of http tasks, and has no file access.
 
 mod value;
 
@@ -11,51 +11,51 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use noetl_playbook::model::ToolKind;
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind, Timestamp};
-use rhai::{Dynamic, Engine, EvalAltResult, Map, Position, Scope as Names};
+use rhai::{Dynamic, Engine, EvalAltResult, Map, Position, Scope};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use self::value::{dynamic, json};
-use crate::call::{Call, Outcome};
-use crate::config::{Config, missing};
-use crate::http::{Http, Web};
+use self::value::{from_dynamic, to_dynamic};
+use crate::call::{ToolCall, ToolOutcome};
+use crate::config::{Config, missing_key};
+use crate::http::{HttpClient, HttpTool};
 use crate::lenient::lenient_json;
 use crate::settings::Settings;
-use crate::tool::{Scope, Tool};
+use crate::tool::{CallContext, Tool};
 
-/// Steps that a script may take.
-const FUEL: u64 = 200_000_000;
-/// Calls of functions within functions.
-const CALL_DEPTH: usize = 64;
-/// Nesting of expressions, outside and inside of functions.
-const EXPRESSION_DEPTH: (usize, usize) = (64, 32);
-/// Items of a list or a map.
-const MOST_ITEMS: usize = 1_000_000;
-/// What is kept of the log of a script.
-const MOST_LOG: usize = 64 * 1024;
+/// Maximum number of operations of a script.
+const MAX_OPERATIONS: u64 = 200_000_000;
+/// Maximum depth of function calls.
+const MAX_CALL_DEPTH: usize = 64;
+/// Maximum nesting of expressions, outside and inside of functions.
+const MAX_EXPRESSION_DEPTHS: (usize, usize) = (64, 32);
+/// Maximum number of items of a list or a map.
+const MAX_ITEMS: usize = 1_000_000;
+/// Maximum size of the log of a script, in bytes.
+const MAX_LOG_BYTES: usize = 64 * 1024;
 
-type Thrown = Box<EvalAltResult>;
+type RhaiError = Box<EvalAltResult>;
 
 /// Runs Rhai scripts.
-pub(crate) struct Rhai {
+pub(crate) struct RhaiTool {
     settings: Arc<Settings>,
-    http: Arc<Http>,
+    http: Arc<HttpTool>,
 }
 
-impl Rhai {
-    pub(crate) fn new(settings: Arc<Settings>, web: Arc<Web>) -> Self {
+impl RhaiTool {
+    pub(crate) fn new(settings: Arc<Settings>, client: Arc<HttpClient>) -> Self {
         Self {
-            http: Arc::new(Http::new(web, settings.payload_cap)),
+            http: Arc::new(HttpTool::new(client, settings.payload_cap)),
             settings,
         }
     }
 
-    async fn work(&self, call: &Call) -> Result<Outcome, TaskError> {
+    async fn eval_script(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
         let code = Config(&call.config).text("code")?;
-        let code = code.ok_or_else(|| missing("'code'"))?.to_owned();
+        let code = code.ok_or_else(|| missing_key("'code'"))?.to_owned();
         let stop = CancellationToken::new();
-        let _stops = stop.clone().drop_guard();
-        let surroundings = Surroundings {
+        let _stop_guard = stop.clone().drop_guard();
+        let context = ScriptContext {
             call: call.clone(),
             http: Arc::clone(&self.http),
             runtime: Handle::current(),
@@ -63,53 +63,53 @@ impl Rhai {
             log: Arc::default(),
         };
         let text_cap = usize::try_from(self.settings.payload_cap.as_bytes()).unwrap_or(usize::MAX);
-        let ran = tokio::task::spawn_blocking(move || surroundings.run(&code, text_cap));
-        ran.await.map_err(|error| {
-            let message = format!("the script's thread ended: {error}");
+        let result = tokio::task::spawn_blocking(move || context.run(&code, text_cap));
+        result.await.map_err(|error| {
+            let message = format!("the script thread ended unexpectedly: {error}");
             TaskError::new(TaskErrorKind::Unknown, message)
         })
     }
 }
 
 #[async_trait]
-impl Tool for Rhai {
-    async fn run(&self, call: &Call, _scope: &Scope) -> Outcome {
-        match self.work(call).await {
+impl Tool for RhaiTool {
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
+        match self.eval_script(call).await {
             Ok(outcome) => outcome,
             Err(error) => error.into(),
         }
     }
 }
 
-/// What a script has around it.
+/// Environment of a script.
 #[derive(Clone)]
-struct Surroundings {
-    call: Call,
-    http: Arc<Http>,
+struct ScriptContext {
+    call: ToolCall,
+    http: Arc<HttpTool>,
     runtime: Handle,
     stop: CancellationToken,
     log: Arc<Mutex<String>>,
 }
 
-impl Surroundings {
-    fn run(&self, code: &str, text_cap: usize) -> Outcome {
-        let engine = self.engine(text_cap);
+impl ScriptContext {
+    fn run(&self, code: &str, text_cap: usize) -> ToolOutcome {
+        let engine = self.build_engine(text_cap);
         let result = match engine.compile(code) {
             Ok(script) => {
-                let mut names = self.names();
-                let value = engine.eval_ast_with_scope::<Dynamic>(&mut names, &script);
+                let mut scope = self.script_variables();
+                let value = engine.eval_ast_with_scope::<Dynamic>(&mut scope, &script);
                 value
-                    .map(|value| json(&value))
-                    .map_err(|error| thrown(&error))
+                    .map(|value| from_dynamic(&value))
+                    .map_err(|error| script_error(&error))
             }
             Err(error) => Err(TaskError {
-                details: Some(place(error.position())),
+                details: Some(position_to_json(error.position())),
                 ..TaskError::new(TaskErrorKind::Parse, error.to_string())
             }),
         };
         let mut outcome = match result {
-            Ok(value) => Outcome::ok(value),
-            Err(error) => Outcome {
+            Ok(value) => ToolOutcome::ok(value),
+            Err(error) => ToolOutcome {
                 data: Json::object([("error", Json::from(&error.message))]),
                 ..error.into()
             },
@@ -122,163 +122,167 @@ impl Surroundings {
         outcome
     }
 
-    fn engine(&self, text_cap: usize) -> Engine {
+    fn build_engine(&self, text_cap: usize) -> Engine {
         let mut engine = Engine::new();
         engine
-            .set_max_operations(FUEL)
-            .set_max_call_levels(CALL_DEPTH)
-            .set_max_expr_depths(EXPRESSION_DEPTH.0, EXPRESSION_DEPTH.1)
-            .set_max_array_size(MOST_ITEMS)
-            .set_max_map_size(MOST_ITEMS)
+            .set_max_operations(MAX_OPERATIONS)
+            .set_max_call_levels(MAX_CALL_DEPTH)
+            .set_max_expr_depths(MAX_EXPRESSION_DEPTHS.0, MAX_EXPRESSION_DEPTHS.1)
+            .set_max_array_size(MAX_ITEMS)
+            .set_max_map_size(MAX_ITEMS)
             .set_max_string_size(text_cap);
         let stop = self.stop.clone();
         engine.on_progress(move |_| stop.is_cancelled().then_some(Dynamic::UNIT));
-        let around = self.clone();
-        engine.on_print(move |text| around.note(text));
-        let around = self.clone();
-        engine.on_debug(move |text, _, _| around.note(text));
-        self.add_values(&mut engine);
-        self.add_http(&mut engine);
+        let context = self.clone();
+        engine.on_print(move |text| context.append_log(text));
+        let context = self.clone();
+        engine.on_debug(move |text, _, _| context.append_log(text));
+        self.register_functions(&mut engine);
+        self.register_http(&mut engine);
         engine
     }
 
-    /// The names that a script sees: those of its step, its input over them, and `args`.
-    fn names(&self) -> Names<'static> {
-        let mut names = Names::new();
+    /// Variables of a script: those of its step, overridden by its input, and `args`.
+    fn script_variables(&self) -> Scope<'static> {
+        let mut scope = Scope::new();
         let context = self.call.context.as_map().into_iter().flatten();
         for (name, value) in context.chain(&self.call.input) {
-            names.push_dynamic(name.to_string(), dynamic(value));
+            scope.push_dynamic(name.to_string(), to_dynamic(value));
         }
-        names.push_dynamic("args", dynamic(&Json::from(self.call.input.clone())));
-        names
+        scope.push_dynamic("args", to_dynamic(&Json::from(self.call.input.clone())));
+        scope
     }
 
-    fn add_values(&self, engine: &mut Engine) {
-        let around = self.clone();
-        engine.register_fn("log", move |value: Dynamic| around.note(&value.to_string()));
-        engine.register_fn("parse_json", |text: &str| -> Result<Dynamic, Thrown> {
+    fn register_functions(&self, engine: &mut Engine) {
+        let context = self.clone();
+        engine.register_fn("log", move |value: Dynamic| {
+            context.append_log(&value.to_string());
+        });
+        engine.register_fn("parse_json", |text: &str| -> Result<Dynamic, RhaiError> {
             let value = lenient_json(text.as_bytes());
-            value.map(|value| dynamic(&value)).map_err(Thrown::from)
+            value
+                .map(|value| to_dynamic(&value))
+                .map_err(RhaiError::from)
         });
-        engine.register_fn("to_json", |value: Dynamic| json(&value).to_string());
-        engine.register_fn("timestamp", now);
-        let around = self.clone();
+        engine.register_fn("to_json", |value: Dynamic| from_dynamic(&value).to_string());
+        engine.register_fn("timestamp", current_time);
+        let context = self.clone();
         engine.register_fn("sleep", move |seconds: i64| {
-            around.pause(Duration::from_secs(seconds.try_into().unwrap_or(0)));
+            context.sleep_for(Duration::from_secs(seconds.try_into().unwrap_or(0)));
         });
-        let around = self.clone();
+        let context = self.clone();
         engine.register_fn("sleep", move |seconds: f64| {
-            around.pause(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+            context.sleep_for(Duration::try_from_secs_f64(seconds).unwrap_or_default());
         });
     }
 
-    fn add_http(&self, engine: &mut Engine) {
+    fn register_http(&self, engine: &mut Engine) {
         for (name, method) in [("http_get", "GET"), ("http_delete", "DELETE")] {
-            let around = self.clone();
+            let context = self.clone();
             engine.register_fn(name, move |url: &str| {
-                around.request(method, url, None, None)
+                context.send_http(method, url, None, None)
             });
-            let around = self.clone();
+            let context = self.clone();
             engine.register_fn(name, move |url: &str, headers: Map| {
-                around.request(method, url, None, Some(headers))
+                context.send_http(method, url, None, Some(headers))
             });
         }
-        let around = self.clone();
+        let context = self.clone();
         engine.register_fn("http_post", move |url: &str, body: Dynamic| {
-            around.request("POST", url, Some(body), None)
+            context.send_http("POST", url, Some(body), None)
         });
-        let around = self.clone();
+        let context = self.clone();
         engine.register_fn(
             "http_post",
             move |url: &str, body: Dynamic, headers: Map| {
-                around.request("POST", url, Some(body), Some(headers))
+                context.send_http("POST", url, Some(body), Some(headers))
             },
         );
     }
 
-    /// Sends a request as an http task does. An answer of any status is a value; only no answer is
-    /// thrown.
-    fn request(
+    /// Sends a request as an http task does. A response with any status is a value. Only a missing
+    /// response is thrown.
+    fn send_http(
         &self,
         method: &str,
         url: &str,
         body: Option<Dynamic>,
         headers: Option<Map>,
-    ) -> Result<Dynamic, Thrown> {
+    ) -> Result<Dynamic, RhaiError> {
         let mut config = JsonMap::from([
             ("method".into(), Json::from(method)),
             ("url".into(), Json::from(url)),
         ]);
         if let Some(body) = body {
-            config.insert("body".into(), json(&body));
+            config.insert("body".into(), from_dynamic(&body));
         }
         if let Some(headers) = headers {
-            config.insert("headers".into(), json(&Dynamic::from(headers)));
+            config.insert("headers".into(), from_dynamic(&Dynamic::from(headers)));
         }
-        let request = Call {
+        let request = ToolCall {
             kind: ToolKind::Http,
             config,
             ..self.call.clone()
         };
-        let scope = Scope::default();
-        let answered = self
+        let context = CallContext::default();
+        let response = self
             .stop
-            .run_until_cancelled(self.http.run(&request, &scope));
-        let Some(outcome) = self.runtime.block_on(answered) else {
+            .run_until_cancelled(self.http.run(&request, &context));
+        let Some(outcome) = self.runtime.block_on(response) else {
             return Err("the task was stopped".into());
         };
         match outcome.error {
             Some(error) if outcome.data.is_null() => Err(error.message.as_str().into()),
-            Some(_) | None => Ok(dynamic(&outcome.data)),
+            Some(_) | None => Ok(to_dynamic(&outcome.data)),
         }
     }
 
-    fn pause(&self, time: Duration) {
-        let slept = self.stop.run_until_cancelled(tokio::time::sleep(time));
-        self.runtime.block_on(slept);
+    fn sleep_for(&self, duration: Duration) {
+        let sleep = self.stop.run_until_cancelled(tokio::time::sleep(duration));
+        self.runtime.block_on(sleep);
     }
 
-    fn note(&self, text: &str) {
+    fn append_log(&self, text: &str) {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        if log.len() + text.len() < MOST_LOG {
+        if log.len() + text.len() < MAX_LOG_BYTES {
             log.push_str(text);
             log.push('\n');
         }
     }
 }
 
-/// The time of the machine, which a script may ask for like any other program that a task starts.
-fn now() -> String {
+/// Time of the machine, which a script may read like any other program of a task.
+fn current_time() -> String {
     #[expect(
         clippy::disallowed_methods,
-        reason = "a script is user code: its clock is that of the machine, and no part of the log"
+        reason = "a script is user code, and its clock is not part of the event log"
     )]
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let micros = since.map_or(0, |since| since.as_micros());
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let micros = since_epoch.map_or(0, |since_epoch| since_epoch.as_micros());
     let time = i64::try_from(micros)
         .ok()
         .and_then(|micros| Timestamp::from_micros(micros).ok());
     time.map_or_else(String::new, |time| time.to_string())
 }
 
-/// Why a script ended early.
-fn thrown(error: &EvalAltResult) -> TaskError {
+/// Converts the error of a script.
+fn script_error(error: &EvalAltResult) -> TaskError {
     let kind = match error {
         EvalAltResult::ErrorTooManyOperations(_)
         | EvalAltResult::ErrorDataTooLarge(..)
         | EvalAltResult::ErrorStackOverflow(_) => TaskErrorKind::Limit,
         EvalAltResult::ErrorTerminated(..) => TaskErrorKind::Cancelled,
         EvalAltResult::ErrorParsing(..) => TaskErrorKind::Parse,
-        // Whatever else there is, the script brought it about.
+        // Every other error is caused by the script.
         _ => TaskErrorKind::Transform,
     };
     TaskError {
-        details: Some(place(error.position())),
+        details: Some(position_to_json(error.position())),
         ..TaskError::new(kind, error.to_string())
     }
 }
 
-fn place(position: Position) -> Json {
+fn position_to_json(position: Position) -> Json {
     let number = |number: Option<usize>| number.map_or(Json::Null, Json::from);
     Json::object([
         ("line", number(position.line())),

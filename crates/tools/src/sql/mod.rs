@@ -1,12 +1,12 @@
-//! What the SQL tools share: where statements come from, and what their results look like.
+//! Code that the SQL tools share: sources of statements, and the form of their results.
 //!
 //! Owns no connection and no type of any database.
 
 mod results;
 mod statements;
 
-pub(crate) use results::{Answer, Piece, Room, Shape, data};
-pub(crate) use statements::{Texts, texts};
+pub(crate) use results::{ResultBudget, RowChunk, RowShape, StatementResult, results_to_data};
+pub(crate) use statements::{SqlTexts, read_sql_texts};
 
 use std::sync::Arc;
 
@@ -14,57 +14,57 @@ use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 
 use crate::config::Config;
 
-/// The map of a task's credential. Aliases are resolved before a tool is called, so a text is one
-/// that nobody could resolve.
-pub(crate) fn credential<'c>(
+/// Returns the map of a task's credential. Aliases are resolved before a tool is called, so a text
+/// here is an alias that could not be resolved.
+pub(crate) fn read_credential<'c>(
     config: Config<'c>,
-    fits: &str,
+    expected_type: &str,
 ) -> Result<Option<&'c JsonMap>, TaskError> {
-    let refused = |message: String| TaskError::new(TaskErrorKind::Auth, message);
+    let auth_error = |message: String| TaskError::new(TaskErrorKind::Auth, message);
     let Some(auth) = config.get("auth") else {
         return Ok(None);
     };
     let Some(fields) = auth.as_map() else {
         let alias = auth.as_str().unwrap_or("?");
-        return Err(refused(format!(
-            "the credential '{alias}' cannot be resolved: this worker has no keychain that knows \
-             it; give the credential as a map, such as {{type: {fits}, ...}}"
+        return Err(auth_error(format!(
+            "the credential '{alias}' cannot be resolved: it is not in a keychain of this worker; \
+             give the credential as a map, such as {{type: {expected_type}, ...}}"
         )));
     };
     match fields.get("type").and_then(Json::as_str) {
-        Some(kind) if kind != fits => Err(refused(format!(
-            "a credential of type '{kind}' does not fit here; it must be of type {fits}"
+        Some(kind) if kind != expected_type => Err(auth_error(format!(
+            "a credential of type '{kind}' cannot be used here; it must be of type {expected_type}"
         ))),
         Some(_) => Ok(Some(fields)),
         None => match fields.get("key").and_then(Json::as_str) {
-            Some(alias) if fields.contains_key("source") => Err(refused(format!(
-                "the credential '{alias}' cannot be resolved: this worker has no keychain that \
-                 knows it"
+            Some(alias) if fields.contains_key("source") => Err(auth_error(format!(
+                "the credential '{alias}' cannot be resolved: it is not in a keychain of this \
+                 worker"
             ))),
             Some(_) | None => Ok(Some(fields)),
         },
     }
 }
 
-/// A name in the quotes of standard SQL.
-pub(crate) fn quoted(name: &str) -> String {
+/// Quotes a name as in standard SQL.
+pub(crate) fn quote_name(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Names in quotes, separated by commas.
-pub(crate) fn quoted_list(names: &[Arc<str>]) -> String {
-    let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+/// Quotes names and joins them with commas.
+pub(crate) fn quote_names(names: &[Arc<str>]) -> String {
+    let names: Vec<String> = names.iter().map(|name| quote_name(name)).collect();
     names.join(", ")
 }
 
-/// The parts of a name such as `schema.table` or `"My.Schema".table`, without their quotes. A part
-/// that stands without quotes is folded as the database folds it.
-pub(crate) fn parts(name: &str, fold: fn(&str) -> String) -> Vec<String> {
+/// Splits a name such as `schema.table` or `"My.Schema".table` into its parts, without their
+/// quotes. Unquoted parts are case-folded as the database does.
+pub(crate) fn split_name(name: &str, fold: fn(&str) -> String) -> Vec<String> {
     let mut parts = Vec::new();
     let mut rest = name.trim();
     loop {
         let (part, after) = if let Some(inside) = rest.strip_prefix('"') {
-            unquoted(inside)
+            take_quoted_name(inside)
         } else {
             let end = rest.find('.').unwrap_or(rest.len());
             (fold(rest[..end].trim()), &rest[end..])
@@ -77,8 +77,8 @@ pub(crate) fn parts(name: &str, fold: fn(&str) -> String) -> Vec<String> {
     }
 }
 
-/// A name up to its closing quote, and what is behind that.
-fn unquoted(inside: &str) -> (String, &str) {
+/// Returns the name up to its closing quote, and the rest of the text.
+fn take_quoted_name(inside: &str) -> (String, &str) {
     let mut name = String::new();
     let mut rest = inside;
     while let Some(end) = rest.find('"') {
@@ -100,8 +100,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_cut_at_dots_outside_of_quotes() {
-        let lower = |name: &str| parts(name, str::to_lowercase);
+    fn splits_names_at_unquoted_dots() {
+        let lower = |name: &str| split_name(name, str::to_lowercase);
         assert_eq!(lower("Rate"), ["rate"]);
         assert_eq!(lower("staging . Rate"), ["staging", "rate"]);
         assert_eq!(lower(r#""My.Schema"."a""b""#), ["My.Schema", "a\"b"]);
@@ -110,9 +110,9 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_in_a_name_ends_nothing() {
+    fn quote_in_name_is_escaped() {
         assert_eq!(
-            quoted(r#"a"; drop table b; --"#),
+            quote_name(r#"a"; drop table b; --"#),
             r#""a""; drop table b; --""#
         );
     }

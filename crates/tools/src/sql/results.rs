@@ -1,21 +1,22 @@
-//! What statements give, as the data of a task.
+//! Conversion of statement results to the data of a task.
 
 use std::sync::Arc;
 
 use noetl_types::{ByteSize, Json, JsonMap, TaskError, TaskErrorKind};
 
-/// How rows look.
+/// Form of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// Maps with the names of columns. Of two columns with one name the later one counts.
+pub(crate) enum RowShape {
+    /// Maps with the column names as keys. If two columns have the same name, the later one is
+    /// used.
     Objects,
     /// Lists in the order of the columns.
     Lists,
 }
 
-impl Shape {
-    /// A row.
-    pub(crate) fn row(self, columns: &[Arc<str>], values: Vec<Json>) -> Json {
+impl RowShape {
+    /// Builds a row.
+    pub(crate) fn build_row(self, columns: &[Arc<str>], values: Vec<Json>) -> Json {
         match self {
             Self::Objects => Json::object(columns.iter().cloned().zip(values)),
             Self::Lists => Json::from(values),
@@ -23,22 +24,22 @@ impl Shape {
     }
 }
 
-/// What one statement gave.
+/// Result of one statement.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    /// Rows, perhaps none.
+pub(crate) enum StatementResult {
+    /// Rows, possibly none.
     Rows {
-        /// The names of the columns.
+        /// Names of the columns.
         columns: Vec<Arc<str>>,
         /// The rows.
         rows: Vec<Json>,
     },
-    /// No rows; so many were touched.
+    /// No rows, but a number of affected rows.
     Count(u64),
 }
 
-impl Answer {
-    fn fields(&self) -> JsonMap {
+impl StatementResult {
+    fn to_fields(&self) -> JsonMap {
         let status = ("status".into(), Json::from("success"));
         match self {
             Self::Rows { columns, rows } => {
@@ -58,7 +59,7 @@ impl Answer {
         }
     }
 
-    fn message(&self) -> String {
+    fn to_message(&self) -> String {
         let (count, verb) = match self {
             Self::Rows { rows, .. } => (rows.len() as u64, "returned"),
             Self::Count(count) => (*count, "affected"),
@@ -68,37 +69,41 @@ impl Answer {
     }
 }
 
-/// The data of a task: what its last statement gave, and each statement under a name of its own.
-pub(crate) fn data(answers: &[Answer], error: Option<&TaskError>) -> Json {
+/// Builds the data of a task: the result of its last statement, and each statement under a separate
+/// key.
+pub(crate) fn results_to_data(results: &[StatementResult], error: Option<&TaskError>) -> Json {
     let mut data = JsonMap::new();
     let mut last = JsonMap::from([
         ("status".into(), Json::from("success")),
         ("affected_rows".into(), Json::from(0)),
         ("row_count".into(), Json::from(0)),
     ]);
-    for (index, answer) in answers.iter().enumerate() {
-        last = answer.fields();
+    for (index, result) in results.iter().enumerate() {
+        last = result.to_fields();
         let mut entry = last.clone();
-        entry.insert("message".into(), Json::from(answer.message()));
-        // Whoever asks a statement for its rows gets a list, whatever the statement was.
+        entry.insert("message".into(), Json::from(result.to_message()));
+        // Every statement has a list of rows, even if it returns none.
         for list in ["columns", "rows"] {
             entry.entry(list.into()).or_insert_with(|| Json::list([]));
         }
-        data.insert(command(index), entry.into());
+        data.insert(command_key(index), entry.into());
     }
     if let Some(error) = error {
-        let failed = [
+        let failed_fields = [
             ("status", Json::from("error")),
             ("message", Json::from(&error.message)),
         ];
-        last = failed.map(|(key, value)| (key.into(), value)).into();
-        data.insert(command(answers.len()), Json::object(failed_entry(error)));
+        last = failed_fields.map(|(key, value)| (key.into(), value)).into();
+        data.insert(
+            command_key(results.len()),
+            Json::object(failed_entry_fields(error)),
+        );
     }
     data.extend(last);
     data.into()
 }
 
-fn failed_entry(error: &TaskError) -> [(&'static str, Json); 5] {
+fn failed_entry_fields(error: &TaskError) -> [(&'static str, Json); 5] {
     [
         ("status", Json::from("error")),
         ("columns", Json::list([])),
@@ -108,29 +113,29 @@ fn failed_entry(error: &TaskError) -> [(&'static str, Json); 5] {
     ]
 }
 
-fn command(index: usize) -> Arc<str> {
+fn command_key(index: usize) -> Arc<str> {
     format!("command_{index}").into()
 }
 
-/// What is left of the room for a result.
+/// Size budget of a result.
 #[derive(Debug)]
-pub(crate) struct Room {
-    cap: ByteSize,
+pub(crate) struct ResultBudget {
+    max_size: ByteSize,
     used: usize,
 }
 
-impl Room {
-    pub(crate) fn new(cap: ByteSize) -> Self {
-        Self { cap, used: 0 }
+impl ResultBudget {
+    pub(crate) fn new(max_size: ByteSize) -> Self {
+        Self { max_size, used: 0 }
     }
 
-    /// Makes room for a row, if there is any.
-    pub(crate) fn take(&mut self, row: &Json) -> Result<(), TaskError> {
-        self.used = self.used.saturating_add(weight(row));
-        if self.cap.is_exceeded_by(self.used) {
+    /// Reserves space for a row. Fails if the budget is exceeded.
+    pub(crate) fn reserve_row(&mut self, row: &Json) -> Result<(), TaskError> {
+        self.used = self.used.saturating_add(estimate_size(row));
+        if self.max_size.is_exceeded_by(self.used) {
             let message = format!(
-                "the rows are larger than {}; select fewer columns, or fewer rows at a time",
-                self.cap
+                "the rows are larger than {}; select fewer columns or rows",
+                self.max_size
             );
             return Err(TaskError::new(TaskErrorKind::Limit, message));
         }
@@ -138,49 +143,49 @@ impl Room {
     }
 }
 
-/// What rows may weigh that are moved at once, however few they are.
-const HEAVIEST_PIECE: usize = 8 * 1024 * 1024;
+/// Maximum estimated size of a chunk, regardless of its number of rows.
+const MAX_CHUNK_BYTES: usize = 8 * 1024 * 1024;
 
-/// Rows that are moved at once: so many, or fewer where they are heavy.
+/// Chunk of rows that is moved at once, bounded by number and size.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct RowChunk {
     rows: Vec<Vec<Json>>,
-    weight: usize,
-    size: usize,
+    bytes: usize,
+    max_rows: usize,
 }
 
-impl Piece {
-    pub(crate) fn new(size: usize) -> Self {
+impl RowChunk {
+    pub(crate) fn new(max_rows: usize) -> Self {
         Self {
             rows: Vec::new(),
-            weight: 0,
-            size,
+            bytes: 0,
+            max_rows,
         }
     }
 
-    /// Adds a row; tells whether the piece is full.
+    /// Adds a row. Returns true if the chunk is full.
     pub(crate) fn push(&mut self, row: Vec<Json>) -> bool {
-        self.weight += row.iter().map(weight).sum::<usize>();
+        self.bytes += row.iter().map(estimate_size).sum::<usize>();
         self.rows.push(row);
-        self.rows.len() >= self.size || self.weight >= HEAVIEST_PIECE
+        self.rows.len() >= self.max_rows || self.bytes >= MAX_CHUNK_BYTES
     }
 
-    /// The rows so far; the next piece begins empty.
-    pub(crate) fn take(&mut self) -> Vec<Vec<Json>> {
-        self.weight = 0;
+    /// Returns the rows so far and starts an empty chunk.
+    pub(crate) fn take_rows(&mut self) -> Vec<Vec<Json>> {
+        self.bytes = 0;
         std::mem::take(&mut self.rows)
     }
 }
 
-/// About how many bytes of JSON a value makes.
-fn weight(value: &Json) -> usize {
+/// Estimates the size of a value as JSON, in bytes.
+fn estimate_size(value: &Json) -> usize {
     match value {
         Json::Null | Json::Bool(_) => 5,
         Json::Int(_) | Json::UInt(_) | Json::Float(_) => 8,
         Json::Str(text) => text.len() + 3,
-        Json::List(items) => items.iter().map(weight).sum::<usize>() + 2,
+        Json::List(items) => items.iter().map(estimate_size).sum::<usize>() + 2,
         Json::Map(entries) => {
-            let entry = |(key, value): (&Arc<str>, &Json)| key.len() + 4 + weight(value);
+            let entry = |(key, value): (&Arc<str>, &Json)| key.len() + 4 + estimate_size(value);
             entries.iter().map(entry).sum::<usize>() + 2
         }
     }
@@ -191,21 +196,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_statement_is_on_top_and_each_has_its_name() {
-        let rows = Answer::Rows {
+    fn last_statement_is_top_level_and_all_are_named() {
+        let rows = StatementResult::Rows {
             columns: vec!["a".into()],
-            rows: vec![Shape::Objects.row(&["a".into()], vec![Json::from(1)])],
+            rows: vec![RowShape::Objects.build_row(&["a".into()], vec![Json::from(1)])],
         };
         assert_eq!(
-            data(&[Answer::Count(2), rows], None).to_string(),
+            results_to_data(&[StatementResult::Count(2), rows], None).to_string(),
             r#"{"columns":["a"],"command_0":{"affected_rows":2,"columns":[],"message":"2 rows affected","row_count":2,"rows":[],"status":"success"},"command_1":{"columns":["a"],"message":"1 row returned","row_count":1,"rows":[{"a":1}],"status":"success"},"row_count":1,"rows":[{"a":1}],"status":"success"}"#
         );
     }
 
     #[test]
-    fn a_failure_keeps_what_came_before() {
+    fn failure_keeps_earlier_results() {
         let error = TaskError::new(TaskErrorKind::DbError, "no such table");
-        let data = data(&[Answer::Count(1)], Some(&error));
+        let data = results_to_data(&[StatementResult::Count(1)], Some(&error));
         assert_eq!(data.get("status"), Some(&Json::from("error")));
         let status = |name: &str| {
             data.get(name)
@@ -217,10 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn room_ends() {
-        let mut room = Room::new(ByteSize::from_bytes(20));
+    fn result_size_is_limited() {
+        let mut budget = ResultBudget::new(ByteSize::from_bytes(20));
         let row = Json::list([Json::from("0123456")]);
-        assert!(room.take(&row).is_ok());
-        assert_eq!(room.take(&row).unwrap_err().kind, TaskErrorKind::Limit);
+        assert!(budget.reserve_row(&row).is_ok());
+        assert_eq!(
+            budget.reserve_row(&row).unwrap_err().kind,
+            TaskErrorKind::Limit
+        );
     }
 }

@@ -1,14 +1,15 @@
-//! The statements of a task, from whichever key holds them.
+//! Reads the SQL of a task from any of the keys that may hold it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use noetl_types::{Json, TaskError};
 
-use crate::config::{Config, missing, unreadable, wrong};
-use crate::source::Sources;
+use crate::config::{Config, invalid_value, missing_key, wrong_type};
+use crate::script_source::ScriptLoader;
 
-/// Keys that hold SQL; each has a twin with `_b64` behind its name. The first that is given counts.
-const KEYS: [(&str, &str); 5] = [
+/// Keys that hold SQL, each with a variant whose name ends in `_b64`. The first one that is given
+/// is used.
+const SQL_KEYS: [(&str, &str); 5] = [
     ("command", "command_b64"),
     ("query", "query_b64"),
     ("commands", "commands_b64"),
@@ -16,33 +17,41 @@ const KEYS: [(&str, &str); 5] = [
     ("cmd", "cmd_b64"),
 ];
 
-/// Texts that hold any number of statements each, to be run in order.
-pub(crate) type Texts = Vec<String>;
+/// Texts with any number of statements each, to be run in order.
+pub(crate) type SqlTexts = Vec<String>;
 
-/// The SQL of a task.
-pub(crate) async fn texts(config: Config<'_>, sources: &Sources) -> Result<Texts, TaskError> {
-    for (plain, _) in KEYS {
+/// Reads the SQL of a task.
+pub(crate) async fn read_sql_texts(
+    config: Config<'_>,
+    sources: &ScriptLoader,
+) -> Result<SqlTexts, TaskError> {
+    for (plain, _) in SQL_KEYS {
         if let Some(value) = config.get(plain) {
-            return listed(plain, value);
+            return read_text_list(plain, value);
         }
     }
-    for (_, encoded) in KEYS {
+    for (_, encoded) in SQL_KEYS {
         if let Some(value) = config.get(encoded) {
-            let texts = listed(encoded, value)?;
-            return texts.iter().map(|text| decoded(encoded, text)).collect();
+            let texts = read_text_list(encoded, value)?;
+            return texts
+                .iter()
+                .map(|text| decode_base64_sql(encoded, text))
+                .collect();
         }
     }
     match config.map("script")? {
-        Some(script) => Ok(vec![sources.read(Config(script)).await?.text]),
-        None => Err(missing("SQL in 'command', 'query', 'commands' or 'script'")),
+        Some(script) => Ok(vec![sources.load_script(Config(script)).await?.text]),
+        None => Err(missing_key(
+            "SQL in 'command', 'query', 'commands' or 'script'",
+        )),
     }
 }
 
-/// The text of a key, or the texts of its list.
-fn listed(key: &str, value: &Json) -> Result<Texts, TaskError> {
+/// Returns the text of a key, or the texts of its list.
+fn read_text_list(key: &str, value: &Json) -> Result<SqlTexts, TaskError> {
     let text = |item: &Json| {
         let text = item.as_str().map(str::to_owned);
-        text.ok_or_else(|| wrong(key, "a text or a list of texts", item))
+        text.ok_or_else(|| wrong_type(key, "a text or a list of texts", item))
     };
     match value.as_list() {
         Some(items) => items.iter().map(text).collect(),
@@ -50,10 +59,10 @@ fn listed(key: &str, value: &Json) -> Result<Texts, TaskError> {
     }
 }
 
-fn decoded(key: &str, text: &str) -> Result<String, TaskError> {
-    let packed: String = text.split_whitespace().collect();
+fn decode_base64_sql(key: &str, text: &str) -> Result<String, TaskError> {
+    let compact: String = text.split_whitespace().collect();
     let bytes = STANDARD
-        .decode(packed)
-        .map_err(|error| unreadable(key, &format!("is not base64: {error}")))?;
-    String::from_utf8(bytes).map_err(|_| unreadable(key, "does not hold UTF-8"))
+        .decode(compact)
+        .map_err(|error| invalid_value(key, &format!("is not base64: {error}")))?;
+    String::from_utf8(bytes).map_err(|_| invalid_value(key, "is not UTF-8 in base64"))
 }

@@ -1,26 +1,26 @@
-//! Ends what a connection does, from outside of the thread that it does it on.
+//! Stops the work of a connection from another thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, InterruptHandle};
 
-/// How many steps of its machine a statement takes between two looks at the flag.
-const STEPS: i32 = 1000;
+/// Number of virtual machine steps of a statement between two checks of the flag.
+const STEPS_PER_CHECK: i32 = 1000;
 
-/// A flag that running statements look at. An interrupt alone could come in the moment before a
-/// statement starts, and be lost.
+/// Flag that running statements check. An interrupt alone could arrive just before a statement
+/// starts and be lost.
 #[derive(Clone, Default)]
-pub(super) struct Stop(Arc<Inner>);
+pub(super) struct StopFlag(Arc<StopState>);
 
 #[derive(Default)]
-struct Inner {
+struct StopState {
     stopped: AtomicBool,
     running: Mutex<Option<InterruptHandle>>,
 }
 
-/// Stops when it is dropped.
-pub(super) struct StopOnDrop(Stop);
+/// Guard that stops the work when it is dropped.
+pub(super) struct StopOnDrop(StopFlag);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
@@ -33,9 +33,9 @@ impl Drop for StopOnDrop {
     }
 }
 
-impl Stop {
-    /// What stops when it is dropped.
-    pub(super) fn on_drop(&self) -> StopOnDrop {
+impl StopFlag {
+    /// Returns a guard that stops the work when it is dropped.
+    pub(super) fn stop_on_drop(&self) -> StopOnDrop {
         StopOnDrop(self.clone())
     }
 
@@ -43,24 +43,24 @@ impl Stop {
         self.0.stopped.load(Ordering::SeqCst)
     }
 
-    /// Lets a connection be stopped from now on. What is stopped does not commit any more, even if
-    /// it waited for a lock meanwhile.
-    pub(super) fn watch(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+    /// Makes a connection stoppable. A stopped connection does not commit, even if it was waiting
+    /// for a lock.
+    pub(super) fn attach_connection(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         let (running, committing) = (self.clone(), self.clone());
-        connection.progress_handler(STEPS, Some(move || running.is_stopped()))?;
+        connection.progress_handler(STEPS_PER_CHECK, Some(move || running.is_stopped()))?;
         connection.commit_hook(Some(move || committing.is_stopped()))?;
-        self.hold(Some(connection.get_interrupt_handle()));
+        self.set_interrupt_handle(Some(connection.get_interrupt_handle()));
         Ok(())
     }
 
-    /// Lets go of a connection that others will use.
-    pub(super) fn leave(&self, connection: &mut Connection) -> rusqlite::Result<()> {
-        self.hold(None);
+    /// Detaches from a connection that other tasks will use.
+    pub(super) fn detach_connection(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        self.set_interrupt_handle(None);
         connection.progress_handler(0, None::<fn() -> bool>)?;
         connection.commit_hook(None::<fn() -> bool>)
     }
 
-    fn hold(&self, handle: Option<InterruptHandle>) {
+    fn set_interrupt_handle(&self, handle: Option<InterruptHandle>) {
         let running = self.0.running.lock();
         *running.unwrap_or_else(PoisonError::into_inner) = handle;
     }

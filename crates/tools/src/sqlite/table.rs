@@ -1,4 +1,4 @@
-//! Rows in bulk: out of a query piece by piece, and into a statement a piece a transaction.
+//! Bulk transfer of rows: reads a query in chunks, and writes each chunk in one transaction.
 
 use std::sync::Arc;
 
@@ -7,64 +7,67 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 use tokio::sync::mpsc;
 
-use super::stop::{Stop, StopOnDrop};
-use super::value::{Params, bytes, row, value};
-use super::{Shared, blocking, fault, locked};
-use crate::sql::{Piece, parts, quoted};
+use super::stop::{StopFlag, StopOnDrop};
+use super::value::{QueryParams, decode_blob, json_to_value, row_to_json};
+use super::{SharedConnection, error, lock_connection, run_blocking};
+use crate::sql::{RowChunk, quote_name, split_name};
 
-/// A query that is read as it comes; the thread that runs it waits for its reader.
-pub(crate) struct Reading {
+/// A query that is read in chunks. The thread that runs it waits for the reader.
+pub(crate) struct RowReader {
     columns: Vec<Arc<str>>,
-    pieces: mpsc::Receiver<Result<Found, TaskError>>,
-    _stops: StopOnDrop,
+    chunks: mpsc::Receiver<Result<ReaderMessage, TaskError>>,
+    _stop_guard: StopOnDrop,
 }
 
-/// What the thread of a query sends.
-enum Found {
-    /// First the names of the columns.
+/// Message from the thread of a query.
+enum ReaderMessage {
+    /// Names of the columns, sent first.
     Columns(Vec<Arc<str>>),
-    /// Then rows, piece by piece.
+    /// A chunk of rows.
     Rows(Vec<Vec<Json>>),
 }
 
-impl Reading {
-    /// Starts a query whose rows come in pieces of `size`.
+impl RowReader {
+    /// Starts a query whose rows arrive in chunks of `chunk_size`.
     pub(crate) async fn start(
-        shared: Shared,
+        shared: SharedConnection,
         query: String,
-        params: Params,
-        size: usize,
+        params: QueryParams,
+        chunk_size: usize,
     ) -> Result<Self, TaskError> {
-        let stop = Stop::default();
-        let stops = stop.on_drop();
-        let (sender, mut pieces) = mpsc::channel(1);
+        let stop = StopFlag::default();
+        let stop_guard = stop.stop_on_drop();
+        let (sender, mut chunks) = mpsc::channel(1);
         let work = move || {
-            let mut connection = locked(&shared);
-            let sent = stop.watch(&mut connection).map_err(fault::of);
-            let sent = sent.and_then(|()| send(&connection, &query, &params, (size, &sender)));
-            stop.leave(&mut connection).ok();
-            if let Err(error) = sent {
-                // Nobody to tell it to: the transfer has ended.
+            let mut connection = lock_connection(&shared);
+            let result = stop
+                .attach_connection(&mut connection)
+                .map_err(error::sqlite_error);
+            let result =
+                result.and_then(|()| send_rows(&connection, &query, &params, chunk_size, &sender));
+            stop.detach_connection(&mut connection).ok();
+            if let Err(error) = result {
+                // The send fails if the transfer has ended, and then the error is not needed.
                 sender.blocking_send(Err(error)).ok();
             }
         };
-        // A thread of its own, for it waits for its reader, who needs one of the shared threads to
-        // write: were they all taken by readers, none would ever get on.
+        // A dedicated thread, since it waits for its reader, which needs one of the shared threads
+        // to write. If readers occupied all shared threads, none could proceed.
         std::thread::Builder::new()
             .name("noetl-sqlite".to_owned())
             .spawn(work)
             .map_err(|error| {
-                let message = format!("no thread for the database: {error}");
+                let message = format!("the database thread cannot be started: {error}");
                 TaskError::new(TaskErrorKind::Unknown, message)
             })?;
-        let columns = match pieces.recv().await.transpose()? {
-            Some(Found::Columns(columns)) => columns,
-            Some(Found::Rows(_)) | None => return Err(gone()),
+        let columns = match chunks.recv().await.transpose()? {
+            Some(ReaderMessage::Columns(columns)) => columns,
+            Some(ReaderMessage::Rows(_)) | None => return Err(thread_ended_error()),
         };
         Ok(Self {
             columns,
-            pieces,
-            _stops: stops,
+            chunks,
+            _stop_guard: stop_guard,
         })
     }
 
@@ -72,152 +75,168 @@ impl Reading {
         &self.columns
     }
 
-    /// The next piece; nothing after the last.
+    /// Returns the next chunk. It is empty after the last one.
     pub(crate) async fn next(&mut self) -> Result<Vec<Vec<Json>>, TaskError> {
-        match self.pieces.recv().await.transpose()? {
-            Some(Found::Rows(rows)) => Ok(rows),
-            Some(Found::Columns(_)) => Err(gone()),
+        match self.chunks.recv().await.transpose()? {
+            Some(ReaderMessage::Rows(rows)) => Ok(rows),
+            Some(ReaderMessage::Columns(_)) => Err(thread_ended_error()),
             None => Ok(Vec::new()),
         }
     }
 }
 
-fn gone() -> TaskError {
-    TaskError::new(TaskErrorKind::Unknown, "the database's thread ended")
+fn thread_ended_error() -> TaskError {
+    TaskError::new(
+        TaskErrorKind::Unknown,
+        "the database thread ended unexpectedly",
+    )
 }
 
-fn send(
+fn send_rows(
     connection: &Connection,
     query: &str,
-    params: &Params,
-    (size, sender): (usize, &mpsc::Sender<Result<Found, TaskError>>),
+    params: &QueryParams,
+    chunk_size: usize,
+    sender: &mpsc::Sender<Result<ReaderMessage, TaskError>>,
 ) -> Result<(), TaskError> {
-    let mut statement = connection.prepare(query).map_err(fault::of)?;
-    params.bind(&mut statement)?;
+    let mut statement = connection.prepare(query).map_err(error::sqlite_error)?;
+    params.bind_statement(&mut statement)?;
     let names = statement.column_names();
     let columns: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
     let count = columns.len();
-    if sender.blocking_send(Ok(Found::Columns(columns))).is_err() {
+    if sender
+        .blocking_send(Ok(ReaderMessage::Columns(columns)))
+        .is_err()
+    {
         return Ok(());
     }
-    let mut found = statement.raw_query();
-    let mut piece = Piece::new(size);
-    while let Some(next) = found.next().map_err(fault::of)? {
-        if piece.push(row(next, count)?)
-            && sender.blocking_send(Ok(Found::Rows(piece.take()))).is_err()
+    let mut result_rows = statement.raw_query();
+    let mut chunk = RowChunk::new(chunk_size);
+    while let Some(row) = result_rows.next().map_err(error::sqlite_error)? {
+        if chunk.push(row_to_json(row, count)?)
+            && sender
+                .blocking_send(Ok(ReaderMessage::Rows(chunk.take_rows())))
+                .is_err()
         {
             return Ok(());
         }
     }
-    let rows = piece.take();
+    let rows = chunk.take_rows();
     if !rows.is_empty() {
-        sender.blocking_send(Ok(Found::Rows(rows))).ok();
+        sender.blocking_send(Ok(ReaderMessage::Rows(rows))).ok();
     }
     Ok(())
 }
 
-/// A connection that writes.
-pub(crate) struct Writer {
-    shared: Shared,
+/// Writes rows to a table.
+pub(crate) struct TableWriter {
+    shared: SharedConnection,
 }
 
-/// A statement that takes rows.
+/// Statement that inserts a row.
 #[derive(Clone)]
-pub(crate) struct Insert {
+pub(crate) struct InsertStatement {
     text: Arc<str>,
-    columns: Arc<[Column]>,
+    columns: Arc<[TargetColumn]>,
 }
 
-/// A column of a target.
+/// Column of a target.
 #[derive(Debug, Clone)]
-struct Column {
+struct TargetColumn {
     name: Arc<str>,
-    /// Whether it was declared to hold bytes.
+    /// True if the column is declared as a blob.
     holds_bytes: bool,
 }
 
-impl Writer {
-    pub(crate) fn new(shared: Shared) -> Self {
+impl TableWriter {
+    pub(crate) fn new(shared: SharedConnection) -> Self {
         Self { shared }
     }
 
-    /// The name of a table as it stands in a statement.
-    pub(crate) fn table(name: &str) -> String {
-        let parts = parts(name, str::to_owned);
-        let parts: Vec<String> = parts.iter().map(|part| quoted(part)).collect();
+    /// Quotes the name of a table for use in a statement.
+    pub(crate) fn quote_table_name(name: &str) -> String {
+        let parts = split_name(name, str::to_owned);
+        let parts: Vec<String> = parts.iter().map(|part| quote_name(part)).collect();
         parts.join(".")
     }
 
-    /// The columns of a table.
-    pub(crate) async fn columns(&self, table: &str) -> Result<Vec<Arc<str>>, TaskError> {
+    /// Returns the columns of a table.
+    pub(crate) async fn table_columns(&self, table: &str) -> Result<Vec<Arc<str>>, TaskError> {
         let probe = format!("SELECT * FROM {table} LIMIT 0");
-        self.on_thread(move |connection| {
-            let statement = connection.prepare(&probe).map_err(fault::of)?;
+        self.with_connection(move |connection| {
+            let statement = connection.prepare(&probe).map_err(error::sqlite_error)?;
             Ok(statement.column_names().map(Into::into).collect())
         })
         .await
     }
 
-    /// The primary key of a table.
-    pub(crate) async fn key(&self, table: &str) -> Result<Vec<Arc<str>>, TaskError> {
-        let described = self.described(table).await?;
+    /// Returns the primary key columns of a table.
+    pub(crate) async fn primary_key(&self, table: &str) -> Result<Vec<Arc<str>>, TaskError> {
+        let described = self.describe_columns(table).await?;
         let mut key: Vec<_> = described
             .into_iter()
-            .filter(|(.., place)| *place > 0)
+            .filter(|(.., position)| *position > 0)
             .collect();
-        key.sort_by_key(|(.., place)| *place);
+        key.sort_by_key(|(.., position)| *position);
         Ok(key.into_iter().map(|(name, ..)| name).collect())
     }
 
-    /// Names, declared types and places in the primary key.
-    async fn described(&self, table: &str) -> Result<Vec<(Arc<str>, String, i64)>, TaskError> {
-        let mut name = parts(table, str::to_owned);
+    /// Returns the name, declared type and primary key position of each column.
+    async fn describe_columns(
+        &self,
+        table: &str,
+    ) -> Result<Vec<(Arc<str>, String, i64)>, TaskError> {
+        let mut name = split_name(table, str::to_owned);
         let (table, schema) = (name.pop().unwrap_or_default(), name.pop());
-        self.on_thread(move |connection| {
+        self.with_connection(move |connection| {
             let query = "SELECT name, type, pk FROM pragma_table_info(?1, ?2)";
-            let mut statement = connection.prepare(query).map_err(fault::of)?;
-            let found = statement.query_map((table, schema.as_deref().unwrap_or("main")), |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            });
-            found
-                .map_err(fault::of)?
+            let mut statement = connection.prepare(query).map_err(error::sqlite_error)?;
+            let columns = statement
+                .query_map((table, schema.as_deref().unwrap_or("main")), |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                });
+            columns
+                .map_err(error::sqlite_error)?
                 .collect::<Result<_, _>>()
-                .map_err(fault::of)
+                .map_err(error::sqlite_error)
         })
         .await
     }
 
-    /// Prepares what takes rows of these columns. With a table, its declared types count.
-    pub(crate) async fn prepare(
+    /// Prepares a statement that takes rows with these columns. If `table` is given, its declared
+    /// types are applied.
+    pub(crate) async fn prepare_insert(
         &self,
         text: String,
         columns: &[Arc<str>],
         table: Option<&str>,
-    ) -> Result<Insert, TaskError> {
+    ) -> Result<InsertStatement, TaskError> {
         let described = match table {
-            Some(table) => self.described(table).await?,
+            Some(table) => self.describe_columns(table).await?,
             None => Vec::new(),
         };
-        let column = |name: &Arc<str>| Column {
+        let column = |name: &Arc<str>| TargetColumn {
             name: Arc::clone(name),
             holds_bytes: described.iter().any(|(other, declared, _)| {
                 other == name && declared.to_ascii_uppercase().contains("BLOB")
             }),
         };
-        let columns: Arc<[Column]> = columns.iter().map(column).collect();
-        let insert = Insert {
+        let columns: Arc<[TargetColumn]> = columns.iter().map(column).collect();
+        let insert = InsertStatement {
             text: text.into(),
             columns,
         };
         let probe = insert.clone();
-        self.on_thread(move |connection| {
-            let statement = connection.prepare(&probe.text).map_err(fault::of)?;
-            let (wanted, given) = (statement.parameter_count(), probe.columns.len());
-            if wanted == given {
+        self.with_connection(move |connection| {
+            let statement = connection
+                .prepare(&probe.text)
+                .map_err(error::sqlite_error)?;
+            let (expected, actual) = (statement.parameter_count(), probe.columns.len());
+            if expected == actual {
                 return Ok(());
             }
             let message = format!(
-                "the target's query has {wanted} parameters, but a row has {given} columns"
+                "the target's query has {expected} parameters, but a row has {actual} columns"
             );
             Err(TaskError::new(TaskErrorKind::Schema, message))
         })
@@ -225,81 +244,89 @@ impl Writer {
         Ok(insert)
     }
 
-    /// Writes rows, all or none of them; `before` runs first, in the same transaction.
-    pub(crate) async fn write(
+    /// Writes rows in one transaction. `before` runs first, in the same transaction.
+    pub(crate) async fn write_rows(
         &self,
-        insert: &Insert,
+        insert: &InsertStatement,
         rows: Vec<Vec<Json>>,
         before: Option<String>,
     ) -> Result<(), TaskError> {
         let insert = insert.clone();
-        self.on_thread(move |connection| {
+        self.with_connection(move |connection| {
             connection
                 .execute_batch("BEGIN IMMEDIATE")
-                .map_err(fault::of)?;
-            let written = insert.all(connection, &rows, before.as_deref());
-            if written.is_err() && !connection.is_autocommit() {
+                .map_err(error::sqlite_error)?;
+            let result = insert.insert_rows(connection, &rows, before.as_deref());
+            if result.is_err() && !connection.is_autocommit() {
                 connection.execute_batch("ROLLBACK").ok();
             }
-            written
+            result
         })
         .await
     }
 
-    /// Works with the connection on a thread that may block, and stops that work when the future is
+    /// Runs a function with the connection on a blocking thread. Stops it when the future is
     /// dropped.
-    async fn on_thread<T: Send + 'static>(
+    async fn with_connection<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, TaskError> + Send + 'static,
     ) -> Result<T, TaskError> {
         let shared = Arc::clone(&self.shared);
-        let stop = Stop::default();
-        let _stops = stop.on_drop();
-        blocking(move || {
-            let mut connection = locked(&shared);
-            stop.watch(&mut connection).map_err(fault::of)?;
-            let done = work(&connection);
-            stop.leave(&mut connection).map_err(fault::of)?;
-            done
+        let stop = StopFlag::default();
+        let _stop_guard = stop.stop_on_drop();
+        run_blocking(move || {
+            let mut connection = lock_connection(&shared);
+            stop.attach_connection(&mut connection)
+                .map_err(error::sqlite_error)?;
+            let result = work(&connection);
+            stop.detach_connection(&mut connection)
+                .map_err(error::sqlite_error)?;
+            result
         })
         .await?
     }
 }
 
-impl Insert {
-    fn all(
+impl InsertStatement {
+    fn insert_rows(
         &self,
         connection: &Connection,
         rows: &[Vec<Json>],
         before: Option<&str>,
     ) -> Result<(), TaskError> {
         if let Some(before) = before {
-            connection.execute_batch(before).map_err(fault::of)?;
+            connection
+                .execute_batch(before)
+                .map_err(error::sqlite_error)?;
         }
-        let mut statement = connection.prepare(&self.text).map_err(fault::of)?;
+        let mut statement = connection
+            .prepare(&self.text)
+            .map_err(error::sqlite_error)?;
         for row in rows {
-            for (index, (column, cell)) in self.columns.iter().zip(row).enumerate() {
-                let cell = column.cell(cell)?;
+            for (index, (column, value)) in self.columns.iter().zip(row).enumerate() {
+                let value = column.to_sql_value(value)?;
                 statement
-                    .raw_bind_parameter(index + 1, cell)
-                    .map_err(fault::of)?;
+                    .raw_bind_parameter(index + 1, value)
+                    .map_err(error::sqlite_error)?;
             }
-            // A statement of the author's may give rows, which nobody asked for.
-            let mut given = statement.raw_query();
-            while given.next().map_err(fault::of)?.is_some() {}
+            // A custom statement may return rows, which are discarded.
+            let mut returned = statement.raw_query();
+            while returned.next().map_err(error::sqlite_error)?.is_some() {}
         }
         drop(statement);
-        connection.execute_batch("COMMIT").map_err(fault::of)
+        connection
+            .execute_batch("COMMIT")
+            .map_err(error::sqlite_error)
     }
 }
 
-impl Column {
-    /// A value for this column. The database turns texts into numbers and back by the column's
-    /// type; only bytes need help.
-    fn cell(&self, cell: &Json) -> Result<Value, TaskError> {
-        if self.holds_bytes && matches!(cell, Json::Str(_)) {
-            return bytes(&self.name, cell).map(Value::Blob);
+impl TargetColumn {
+    /// Converts a value for this column. SQLite converts between texts and numbers by column type.
+    /// Only bytes need a conversion here.
+    fn to_sql_value(&self, value: &Json) -> Result<Value, TaskError> {
+        if self.holds_bytes && matches!(value, Json::Str(_)) {
+            return decode_blob(&self.name, value).map(Value::Blob);
         }
-        value(&self.name, cell)
+        json_to_value(&self.name, value)
     }
 }

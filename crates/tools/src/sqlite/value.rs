@@ -1,4 +1,4 @@
-//! Values of SQLite as JSON, and back.
+//! Conversion between SQLite values and JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,11 +6,11 @@ use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Row, Statement};
 
-use super::fault;
-use crate::config::wrong;
+use super::error;
+use crate::config::wrong_type;
 
-/// A value as JSON. What is not a number in JSON is a text.
-pub(super) fn json(value: ValueRef<'_>) -> Json {
+/// Converts a value to JSON. Infinities, which JSON lacks, become texts.
+pub(super) fn value_to_json(value: ValueRef<'_>) -> Json {
     match value {
         ValueRef::Null => Json::Null,
         ValueRef::Integer(number) => Json::from(number),
@@ -26,46 +26,50 @@ pub(super) fn json(value: ValueRef<'_>) -> Json {
     }
 }
 
-/// A row in the order of its columns.
-pub(super) fn row(row: &Row<'_>, columns: usize) -> Result<Vec<Json>, TaskError> {
+/// Converts a row, in the order of its columns.
+pub(super) fn row_to_json(row: &Row<'_>, columns: usize) -> Result<Vec<Json>, TaskError> {
     (0..columns)
-        .map(|index| Ok(json(row.get_ref(index).map_err(fault::of)?)))
+        .map(|index| {
+            Ok(value_to_json(
+                row.get_ref(index).map_err(error::sqlite_error)?,
+            ))
+        })
         .collect()
 }
 
-/// A JSON value as a value. Bools are 0 and 1, as the database itself has them; a map with `base64`
-/// is bytes, and other maps and lists are JSON text.
-pub(super) fn value(name: &str, json: &Json) -> Result<Value, TaskError> {
+/// Converts a JSON value to a SQLite value. Bools become 0 and 1, as in SQLite itself. A map with
+/// `base64` becomes a blob, and other maps and lists become JSON text.
+pub(super) fn json_to_value(name: &str, json: &Json) -> Result<Value, TaskError> {
     Ok(match json {
         Json::Null => Value::Null,
         Json::Bool(value) => Value::Integer((*value).into()),
         Json::Int(number) => Value::Integer(*number),
-        // Wider than an integer of the database, and too exact for its floats.
+        // Exceeds the integers of SQLite, and its floats would lose precision.
         Json::UInt(number) => Value::Text(number.to_string()),
         Json::Float(number) => Value::Real(*number),
         Json::Str(text) => Value::Text(text.to_string()),
         Json::Map(fields) => match fields.get("base64") {
-            Some(encoded) => Value::Blob(bytes(name, encoded)?),
+            Some(encoded) => Value::Blob(decode_blob(name, encoded)?),
             None => Value::Text(json.to_string()),
         },
         Json::List(_) => Value::Text(json.to_string()),
     })
 }
 
-/// The bytes of a base64 text.
-pub(super) fn bytes(name: &str, encoded: &Json) -> Result<Vec<u8>, TaskError> {
-    let wrong = || wrong(name, "bytes in base64", encoded);
-    let packed: String = encoded
+/// Decodes a base64 text.
+pub(super) fn decode_blob(name: &str, encoded: &Json) -> Result<Vec<u8>, TaskError> {
+    let invalid = || wrong_type(name, "base64-encoded bytes", encoded);
+    let compact: String = encoded
         .as_str()
-        .ok_or_else(wrong)?
+        .ok_or_else(invalid)?
         .split_whitespace()
         .collect();
-    STANDARD.decode(packed).map_err(|_| wrong())
+    STANDARD.decode(compact).map_err(|_| invalid())
 }
 
-/// The values of a statement's parameters.
+/// Values of a statement's parameters.
 #[derive(Debug, Clone, Default)]
-pub(crate) enum Params {
+pub(crate) enum QueryParams {
     #[default]
     None,
     /// For `?`, `?1` and `$1`.
@@ -74,13 +78,13 @@ pub(crate) enum Params {
     Map(JsonMap),
 }
 
-impl Params {
-    pub(crate) fn read(params: Option<&Json>) -> Result<Self, TaskError> {
+impl QueryParams {
+    pub(crate) fn from_json(params: Option<&Json>) -> Result<Self, TaskError> {
         match params {
             None => Ok(Self::None),
             Some(Json::List(list)) => Ok(Self::List(list.to_vec())),
             Some(Json::Map(map)) => Ok(Self::Map(map.as_ref().clone())),
-            Some(other) => Err(wrong("params", "a list or a map", other)),
+            Some(other) => Err(wrong_type("params", "a list or a map", other)),
         }
     }
 
@@ -93,7 +97,7 @@ impl Params {
     }
 
     /// Binds all parameters of a statement.
-    pub(super) fn bind(&self, statement: &mut Statement<'_>) -> Result<(), TaskError> {
+    pub(super) fn bind_statement(&self, statement: &mut Statement<'_>) -> Result<(), TaskError> {
         let count = statement.parameter_count();
         if let Self::List(list) = self
             && list.len() != count
@@ -106,27 +110,28 @@ impl Params {
         }
         for index in 1..=count {
             let name = statement.parameter_name(index).map(str::to_owned);
-            let bound = value("params", self.find(name.as_deref(), index)?)?;
+            let bound = json_to_value("params", self.find_param(name.as_deref(), index)?)?;
             statement
                 .raw_bind_parameter(index, bound)
-                .map_err(fault::of)?;
+                .map_err(error::sqlite_error)?;
         }
         Ok(())
     }
 
-    /// The value of a parameter by its name in the statement, or else by its number.
-    fn find(&self, name: Option<&str>, index: usize) -> Result<&Json, TaskError> {
+    /// Returns the value of a parameter by its name in the statement, or else by its number.
+    fn find_param(&self, name: Option<&str>, index: usize) -> Result<&Json, TaskError> {
         let bare = name.map(|name| name.trim_start_matches([':', '@', '$', '?']));
-        // `$2` has a name that is a number, and means the second value wherever it stands.
+        // `$2` has a numeric name and means the second value, regardless of its position.
         let number = bare.map_or(Some(index), |bare| bare.parse().ok());
-        let found = match self {
+        let value = match self {
             Self::None => None,
             Self::List(list) => number.and_then(|number| list.get(number.checked_sub(1)?)),
             Self::Map(map) => bare.and_then(|bare| map.get(bare)),
         };
-        found.ok_or_else(|| {
-            let what = name.map_or_else(|| format!("number {index}"), |name| format!("'{name}'"));
-            let message = format!("the parameter {what} has no value in 'params'");
+        value.ok_or_else(|| {
+            let description =
+                name.map_or_else(|| format!("number {index}"), |name| format!("'{name}'"));
+            let message = format!("the parameter {description} has no value in 'params'");
             TaskError::new(TaskErrorKind::Schema, message)
         })
     }

@@ -1,10 +1,10 @@
-//! The kind `transfer`: rows from one system to another, piece by piece.
+//! The kind `transfer`: moves rows from one system to another in chunks.
 //!
-//! A piece is written in one transaction. What fails leaves the pieces before it where they are, and
-//! says how many rows they hold.
+//! Each chunk is written in one transaction. A failure leaves the earlier chunks in place and
+//! reports their number of rows.
 
+mod column_mapping;
 mod plan;
-mod route;
 mod source;
 mod target;
 
@@ -13,74 +13,78 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 
-use self::plan::{Into, Plan, System};
-use self::source::Source;
-use self::target::Opened;
-use crate::call::{Call, Outcome};
+use self::plan::{RowDestination, SystemKind, TransferPlan};
+use self::source::RowSource;
+use self::target::OpenTarget;
+use crate::call::{ToolCall, ToolOutcome};
 use crate::config::Config;
-use crate::http::{Http, Web};
+use crate::http::{HttpClient, HttpTool};
 use crate::settings::Settings;
-use crate::sqlite::Sqlite;
-use crate::tool::{Scope, Tool};
+use crate::sqlite::SqliteTool;
+use crate::tool::{CallContext, Tool};
 
 /// Moves rows.
-pub(crate) struct Transfer {
+pub(crate) struct TransferTool {
     settings: Arc<Settings>,
-    http: Http,
-    /// Databases in memory are those of the command's other tasks.
-    sqlite: Arc<Sqlite>,
+    http: HttpTool,
+    /// In-memory databases are shared with the other tasks of the command.
+    sqlite: Arc<SqliteTool>,
 }
 
-/// How far a transfer got.
+/// Progress of a transfer.
 #[derive(Debug, Default)]
-struct Progress {
+struct TransferProgress {
     rows: usize,
     chunks: u64,
 }
 
-impl Transfer {
-    pub(crate) fn new(settings: Arc<Settings>, web: Arc<Web>, sqlite: Arc<Sqlite>) -> Self {
+impl TransferTool {
+    pub(crate) fn new(
+        settings: Arc<Settings>,
+        http_client: Arc<HttpClient>,
+        sqlite: Arc<SqliteTool>,
+    ) -> Self {
         Self {
-            http: Http::new(web, settings.payload_cap),
+            http: HttpTool::new(http_client, settings.payload_cap),
             settings,
             sqlite,
         }
     }
 
-    async fn work(&self, call: &Call) -> Result<Outcome, TaskError> {
-        let plan = Plan::read(Config(&call.config))?;
+    async fn run_transfer(&self, call: &ToolCall) -> Result<ToolOutcome, TaskError> {
+        let plan = TransferPlan::from_config(Config(&call.config))?;
         if both_in_memory(&plan) {
-            let message = "source and target are one database in memory; move rows with INSERT";
+            let message = "source and target are the same in-memory database; use INSERT instead";
             return Err(TaskError::new(TaskErrorKind::Schema, message));
         }
-        let mut progress = Progress::default();
-        match self.pump(call, &plan, &mut progress).await {
-            Ok(columns) => Ok(Outcome::ok(report(&plan, &progress, &columns))),
+        let mut progress = TransferProgress::default();
+        match self.copy_rows(call, &plan, &mut progress).await {
+            Ok(columns) => Ok(ToolOutcome::ok(build_report(&plan, &progress, &columns))),
             Err(mut error) => {
                 let mut details = error.details.as_ref().and_then(Json::as_map).cloned();
                 let details = details.get_or_insert_default();
-                details.extend(progress.fields());
+                details.extend(progress.to_fields());
                 error.details = Some(std::mem::take(details).into());
                 Ok(error.into())
             }
         }
     }
 
-    async fn pump(
+    async fn copy_rows(
         &self,
-        call: &Call,
-        plan: &Plan<'_>,
-        progress: &mut Progress,
+        call: &ToolCall,
+        plan: &TransferPlan<'_>,
+        progress: &mut TransferProgress,
     ) -> Result<Vec<Arc<str>>, TaskError> {
-        let mut source = Source::open(self, call, plan).await?;
-        let mut opened = Opened::open(self, call, plan, source.columns()).await?;
+        let mut source = RowSource::open(self, call, plan).await?;
+        let mut target = OpenTarget::open(self, call, plan, source.columns()).await?;
         loop {
             let rows = source.next(plan.chunk_size).await?;
-            // A table is emptied even when there is nothing to put into it.
-            if rows.is_empty() && opened.before.is_none() {
+            // A table is emptied even if there are no rows to write.
+            if rows.is_empty() && target.delete_statement.is_none() {
                 break;
             }
-            opened.write(self, &rows, progress.chunks).await?;
+            target.write_chunk(self, &rows, progress.chunks).await?;
             if rows.is_empty() {
                 break;
             }
@@ -88,14 +92,14 @@ impl Transfer {
             progress.chunks += 1;
         }
         source.close();
-        let names = opened.route.names.clone();
-        opened.close();
+        let names = target.mapping.target_names.clone();
+        target.close();
         Ok(names)
     }
 }
 
-impl Progress {
-    fn fields(&self) -> [(Arc<str>, Json); 2] {
+impl TransferProgress {
+    fn to_fields(&self) -> [(Arc<str>, Json); 2] {
         [
             ("rows_transferred".into(), Json::from(self.rows)),
             ("chunks_processed".into(), Json::from(self.chunks)),
@@ -103,20 +107,24 @@ impl Progress {
     }
 }
 
-fn both_in_memory(plan: &Plan<'_>) -> bool {
-    [plan.source, plan.target].iter().all(|side| {
+fn both_in_memory(plan: &TransferPlan<'_>) -> bool {
+    [plan.source, plan.target].iter().all(|end| {
         let name = ["database", "db_path", "path"]
             .into_iter()
-            .find_map(|key| side.config.get(key));
-        side.system == System::Sqlite && name.and_then(Json::as_str) == Some(":memory:")
+            .find_map(|key| end.config.get(key));
+        end.system == SystemKind::Sqlite && name.and_then(Json::as_str) == Some(":memory:")
     })
 }
 
-fn report(plan: &Plan<'_>, progress: &Progress, columns: &[Arc<str>]) -> JsonMap {
-    let (source, target) = (plan.source.system.word(), plan.target.system.word());
-    let table = match &plan.into {
-        Into::Table(table) => Json::from(&**table),
-        Into::Query(_) | Into::Itself => Json::Null,
+fn build_report(
+    plan: &TransferPlan<'_>,
+    progress: &TransferProgress,
+    columns: &[Arc<str>],
+) -> JsonMap {
+    let (source, target) = (plan.source.system.as_str(), plan.target.system.as_str());
+    let table = match &plan.destination {
+        RowDestination::Table(table) => Json::from(&**table),
+        RowDestination::Query(_) | RowDestination::Endpoint => Json::Null,
     };
     let columns = columns.iter().map(|name| Json::from(&**name));
     let mut report = JsonMap::from([
@@ -126,18 +134,18 @@ fn report(plan: &Plan<'_>, progress: &Progress, columns: &[Arc<str>]) -> JsonMap
         ),
         ("source_type".into(), Json::from(source)),
         ("target_type".into(), Json::from(target)),
-        ("mode".into(), Json::from(plan.mode.word())),
+        ("mode".into(), Json::from(plan.mode.as_str())),
         ("target_table".into(), table),
         ("columns".into(), Json::list(columns)),
     ]);
-    report.extend(progress.fields());
+    report.extend(progress.to_fields());
     report
 }
 
 #[async_trait]
-impl Tool for Transfer {
-    async fn run(&self, call: &Call, _scope: &Scope) -> Outcome {
-        match self.work(call).await {
+impl Tool for TransferTool {
+    async fn run(&self, call: &ToolCall, _context: &CallContext) -> ToolOutcome {
+        match self.run_transfer(call).await {
             Ok(outcome) => outcome,
             Err(error) => error.into(),
         }

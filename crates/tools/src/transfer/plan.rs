@@ -1,69 +1,69 @@
-//! What a transfer is to do.
+//! Plan of a transfer, read from its config.
 
 use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 
-use crate::config::{Config, missing, wrong};
+use crate::config::{Config, missing_key, wrong_type};
 
-/// Rows that are moved at once, where the task says nothing else.
-const CHUNK: u64 = 1000;
+/// Default number of rows per chunk.
+const DEFAULT_CHUNK_ROWS: u64 = 1000;
 
-/// The most rows that are moved at once.
-const LARGEST_CHUNK: u64 = 100_000;
+/// Maximum number of rows per chunk.
+const MAX_CHUNK_ROWS: u64 = 100_000;
 
-/// A transfer.
+/// Plan of a transfer.
 #[derive(Debug)]
-pub(super) struct Plan<'p> {
-    pub(super) source: Side<'p>,
-    pub(super) target: Side<'p>,
-    pub(super) into: Into,
+pub(super) struct TransferPlan<'p> {
+    pub(super) source: TransferEnd<'p>,
+    pub(super) target: TransferEnd<'p>,
+    pub(super) destination: RowDestination,
     pub(super) mapping: Option<&'p JsonMap>,
-    /// The order in which a statement of the author's takes its columns.
+    /// Column order of a custom target statement.
     pub(super) columns: Option<Vec<Arc<str>>>,
-    pub(super) mode: Mode,
+    pub(super) mode: WriteMode,
     pub(super) keys: Option<Vec<Arc<str>>>,
     pub(super) chunk_size: usize,
 }
 
-/// An end of a transfer.
+/// Source or target of a transfer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Side<'p> {
-    pub(super) system: System,
+pub(super) struct TransferEnd<'p> {
+    pub(super) system: SystemKind,
     pub(super) config: Config<'p>,
 }
 
-/// What rows come from or go to.
+/// System that rows come from or go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum System {
+pub(super) enum SystemKind {
     Http,
     Postgres,
     Sqlite,
 }
 
-/// Where in a target rows go.
+/// Destination of rows within a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Into {
+pub(super) enum RowDestination {
     Table(String),
     /// A statement that takes a row as its parameters.
     Query(String),
     /// The address of the target itself.
-    Itself,
+    Endpoint,
 }
 
-/// What happens to rows that are there already.
+/// Handling of existing rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// They stay.
+pub(super) enum WriteMode {
+    /// Existing rows are kept.
     Append,
-    /// They go.
+    /// Existing rows are deleted.
     Replace,
-    /// Those with the same key are written over.
+    /// Rows with the same key are overwritten.
     Upsert,
 }
 
-impl System {
-    fn read(side: &str, config: Config<'_>) -> Result<Self, TaskError> {
+impl SystemKind {
+    fn from_config(end: &str, config: Config<'_>) -> Result<Self, TaskError> {
         let kind = config.text("type")?.or(config.text("kind")?);
         match kind {
             Some("http") => Ok(Self::Http),
@@ -71,19 +71,18 @@ impl System {
             Some("sqlite") => Ok(Self::Sqlite),
             Some(feature @ ("duckdb" | "snowflake")) => Err(TaskError::new(
                 TaskErrorKind::Unsupported,
-                format!("a {side} of type '{feature}' needs a build with feature '{feature}'"),
+                format!("a {end} of type '{feature}' needs a build with feature '{feature}'"),
             )),
             Some(other) => {
-                let message = format!(
-                    "'{side}.type' is '{other}'; rows can be moved between http, postgres and sqlite"
-                );
+                let message =
+                    format!("'{end}.type' is '{other}'; it must be http, postgres or sqlite");
                 Err(TaskError::new(TaskErrorKind::Schema, message))
             }
-            None => Err(missing(&format!("'{side}.type'"))),
+            None => Err(missing_key(&format!("'{end}.type'"))),
         }
     }
 
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Postgres => "postgres",
@@ -92,8 +91,8 @@ impl System {
     }
 }
 
-impl Mode {
-    fn read(config: Config<'_>) -> Result<Self, TaskError> {
+impl WriteMode {
+    fn from_config(config: Config<'_>) -> Result<Self, TaskError> {
         match config.text("mode")? {
             Some("append") | None => Ok(Self::Append),
             Some("replace") => Ok(Self::Replace),
@@ -105,7 +104,7 @@ impl Mode {
         }
     }
 
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Append => "append",
             Self::Replace => "replace",
@@ -114,78 +113,80 @@ impl Mode {
     }
 }
 
-impl<'p> Plan<'p> {
-    pub(super) fn read(config: Config<'p>) -> Result<Self, TaskError> {
-        let side = |name: &str| {
+impl<'p> TransferPlan<'p> {
+    pub(super) fn from_config(config: Config<'p>) -> Result<Self, TaskError> {
+        let read_end = |name: &str| {
             let map = config.map(name)?;
-            let config = Config(map.ok_or_else(|| missing(&format!("'{name}'")))?);
-            let system = System::read(name, config)?;
-            Ok::<_, TaskError>(Side { system, config })
+            let config = Config(map.ok_or_else(|| missing_key(&format!("'{name}'")))?);
+            let system = SystemKind::from_config(name, config)?;
+            Ok::<_, TaskError>(TransferEnd { system, config })
         };
-        let (source, target) = (side("source")?, side("target")?);
-        let mode = Mode::read(config)?;
-        let into = into(target, mode)?;
-        let either = |key: &str| target.config.get(key).or(config.get(key));
-        let mapping = match either("mapping") {
+        let (source, target) = (read_end("source")?, read_end("target")?);
+        let mode = WriteMode::from_config(config)?;
+        let destination = read_destination(target, mode)?;
+        let find_key = |key: &str| target.config.get(key).or(config.get(key));
+        let mapping = match find_key("mapping") {
             Some(Json::Map(mapping)) if !mapping.is_empty() => Some(&**mapping),
             Some(Json::Map(_)) | None => None,
-            Some(other) => return Err(wrong("mapping", "a map", other)),
+            Some(other) => return Err(wrong_type("mapping", "a map", other)),
         };
-        let keys = either("keys")
-            .or(either("key"))
-            .map(|keys| names("keys", keys));
-        let columns = either("columns").map(|columns| names("columns", columns));
+        let keys = find_key("keys")
+            .or(find_key("key"))
+            .map(|keys| read_names("keys", keys));
+        let columns = find_key("columns").map(|columns| read_names("columns", columns));
         Ok(Self {
             source,
             target,
-            into,
+            destination,
             mapping,
             columns: columns.transpose()?,
             mode,
             keys: keys.transpose()?,
-            chunk_size: chunk_size(config)?,
+            chunk_size: read_chunk_size(config)?,
         })
     }
 }
 
-fn into(target: Side<'_>, mode: Mode) -> Result<Into, TaskError> {
+fn read_destination(target: TransferEnd<'_>, mode: WriteMode) -> Result<RowDestination, TaskError> {
     let schema = |message: &str| Err(TaskError::new(TaskErrorKind::Schema, message));
     let (table, query) = (target.config.text("table")?, target.config.text("query")?);
     match (target.system, table, query) {
-        (System::Http, ..) if mode != Mode::Append => schema("rows can only be appended over http"),
-        (System::Http, ..) => Ok(Into::Itself),
-        (_, Some(table), None) => Ok(Into::Table(table.to_owned())),
-        (_, None, Some(_)) if mode == Mode::Replace => {
-            schema("mode 'replace' needs 'target.table', to know what to empty")
+        (SystemKind::Http, ..) if mode != WriteMode::Append => {
+            schema("http targets support only 'append'")
         }
-        (_, None, Some(query)) => Ok(Into::Query(query.to_owned())),
-        (_, Some(_), Some(_)) => schema("'target' has both 'table' and 'query'"),
-        (_, None, None) => Err(missing("'target.table' or 'target.query'")),
+        (SystemKind::Http, ..) => Ok(RowDestination::Endpoint),
+        (_, Some(table), None) => Ok(RowDestination::Table(table.to_owned())),
+        (_, None, Some(_)) if mode == WriteMode::Replace => {
+            schema("mode 'replace' requires 'target.table', since it empties the table")
+        }
+        (_, None, Some(query)) => Ok(RowDestination::Query(query.to_owned())),
+        (_, Some(_), Some(_)) => schema("'target' has both 'table' and 'query'; set one of them"),
+        (_, None, None) => Err(missing_key("'target.table' or 'target.query'")),
     }
 }
 
-/// A name, or a list of names.
-fn names(key: &str, value: &Json) -> Result<Vec<Arc<str>>, TaskError> {
+/// Reads a name or a list of names.
+fn read_names(key: &str, value: &Json) -> Result<Vec<Arc<str>>, TaskError> {
     let name = |value: &Json| match value {
         Json::Str(name) => Ok(Arc::clone(name)),
-        other => Err(wrong(key, "a name or a list of names", other)),
+        other => Err(wrong_type(key, "a name or a list of names", other)),
     };
     match value {
         Json::List(list) => list.iter().map(name).collect(),
-        one => Ok(vec![name(one)?]),
+        single => Ok(vec![name(single)?]),
     }
 }
 
-fn chunk_size(config: Config<'_>) -> Result<usize, TaskError> {
+fn read_chunk_size(config: Config<'_>) -> Result<usize, TaskError> {
     let Some(value) = config.get("chunk_size") else {
-        return Ok(usize::try_from(CHUNK).unwrap_or(usize::MAX));
+        return Ok(usize::try_from(DEFAULT_CHUNK_ROWS).unwrap_or(usize::MAX));
     };
     let number = match value {
-        // A template may have given it as text.
+        // A template may have rendered it as text.
         Json::Str(text) => text.trim().parse().ok(),
         other => other.as_u64(),
     };
     let number = number.filter(|number| *number > 0);
-    let number = number.ok_or_else(|| wrong("chunk_size", "a number above 0", value))?;
-    Ok(usize::try_from(number.min(LARGEST_CHUNK)).unwrap_or(usize::MAX))
+    let number = number.ok_or_else(|| wrong_type("chunk_size", "a number above 0", value))?;
+    Ok(usize::try_from(number.min(MAX_CHUNK_ROWS)).unwrap_or(usize::MAX))
 }

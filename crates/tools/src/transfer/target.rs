@@ -1,165 +1,187 @@
-//! Where the rows of a transfer go.
+//! Targets of the rows of a transfer.
 
 use std::sync::Arc;
 
 use noetl_types::{Json, TaskError};
 
-use super::Transfer;
-use super::plan::{Into, Mode, Plan, System};
-use super::route::{Route, insert};
-use crate::call::Call;
+use super::TransferTool;
+use super::column_mapping::{ColumnMapping, build_insert};
+use super::plan::{RowDestination, SystemKind, TransferPlan, WriteMode};
+use crate::call::ToolCall;
 use crate::config::Config;
-use crate::sql::Shape;
-use crate::tool::{Scope, Tool as _};
+use crate::sql::RowShape;
+use crate::tool::{CallContext, Tool as _};
 use crate::{postgres, sqlite};
 
-/// A target that takes rows piece by piece.
-pub(super) enum Target {
-    Http(Box<Call>),
+/// Target that is written in chunks.
+pub(super) enum RowTarget {
+    Http(Box<ToolCall>),
     Postgres {
-        writer: Box<postgres::table::Writer>,
-        insert: postgres::table::Insert,
+        writer: Box<postgres::table::TableWriter>,
+        insert: postgres::table::InsertStatement,
     },
     Sqlite {
-        writer: sqlite::table::Writer,
-        insert: sqlite::table::Insert,
+        writer: sqlite::table::TableWriter,
+        insert: sqlite::table::InsertStatement,
     },
 }
 
-/// A target together with the way of the rows into it.
-pub(super) struct Opened {
-    pub(super) target: Target,
-    pub(super) route: Route,
-    /// What empties the table, until it has run.
-    pub(super) before: Option<String>,
+/// Open target with its column mapping.
+pub(super) struct OpenTarget {
+    pub(super) target: RowTarget,
+    pub(super) mapping: ColumnMapping,
+    /// Statement that empties the table, until it has run.
+    pub(super) delete_statement: Option<String>,
 }
 
-impl Opened {
+impl OpenTarget {
     pub(super) async fn open(
-        transfer: &Transfer,
-        call: &Call,
-        plan: &Plan<'_>,
+        transfer: &TransferTool,
+        call: &ToolCall,
+        plan: &TransferPlan<'_>,
         source: &[Arc<str>],
     ) -> Result<Self, TaskError> {
         let config = plan.target.config;
         match plan.target.system {
-            System::Http => Ok(Self {
-                target: Target::Http(Box::new(request(call, config))),
-                route: Route::find(plan, source, None)?,
-                before: None,
+            SystemKind::Http => Ok(Self {
+                target: RowTarget::Http(Box::new(base_request(call, config))),
+                mapping: ColumnMapping::from_plan(plan, source, None)?,
+                delete_statement: None,
             }),
-            System::Postgres => {
-                let writer = postgres::table::Writer::start(config, &transfer.settings).await?;
-                postgres(Box::new(writer), plan, source).await
+            SystemKind::Postgres => {
+                let writer =
+                    postgres::table::TableWriter::start(config, &transfer.settings).await?;
+                open_postgres(Box::new(writer), plan, source).await
             }
-            System::Sqlite => {
-                let shared = transfer.sqlite.connect(config, &call.command).await?;
-                sqlite(sqlite::table::Writer::new(shared), plan, source).await
+            SystemKind::Sqlite => {
+                let shared = transfer
+                    .sqlite
+                    .connect_shared(config, &call.command)
+                    .await?;
+                open_sqlite(sqlite::table::TableWriter::new(shared), plan, source).await
             }
         }
     }
 
-    /// Writes rows of the source, all or none of them.
-    pub(super) async fn write(
+    /// Writes source rows in one transaction.
+    pub(super) async fn write_chunk(
         &mut self,
-        transfer: &Transfer,
+        transfer: &TransferTool,
         rows: &[Vec<Json>],
         chunk: u64,
     ) -> Result<(), TaskError> {
-        let rows: Vec<Vec<Json>> = rows.iter().map(|row| self.route.row(row)).collect();
-        let before = self.before.clone();
+        let rows: Vec<Vec<Json>> = rows.iter().map(|row| self.mapping.map_row(row)).collect();
+        let delete_statement = self.delete_statement.clone();
         match &self.target {
-            Target::Http(request) => {
-                let names = &self.route.names;
-                let rows = rows.into_iter().map(|row| Shape::Objects.row(names, row));
-                send(transfer, request, Json::list(rows), chunk).await?;
+            RowTarget::Http(request) => {
+                let names = &self.mapping.target_names;
+                let rows = rows
+                    .into_iter()
+                    .map(|row| RowShape::Objects.build_row(names, row));
+                post_rows(transfer, request, Json::list(rows), chunk).await?;
             }
-            Target::Postgres { writer, insert } => {
-                writer.write(insert, &rows, before.as_deref()).await?;
+            RowTarget::Postgres { writer, insert } => {
+                writer
+                    .write_rows(insert, &rows, delete_statement.as_deref())
+                    .await?;
             }
-            Target::Sqlite { writer, insert } => writer.write(insert, rows, before).await?,
+            RowTarget::Sqlite { writer, insert } => {
+                writer.write_rows(insert, rows, delete_statement).await?;
+            }
         }
-        self.before = None;
+        self.delete_statement = None;
         Ok(())
     }
 
-    /// Ends a target that has all its rows.
+    /// Closes a target after its last row.
     pub(super) fn close(self) {
         match self.target {
-            Target::Postgres { writer, .. } => writer.close(),
-            Target::Http(_) | Target::Sqlite { .. } => {}
+            RowTarget::Postgres { writer, .. } => writer.close(),
+            RowTarget::Http(_) | RowTarget::Sqlite { .. } => {}
         }
     }
 }
 
-async fn postgres(
-    writer: Box<postgres::table::Writer>,
-    plan: &Plan<'_>,
+async fn open_postgres(
+    writer: Box<postgres::table::TableWriter>,
+    plan: &TransferPlan<'_>,
     source: &[Arc<str>],
-) -> Result<Opened, TaskError> {
-    let (route, text, before) = match &plan.into {
-        Into::Table(name) => {
-            let table = postgres::table::Writer::table(name);
-            let columns = writer.columns(&table).await?;
-            let route = Route::find(plan, source, Some(&columns))?;
+) -> Result<OpenTarget, TaskError> {
+    let (mapping, text, delete_statement) = match &plan.destination {
+        RowDestination::Table(name) => {
+            let table = postgres::table::TableWriter::quote_table_name(name);
+            let columns = writer.table_columns(&table).await?;
+            let mapping = ColumnMapping::from_plan(plan, source, Some(&columns))?;
             let keys = match (&plan.keys, plan.mode) {
                 (Some(keys), _) => keys.clone(),
-                (None, Mode::Upsert) => writer.key(&table).await?,
-                (None, Mode::Append | Mode::Replace) => Vec::new(),
+                (None, WriteMode::Upsert) => writer.primary_key(&table).await?,
+                (None, WriteMode::Append | WriteMode::Replace) => Vec::new(),
             };
-            let text = insert(&table, &route.names, plan.mode, &keys, '$')?;
-            (route, text, emptied(plan.mode, &table))
+            let text = build_insert(&table, &mapping.target_names, plan.mode, &keys, '$')?;
+            (mapping, text, delete_all_statement(plan.mode, &table))
         }
-        Into::Query(query) => (Route::find(plan, source, None)?, query.clone(), None),
-        Into::Itself => return Err(crate::config::missing("'target.table'")),
+        RowDestination::Query(query) => (
+            ColumnMapping::from_plan(plan, source, None)?,
+            query.clone(),
+            None,
+        ),
+        RowDestination::Endpoint => return Err(crate::config::missing_key("'target.table'")),
     };
-    let insert = writer.prepare(&text, &route.names).await?;
-    Ok(Opened {
-        target: Target::Postgres { writer, insert },
-        route,
-        before,
+    let insert = writer.prepare_insert(&text, &mapping.target_names).await?;
+    Ok(OpenTarget {
+        target: RowTarget::Postgres { writer, insert },
+        mapping,
+        delete_statement,
     })
 }
 
-async fn sqlite(
-    writer: sqlite::table::Writer,
-    plan: &Plan<'_>,
+async fn open_sqlite(
+    writer: sqlite::table::TableWriter,
+    plan: &TransferPlan<'_>,
     source: &[Arc<str>],
-) -> Result<Opened, TaskError> {
-    let (route, text, table) = match &plan.into {
-        Into::Table(name) => {
-            let table = sqlite::table::Writer::table(name);
-            let columns = writer.columns(&table).await?;
-            let route = Route::find(plan, source, Some(&columns))?;
+) -> Result<OpenTarget, TaskError> {
+    let (mapping, text, table) = match &plan.destination {
+        RowDestination::Table(name) => {
+            let table = sqlite::table::TableWriter::quote_table_name(name);
+            let columns = writer.table_columns(&table).await?;
+            let mapping = ColumnMapping::from_plan(plan, source, Some(&columns))?;
             let keys = match (&plan.keys, plan.mode) {
                 (Some(keys), _) => keys.clone(),
-                (None, Mode::Upsert) => writer.key(&table).await?,
-                (None, Mode::Append | Mode::Replace) => Vec::new(),
+                (None, WriteMode::Upsert) => writer.primary_key(&table).await?,
+                (None, WriteMode::Append | WriteMode::Replace) => Vec::new(),
             };
-            let text = insert(&table, &route.names, plan.mode, &keys, '?')?;
-            (route, text, Some(table))
+            let text = build_insert(&table, &mapping.target_names, plan.mode, &keys, '?')?;
+            (mapping, text, Some(table))
         }
-        Into::Query(query) => (Route::find(plan, source, None)?, query.clone(), None),
-        Into::Itself => return Err(crate::config::missing("'target.table'")),
+        RowDestination::Query(query) => (
+            ColumnMapping::from_plan(plan, source, None)?,
+            query.clone(),
+            None,
+        ),
+        RowDestination::Endpoint => return Err(crate::config::missing_key("'target.table'")),
     };
-    let before = table.as_ref().and_then(|table| emptied(plan.mode, table));
-    let insert = writer.prepare(text, &route.names, table.as_deref()).await?;
-    Ok(Opened {
-        target: Target::Sqlite { writer, insert },
-        route,
-        before,
+    let delete_statement = table
+        .as_ref()
+        .and_then(|table| delete_all_statement(plan.mode, table));
+    let insert = writer
+        .prepare_insert(text, &mapping.target_names, table.as_deref())
+        .await?;
+    Ok(OpenTarget {
+        target: RowTarget::Sqlite { writer, insert },
+        mapping,
+        delete_statement,
     })
 }
 
-fn emptied(mode: Mode, table: &str) -> Option<String> {
+fn delete_all_statement(mode: WriteMode, table: &str) -> Option<String> {
     match mode {
-        Mode::Replace => Some(format!("DELETE FROM {table}")),
-        Mode::Append | Mode::Upsert => None,
+        WriteMode::Replace => Some(format!("DELETE FROM {table}")),
+        WriteMode::Append | WriteMode::Upsert => None,
     }
 }
 
-/// The request that takes rows, but for the rows.
-fn request(call: &Call, config: Config<'_>) -> Call {
+/// Builds the request that sends rows, without the rows.
+fn base_request(call: &ToolCall, config: Config<'_>) -> ToolCall {
     let mut request = call.clone();
     request.config = config.0.clone();
     let method = request.config.entry("method".into());
@@ -167,16 +189,16 @@ fn request(call: &Call, config: Config<'_>) -> Call {
     request
 }
 
-async fn send(
-    transfer: &Transfer,
-    request: &Call,
+async fn post_rows(
+    transfer: &TransferTool,
+    request: &ToolCall,
     rows: Json,
     chunk: u64,
 ) -> Result<(), TaskError> {
     let mut request = request.clone();
     request.config.insert("json".into(), rows);
-    // Each piece is an effect of its own.
+    // Each chunk is a separate effect.
     request.idempotency_key = format!("{}:{chunk}", request.idempotency_key);
-    let outcome = transfer.http.run(&request, &Scope::default()).await;
+    let outcome = transfer.http.run(&request, &CallContext::default()).await;
     outcome.error.map_or(Ok(()), Err)
 }

@@ -1,20 +1,21 @@
-//! Containers, with an engine that is a script of the test's own.
+//! Container tool, with a shell script as the container engine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use noetl_tools::walls::SandboxMode;
-use noetl_tools::{Call, CancellationToken, Settings, ToolKind, Toolbox};
+use noetl_tools::sandbox::SandboxMode;
+use noetl_tools::{CancellationToken, Settings, ToolCall, ToolKind, Toolbox};
 use noetl_types::{Json, TaskErrorKind};
 use tempfile::TempDir;
 
 use crate::support::{
-    call, error, is_alive, make_executable, pid_in, run, settings, text, until, value,
+    is_alive, make_executable, output_text, parse_json, run_call, run_failing, test_settings,
+    tool_call, wait_for_pid, wait_until,
 };
 
-/// What an engine does, as far as the tool can tell: it keeps containers by name, and their images
-/// say how they behave. `STATE` is its folder.
-const ENGINE: &str = r#"#!/bin/sh
+/// Script of the engine: it stores containers by name, and their images determine their behavior.
+/// `STATE` is its folder.
+const ENGINE_SCRIPT: &str = r#"#!/bin/sh
 echo "$@" >> STATE/log
 verb=$1; shift
 case "$verb" in
@@ -59,45 +60,49 @@ run)
 esac
 "#;
 
-/// An engine and the toolbox that finds it.
-struct House {
+/// An engine, and a toolbox that uses it.
+struct ContainerFixture {
     folder: TempDir,
     toolbox: Toolbox,
 }
 
-impl House {
+impl ContainerFixture {
     fn new() -> Self {
-        Self::with("docker", |_| {})
+        Self::with_settings("docker", |_| {})
     }
 
-    fn with(name: &str, change: impl FnOnce(&mut Settings)) -> Self {
+    fn with_settings(name: &str, configure: impl FnOnce(&mut Settings)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         std::fs::create_dir(&state).unwrap();
         let file = folder.path().join(name);
-        std::fs::write(&file, ENGINE.replace("STATE", state.to_str().unwrap())).unwrap();
+        std::fs::write(
+            &file,
+            ENGINE_SCRIPT.replace("STATE", state.to_str().unwrap()),
+        )
+        .unwrap();
         make_executable(&file);
-        let mut settings = settings();
+        let mut settings = test_settings();
         let path = format!("{}:/usr/bin:/bin", folder.path().display());
         settings.environment.insert("PATH".into(), path);
-        change(&mut settings);
+        configure(&mut settings);
         Self {
             folder,
             toolbox: Toolbox::new(settings),
         }
     }
 
-    fn state(&self, name: &str) -> PathBuf {
+    fn state_file(&self, name: &str) -> PathBuf {
         self.folder.path().join("state").join(name)
     }
 
-    /// What the engine was asked, in order.
-    fn asked(&self) -> Vec<String> {
-        let log = std::fs::read_to_string(self.state("log")).unwrap_or_default();
+    /// Returns the calls of the engine, in order.
+    fn engine_calls(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.state_file("log")).unwrap_or_default();
         log.lines().map(str::to_owned).collect()
     }
 
-    fn containers(&self) -> usize {
+    fn container_count(&self) -> usize {
         let entries = std::fs::read_dir(self.folder.path().join("state")).unwrap();
         entries
             .filter(|entry| {
@@ -108,30 +113,30 @@ impl House {
     }
 }
 
-fn container(config: &str) -> Call {
-    call(ToolKind::Container, &value(config))
+fn container_call(config: &str) -> ToolCall {
+    tool_call(ToolKind::Container, &parse_json(config))
 }
 
 #[tokio::test]
-async fn a_container_runs_to_its_end_and_goes() {
-    let house = House::new();
+async fn container_runs_to_end_and_is_removed() {
+    let fixture = ContainerFixture::new();
     let config = r#"{"image": "plain", "command": ["run", "it"], "args": ["a b", 5],
         "env": {"MINE": "secret", "PATH": "/opt", "discovery.type": "one", "GONE": null, "K": {"value": 7}},
         "resources": {"limits": {"memory": "64Mi", "cpu": "500m"}}, "labels": {"team": "x"}}"#;
-    let outcome = run(&house.toolbox, container(config)).await;
+    let outcome = run_call(&fixture.toolbox, container_call(config)).await;
     assert_eq!(outcome.error, None);
     assert_eq!(outcome.data.get("exit_code"), Some(&Json::from(0)));
-    let said = text(&outcome, "stdout");
-    // Values reach the container by the environment of the client, not by its command line.
-    assert!(said.contains("MINE is secret\n"), "{said}");
-    assert!(said.contains("K is 7\n"), "{said}");
-    assert!(said.contains("NOETL_STEP is greet\n"), "{said}");
-    assert!(said.ends_with("word it\nword a b\nword 5\n"), "{said}");
+    let stdout = output_text(&outcome, "stdout");
+    // Values reach the container through the environment of the client, not its command line.
+    assert!(stdout.contains("MINE is secret\n"), "{stdout}");
+    assert!(stdout.contains("K is 7\n"), "{stdout}");
+    assert!(stdout.contains("NOETL_STEP is greet\n"), "{stdout}");
+    assert!(stdout.ends_with("word it\nword a b\nword 5\n"), "{stdout}");
 
-    let asked = house.asked();
-    assert_eq!(asked.len(), 3, "{asked:?}");
-    let order = &asked[1];
-    assert!(order.starts_with("run --name noetl-"), "{order}");
+    let calls = fixture.engine_calls();
+    assert_eq!(calls.len(), 3, "{calls:?}");
+    let run_line = &calls[1];
+    assert!(run_line.starts_with("run --name noetl-"), "{run_line}");
     for part in [
         "--memory 67108864 --memory-swap 67108864",
         "--cpus 0.500",
@@ -144,36 +149,36 @@ async fn a_container_runs_to_its_end_and_goes() {
         "--env discovery.type=one ",
         "--entrypoint run plain it a b 5",
     ] {
-        assert!(order.contains(part), "{part} is not in {order}");
+        assert!(run_line.contains(part), "{part} is not in {run_line}");
     }
-    assert!(!order.contains("secret"), "{order}");
-    assert!(!order.contains("GONE"), "{order}");
-    let removal = |line: &str| line.starts_with("rm --force --volumes noetl-");
-    assert!(removal(&asked[0]) && removal(&asked[2]), "{asked:?}");
-    assert_eq!(house.containers(), 0);
+    assert!(!run_line.contains("secret"), "{run_line}");
+    assert!(!run_line.contains("GONE"), "{run_line}");
+    let is_removal = |line: &str| line.starts_with("rm --force --volumes noetl-");
+    assert!(is_removal(&calls[0]) && is_removal(&calls[2]), "{calls:?}");
+    assert_eq!(fixture.container_count(), 0);
 }
 
 #[tokio::test]
-async fn failures_keep_their_data_and_reason() {
-    let house = House::new();
-    let fails = async |image: &str| {
+async fn failure_keeps_data_and_reason() {
+    let fixture = ContainerFixture::new();
+    let run_failing_image = async |image: &str| {
         let config = format!(r#"{{"image": "{image}"}}"#);
-        let outcome = run(&house.toolbox, container(&config)).await;
-        assert_eq!(house.containers(), 0, "{image}");
+        let outcome = run_call(&fixture.toolbox, container_call(&config)).await;
+        assert_eq!(fixture.container_count(), 0, "{image}");
         let error = outcome.error.clone().unwrap();
         (outcome, error)
     };
-    let (outcome, error) = fails("fail").await;
+    let (outcome, error) = run_failing_image("fail").await;
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert_eq!(error.code, Some(Json::from(3)));
     assert_eq!(
         error.message,
         "the container ended with exit code 3: no luck"
     );
-    assert_eq!(text(&outcome, "stderr"), "no luck\n");
-    assert!(text(&outcome, "stdout").ends_with("so far\n"));
+    assert_eq!(output_text(&outcome, "stderr"), "no luck\n");
+    assert!(output_text(&outcome, "stdout").ends_with("so far\n"));
 
-    let (outcome, error) = fails("oom").await;
+    let (outcome, error) = run_failing_image("oom").await;
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert_eq!(
         error.details.unwrap().to_string(),
@@ -181,91 +186,104 @@ async fn failures_keep_their_data_and_reason() {
     );
     assert_eq!(outcome.data.get("exit_code"), Some(&Json::from(137)));
 
-    assert_eq!(fails("gone").await.1.kind, TaskErrorKind::NotFound);
-    let down = fails("down").await.1;
+    assert_eq!(
+        run_failing_image("gone").await.1.kind,
+        TaskErrorKind::NotFound
+    );
+    let down = run_failing_image("down").await.1;
     assert_eq!(down.kind, TaskErrorKind::Connection);
     assert!(down.retryable);
-    // A container may end with the code by which the engine tells of its own failures.
-    let own = fails("fail125").await.1;
+    // A container may exit with the code that the engine uses for its own failures.
+    let error = run_failing_image("fail125").await.1;
     assert_eq!(
-        own.message,
+        error.message,
         "the container ended with exit code 125: my own"
     );
 }
 
 #[tokio::test]
-async fn outputs_are_cut() {
-    let house = House::new();
-    let outcome = run(&house.toolbox, container(r#"{"image": "loud"}"#)).await;
+async fn output_is_truncated() {
+    let fixture = ContainerFixture::new();
+    let outcome = run_call(&fixture.toolbox, container_call(r#"{"image": "loud"}"#)).await;
     assert_eq!(outcome.error, None);
-    assert_eq!(text(&outcome, "stdout").len(), 1024 * 1024);
+    assert_eq!(output_text(&outcome, "stdout").len(), 1024 * 1024);
     assert_eq!(outcome.data.get("truncated"), Some(&Json::from(true)));
 }
 
-/// What a lost worker left is removed before the same work begins again.
+/// A container left by a lost worker is removed before the same work begins again.
 #[tokio::test]
-async fn the_same_work_never_runs_twice_at_once() {
-    let house = House::new();
-    let (config, file) = (r#"{"image": "endless"}"#, house.state("pid"));
+async fn same_command_never_runs_twice_at_once() {
+    let fixture = ContainerFixture::new();
+    let (config, file) = (r#"{"image": "endless"}"#, fixture.state_file("pid"));
     let first = tokio::select! {
-        outcome = run(&house.toolbox, container(config)) => panic!("it ended: {outcome:?}"),
-        pid = pid_in(&file) => pid,
+        outcome = run_call(&fixture.toolbox, container_call(config)) => panic!("it ended: {outcome:?}"),
+        pid = wait_for_pid(&file) => pid,
     };
-    // The call was dropped, and with it went the container.
-    until("the container goes", || house.containers() == 0).await;
-    until("its process ends", || !is_alive(first)).await;
+    // The call was dropped, and the container with it.
+    wait_until("the container is removed", || {
+        fixture.container_count() == 0
+    })
+    .await;
+    wait_until("its process ends", || !is_alive(first)).await;
 
-    // A worker that was killed had no time to remove anything.
-    let name = house.asked()[1].split(' ').nth(2).unwrap().to_owned();
-    let mut left = std::process::Command::new("sleep")
+    // A killed worker could not remove its container.
+    let name = fixture.engine_calls()[1]
+        .split(' ')
+        .nth(2)
+        .unwrap()
+        .to_owned();
+    let mut leftover = std::process::Command::new("sleep")
         .arg("1000")
         .spawn()
         .unwrap();
-    std::fs::write(house.state(&name), left.id().to_string()).unwrap();
-    let outcome = run(&house.toolbox, container(r#"{"image": "plain"}"#)).await;
+    std::fs::write(fixture.state_file(&name), leftover.id().to_string()).unwrap();
+    let outcome = run_call(&fixture.toolbox, container_call(r#"{"image": "plain"}"#)).await;
     assert_eq!(outcome.error, None);
-    assert!(!left.wait().unwrap().success());
+    assert!(!leftover.wait().unwrap().success());
 }
 
 #[tokio::test]
-async fn time_and_cancellation_end_the_container() {
-    let house = House::new();
-    let endless = || container(r#"{"image": "endless"}"#);
-    let late = Call {
+async fn timeout_and_cancellation_stop_container() {
+    let fixture = ContainerFixture::new();
+    let endless = || container_call(r#"{"image": "endless"}"#);
+    let limited = ToolCall {
         timeout: Duration::from_secs(3),
         ..endless()
     };
-    let (kind, _) = error(&house.toolbox, late).await;
+    let (kind, _) = run_failing(&fixture.toolbox, limited).await;
     assert_eq!(kind, TaskErrorKind::Timeout);
-    let pid = pid_in(&house.state("pid")).await;
-    until("the container goes", || house.containers() == 0).await;
-    until("its process ends", || !is_alive(pid)).await;
+    let pid = wait_for_pid(&fixture.state_file("pid")).await;
+    wait_until("the container is removed", || {
+        fixture.container_count() == 0
+    })
+    .await;
+    wait_until("its process ends", || !is_alive(pid)).await;
 
-    std::fs::remove_file(house.state("pid")).unwrap();
+    std::fs::remove_file(fixture.state_file("pid")).unwrap();
     let cancel = CancellationToken::new();
     let stop = async {
-        let pid = pid_in(&house.state("pid")).await;
+        let pid = wait_for_pid(&fixture.state_file("pid")).await;
         cancel.cancel();
         pid
     };
-    let (outcome, pid) = tokio::join!(house.toolbox.call(endless(), cancel.clone()), stop);
+    let (outcome, pid) = tokio::join!(fixture.toolbox.call(endless(), cancel.clone()), stop);
     assert_eq!(
         outcome.error.as_ref().unwrap().kind,
         TaskErrorKind::Cancelled
     );
-    // The client was asked first, so that it can ask the container.
-    assert!(text(&outcome, "stdout").ends_with("stopped\n"));
-    house.toolbox.shutdown().await;
-    assert_eq!(house.containers(), 0);
-    until("its process ends", || !is_alive(pid)).await;
+    // The client is signalled first, so that it can signal the container.
+    assert!(output_text(&outcome, "stdout").ends_with("stopped\n"));
+    fixture.toolbox.shutdown().await;
+    assert_eq!(fixture.container_count(), 0);
+    wait_until("its process ends", || !is_alive(pid)).await;
 }
 
 #[tokio::test]
-async fn volumes_of_the_machine_and_of_the_engine() {
-    let shared = tempfile::tempdir().unwrap();
-    let shared = shared.path().canonicalize().unwrap();
-    let path = shared.to_str().unwrap();
-    let house = House::new();
+async fn mounts_host_and_engine_volumes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let path = folder.to_str().unwrap();
+    let fixture = ContainerFixture::new();
     let config = format!(
         r#"{{"image": "plain", "volumes": ["{path}:/in:ro", "cache:/cache",
             {{"host_path": "{path}", "mount_path": "/out"}},
@@ -273,9 +291,9 @@ async fn volumes_of_the_machine_and_of_the_engine() {
             "volume_mounts": [{{"name": "work", "mountPath": "/work"}},
             {{"name": "host", "mountPath": "/h", "readOnly": true}}]}}"#
     );
-    let outcome = run(&house.toolbox, container(&config)).await;
+    let outcome = run_call(&fixture.toolbox, container_call(&config)).await;
     assert_eq!(outcome.error, None);
-    let order = house.asked()[1].clone();
+    let run_line = fixture.engine_calls()[1].clone();
     let mounts = format!(
         "--mount type=bind,source={path},target=/in,readonly \
          --mount type=volume,source=cache,target=/cache \
@@ -283,19 +301,19 @@ async fn volumes_of_the_machine_and_of_the_engine() {
          --mount type=volume,target=/work \
          --mount type=bind,source={path},target=/h,readonly"
     );
-    assert!(order.contains(&mounts), "{order}");
+    assert!(run_line.contains(&mounts), "{run_line}");
 
     let roots = |settings: &mut Settings| settings.file_roots = Some(vec!["/usr".into()]);
-    let closed = House::with("docker", roots);
+    let restricted = ContainerFixture::with_settings("docker", roots);
     let config = format!(r#"{{"image": "plain", "volumes": ["{path}:/in"]}}"#);
-    let (kind, message) = error(&closed.toolbox, container(&config)).await;
+    let (kind, message) = run_failing(&restricted.toolbox, container_call(&config)).await;
     assert_eq!(kind, TaskErrorKind::Auth);
-    assert!(message.contains("the operator opened"), "{message}");
+    assert!(message.contains("NOETL_FILE_ROOTS"), "{message}");
 }
 
-/// The engine stands outside of the walls, so a container gets nothing that leads it there.
+/// The engine runs outside of the sandbox, so a container must not get anything that leads there.
 #[tokio::test]
-async fn a_container_gets_nothing_that_the_walls_hide() {
+async fn container_cannot_mount_hidden_paths() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
     let path = |name: &str| folder.join(name);
@@ -304,8 +322,8 @@ async fn a_container_gets_nothing_that_the_walls_hide() {
     }
     std::os::unix::fs::symlink(path("data"), path("link/data")).unwrap();
     std::fs::write(path("engine/my.sock"), "").unwrap();
-    let house = |mode: SandboxMode| {
-        House::with("docker", |settings| {
+    let fixture = |mode: SandboxMode| {
+        ContainerFixture::with_settings("docker", |settings| {
             settings.sandbox.mode = mode;
             settings.sandbox.hidden = vec![path("data")];
             settings.sandbox.writable = vec![path("out")];
@@ -318,86 +336,101 @@ async fn a_container_gets_nothing_that_the_walls_hide() {
         let folder = folder.display();
         format!(r#"{{"image": "plain", "volumes": ["{folder}:/in"]}}"#)
     };
-    let (off, walled) = (house(SandboxMode::Off), house(SandboxMode::BestEffort));
-    for own in [path("data"), path("data/keys"), path("link/data")] {
-        for house in [&off, &walled] {
-            let part = "the platform's own";
-            refused(house, &mount(&own), TaskErrorKind::Auth, part).await;
+    let (off, sandboxed) = (fixture(SandboxMode::Off), fixture(SandboxMode::BestEffort));
+    for hidden in [path("data"), path("data/keys"), path("link/data")] {
+        for fixture in [&off, &sandboxed] {
+            let part = "belongs to the platform";
+            assert_rejected(fixture, &mount(&hidden), TaskErrorKind::Auth, part).await;
         }
     }
-    for above in [folder.clone(), PathBuf::from("/")] {
-        let part = "the platform's own";
-        refused(&walled, &mount(&above), TaskErrorKind::Auth, part).await;
+    for parent in [folder.clone(), PathBuf::from("/")] {
+        let part = "belongs to the platform";
+        assert_rejected(&sandboxed, &mount(&parent), TaskErrorKind::Auth, part).await;
     }
     for socket in [path("engine"), path("engine/my.sock"), "/run".into()] {
-        let part = "a socket of the worker's machine";
-        refused(&walled, &mount(&socket), TaskErrorKind::Auth, part).await;
+        let part = "a socket of the worker's host";
+        assert_rejected(&sandboxed, &mount(&socket), TaskErrorKind::Auth, part).await;
     }
-    assert!(walled.asked().is_empty());
-    for (house, open) in [(&off, folder.clone()), (&walled, path("link"))] {
-        let outcome = run(&house.toolbox, container(&mount(&open))).await;
+    assert!(sandboxed.engine_calls().is_empty());
+    for (fixture, allowed) in [(&off, folder.clone()), (&sandboxed, path("link"))] {
+        let outcome = run_call(&fixture.toolbox, container_call(&mount(&allowed))).await;
         assert_eq!(outcome.error, None);
     }
-    let strict = house(SandboxMode::Strict);
+    let strict = fixture(SandboxMode::Strict);
     let part = "NOETL_SANDBOX=strict";
-    refused(&strict, &mount(&path("link")), TaskErrorKind::Auth, part).await;
-    let outcome = run(&strict.toolbox, container(&mount(&path("out")))).await;
+    assert_rejected(&strict, &mount(&path("link")), TaskErrorKind::Auth, part).await;
+    let outcome = run_call(&strict.toolbox, container_call(&mount(&path("out")))).await;
     assert_eq!(outcome.error, None);
 }
 
 #[tokio::test]
-async fn a_container_of_an_offline_worker_is_offline() {
+async fn offline_worker_runs_offline_container() {
     for is_offline in [true, false] {
-        let set = |settings: &mut Settings| settings.sandbox.is_offline = is_offline;
-        let house = House::with("docker", set);
-        let outcome = run(&house.toolbox, container(r#"{"image": "plain"}"#)).await;
+        let configure = |settings: &mut Settings| settings.sandbox.is_offline = is_offline;
+        let fixture = ContainerFixture::with_settings("docker", configure);
+        let outcome = run_call(&fixture.toolbox, container_call(r#"{"image": "plain"}"#)).await;
         assert_eq!(outcome.error, None);
-        let asked = house.asked();
-        let order = asked.iter().find(|line| line.starts_with("run")).unwrap();
-        assert_eq!(order.contains(" --network none "), is_offline, "{order}");
+        let calls = fixture.engine_calls();
+        let run_line = calls.iter().find(|line| line.starts_with("run")).unwrap();
+        assert_eq!(
+            run_line.contains(" --network none "),
+            is_offline,
+            "{run_line}"
+        );
     }
 }
 
 #[tokio::test]
-async fn the_operator_chooses_engine_and_images() {
-    let podman = House::with("podman", |settings| {
+async fn operator_chooses_engine_and_images() {
+    let podman = ContainerFixture::with_settings("podman", |settings| {
         settings.container.images = Some(vec!["team/*".into(), "plain".into()]);
         settings.container.engine = Some("podman".into());
     });
     for image in ["team/a:1", "plain"] {
         let config = format!(r#"{{"image": "{image}", "runtime": "local"}}"#);
-        assert_eq!(run(&podman.toolbox, container(&config)).await.error, None);
+        assert_eq!(
+            run_call(&podman.toolbox, container_call(&config))
+                .await
+                .error,
+            None
+        );
     }
-    let (kind, message) = error(&podman.toolbox, container(r#"{"image": "plain2"}"#)).await;
+    let (kind, message) =
+        run_failing(&podman.toolbox, container_call(r#"{"image": "plain2"}"#)).await;
     assert_eq!(kind, TaskErrorKind::Auth);
     assert!(message.contains("'plain2'"), "{message}");
 
-    let nothing = tempfile::tempdir().unwrap();
-    let without = |path: &Path, engine: Option<&str>| {
-        let mut settings = settings();
+    let empty_dir = tempfile::tempdir().unwrap();
+    let toolbox_without_engine = |path: &Path, engine: Option<&str>| {
+        let mut settings = test_settings();
         let path = path.display().to_string();
         settings.environment.insert("PATH".into(), path);
         settings.container.engine = engine.map(str::to_owned);
         Toolbox::new(settings)
     };
-    let plain = || container(r#"{"image": "plain"}"#);
-    let (kind, message) = error(&without(nothing.path(), None), plain()).await;
+    let plain = || container_call(r#"{"image": "plain"}"#);
+    let (kind, message) =
+        run_failing(&toolbox_without_engine(empty_dir.path(), None), plain()).await;
     assert_eq!(kind, TaskErrorKind::Unsupported);
     assert!(message.contains("docker or podman"), "{message}");
-    let (kind, message) = error(&without(nothing.path(), Some("nerdctl")), plain()).await;
+    let (kind, message) = run_failing(
+        &toolbox_without_engine(empty_dir.path(), Some("nerdctl")),
+        plain(),
+    )
+    .await;
     assert_eq!(kind, TaskErrorKind::Unsupported);
     assert!(message.contains("'nerdctl'"), "{message}");
 }
 
 #[tokio::test]
-async fn what_cannot_run_says_why() {
-    let house = House::new();
+async fn invalid_config_is_rejected_with_reason() {
+    let fixture = ContainerFixture::new();
     for (config, kind, part) in [
         ("{}", TaskErrorKind::Schema, "'image' is missing"),
         (
             r#"{"image": "--privileged"}"#,
             TaskErrorKind::Parse,
-            "no image",
+            "not a valid image name",
         ),
         (
             r#"{"image": "i", "runtime": "kubernetes"}"#,
@@ -412,7 +445,7 @@ async fn what_cannot_run_says_why() {
         (
             r#"{"image": "i", "callback": true}"#,
             TaskErrorKind::Unsupported,
-            "calls back",
+            "'callback'",
         ),
         (
             r#"{"image": "i", "env": [{"name": "A", "value_from": {"secret": "s"}}]}"#,
@@ -435,20 +468,25 @@ async fn what_cannot_run_says_why() {
             "'much'",
         ),
     ] {
-        refused(&house, config, kind, part).await;
+        assert_rejected(&fixture, config, kind, part).await;
     }
-    assert!(house.asked().is_empty());
+    assert!(fixture.engine_calls().is_empty());
 }
 
-async fn refused(house: &House, config: &str, kind: TaskErrorKind, part: &str) {
-    let (found, message) = error(&house.toolbox, container(config)).await;
-    assert_eq!(found, kind, "{message}");
+async fn assert_rejected(
+    fixture: &ContainerFixture,
+    config: &str,
+    kind: TaskErrorKind,
+    part: &str,
+) {
+    let (actual, message) = run_failing(&fixture.toolbox, container_call(config)).await;
+    assert_eq!(actual, kind, "{message}");
     assert!(message.contains(part), "{message}");
 }
 
 #[tokio::test]
-async fn what_cannot_be_mounted_says_why() {
-    let house = House::new();
+async fn invalid_mount_is_rejected_with_reason() {
+    let fixture = ContainerFixture::new();
     for (config, kind, part) in [
         (
             r#"{"image": "i", "volumes": ["x"]}"#,
@@ -458,7 +496,7 @@ async fn what_cannot_be_mounted_says_why() {
         (
             r#"{"image": "i", "volumes": ["../x:/y"]}"#,
             TaskErrorKind::Parse,
-            "not absolute",
+            "not an absolute path",
         ),
         (
             r#"{"image": "i", "volumes": ["v,readonly:/y"]}"#,
@@ -482,7 +520,7 @@ async fn what_cannot_be_mounted_says_why() {
             "Kubernetes",
         ),
     ] {
-        refused(&house, config, kind, part).await;
+        assert_rejected(&fixture, config, kind, part).await;
     }
-    assert!(house.asked().is_empty());
+    assert!(fixture.engine_calls().is_empty());
 }

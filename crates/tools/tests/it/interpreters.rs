@@ -1,4 +1,4 @@
-//! Interpreters that outlive their calls: what a call leaves behind is not the next one's business.
+//! Interpreters that outlive their calls: a call must not affect the next one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,29 +6,30 @@ use std::time::Duration;
 use noetl_tools::Toolbox;
 use noetl_types::{Json, TaskErrorKind};
 
+use crate::process_limits::join_all;
 use crate::support::{
-    data, is_alive, one_interpreter, python, python_with, run, settings, text, until,
+    is_alive, output_text, python_call, python_call_with_input, run_call, run_data,
+    single_interpreter_toolbox, test_settings, wait_until,
 };
-use crate::walls::join_all;
 
 #[tokio::test]
-async fn a_crash_fails_only_its_own_call() {
-    let toolbox = one_interpreter();
-    let outcome = run(
+async fn crash_fails_only_its_own_call() {
+    let toolbox = single_interpreter_toolbox();
+    let outcome = run_call(
         &toolbox,
-        python("import os\nprint('last words', flush=True)\nos._exit(7)"),
+        python_call("import os\nprint('last words', flush=True)\nos._exit(7)"),
     )
     .await;
     let error = outcome.error.clone().unwrap();
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert_eq!(error.message, "the interpreter ended with exit code 7");
     assert_eq!(error.code, Some(Json::from(7)));
-    assert_eq!(text(&outcome, "stdout"), "last words\n");
-    assert_eq!(data(&toolbox, python("result = 1")).await, "1");
+    assert_eq!(output_text(&outcome, "stdout"), "last words\n");
+    assert_eq!(run_data(&toolbox, python_call("result = 1")).await, "1");
 
-    let outcome = run(
+    let outcome = run_call(
         &toolbox,
-        python("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"),
+        python_call("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"),
     )
     .await;
     assert_eq!(
@@ -36,23 +37,23 @@ async fn a_crash_fails_only_its_own_call() {
         "the interpreter ended with signal 11"
     );
     // A child that keeps the channel open does not hide the end of its parent.
-    let outcome = run(
+    let outcome = run_call(
         &toolbox,
-        python("import os, time\nif os.fork() == 0:\n    time.sleep(1000)\nos._exit(1)"),
+        python_call("import os, time\nif os.fork() == 0:\n    time.sleep(1000)\nos._exit(1)"),
     )
     .await;
     assert_eq!(
         outcome.error.unwrap().message,
         "the interpreter ended with exit code 1"
     );
-    // A code that closes all descriptors loses the channel.
-    let outcome = run(&toolbox, python("import os\nos.closerange(0, 300)")).await;
+    // Code that closes all descriptors loses the channel.
+    let outcome = run_call(&toolbox, python_call("import os\nos.closerange(0, 300)")).await;
     assert!(outcome.error.is_some());
-    assert_eq!(data(&toolbox, python("result = 1")).await, "1");
+    assert_eq!(run_data(&toolbox, python_call("result = 1")).await, "1");
 }
 
-/// Code that leaves the house in a mess, each of which the next call must not notice.
-const MESS: &[&str] = &[
+/// Code that leaves side effects behind. The next call must not see any of them.
+const SIDE_EFFECTS: &[&str] = &[
     "leak = 1",
     "import builtins\ndel builtins.len",
     "import builtins\nbuiltins.print = None\nbuiltins.isinstance = None",
@@ -83,7 +84,7 @@ const MESS: &[&str] = &[
     "globals().clear()",
 ];
 
-const PROBE: &str = r"
+const SIDE_EFFECT_PROBE: &str = r"
 import asyncio, decimal, gc, json, os, signal, sys, threading, importlib.util
 assert 'leak' not in globals()
 assert len([1]) == 1 and isinstance(1, int) and callable(print)
@@ -103,26 +104,26 @@ assert sys.stdin.read() == '{}'
 ";
 
 #[tokio::test]
-async fn a_mess_does_not_reach_the_next_call() {
-    let toolbox = one_interpreter();
-    for mess in MESS {
-        let first = run(&toolbox, python(mess)).await;
+async fn side_effects_do_not_reach_next_call() {
+    let toolbox = single_interpreter_toolbox();
+    for code in SIDE_EFFECTS {
+        let first = run_call(&toolbox, python_call(code)).await;
         if let Some(error) = &first.error {
-            assert_eq!(error.kind, TaskErrorKind::Transform, "{mess}: {error:?}");
+            assert_eq!(error.kind, TaskErrorKind::Transform, "{code}: {error:?}");
         }
-        let probe = run(&toolbox, python(PROBE)).await;
+        let probe = run_call(&toolbox, python_call(SIDE_EFFECT_PROBE)).await;
         assert_eq!(
             (probe.error, probe.data.to_string().as_str()),
             (None, r#"{"stderr":"too\n","stdout":"fine\n"}"#),
-            "after {mess}"
+            "after {code}"
         );
     }
 }
 
 #[tokio::test]
 async fn clean_calls_share_an_interpreter() {
-    let toolbox = one_interpreter();
-    let mut seen = BTreeSet::new();
+    let toolbox = single_interpreter_toolbox();
+    let mut pids = BTreeSet::new();
     for code in [
         "import os\nresult = os.getpid()",
         "import os, logging\nlogging.basicConfig()\nprint('x')\nreturn os.getpid()",
@@ -134,51 +135,51 @@ async fn clean_calls_share_an_interpreter() {
         "import os\nopen('f', 'w').write('x')\nresult = os.getpid()",
         "import os\ntry:\n    1 / 0\nexcept Exception:\n    result = os.getpid()",
     ] {
-        seen.insert(data(&toolbox, python(code)).await);
+        pids.insert(run_data(&toolbox, python_call(code)).await);
     }
-    let outcome = run(&toolbox, python("raise ValueError")).await;
+    let outcome = run_call(&toolbox, python_call("raise ValueError")).await;
     assert!(outcome.error.is_some());
-    seen.insert(data(&toolbox, python("import os\nresult = os.getpid()")).await);
-    assert_eq!(seen.len(), 1, "{seen:?}");
+    pids.insert(run_data(&toolbox, python_call("import os\nresult = os.getpid()")).await);
+    assert_eq!(pids.len(), 1, "{pids:?}");
 }
 
 #[tokio::test]
-async fn an_interpreter_is_replaced_after_its_calls() {
-    let mut settings = settings();
+async fn interpreter_is_replaced_after_max_calls() {
+    let mut settings = test_settings();
     settings.python.pool_size = 1;
     settings.python.max_calls = 2;
     let toolbox = Toolbox::new(settings.clone());
-    let mut seen = BTreeSet::new();
+    let mut pids = BTreeSet::new();
     for _ in 0..6 {
-        seen.insert(data(&toolbox, python("import os\nresult = os.getpid()")).await);
+        pids.insert(run_data(&toolbox, python_call("import os\nresult = os.getpid()")).await);
     }
-    assert_eq!(seen.len(), 3);
+    assert_eq!(pids.len(), 3);
 
     settings.python.max_calls = 100;
     settings.python.max_memory = noetl_types::ByteSize::from_mib(100);
     let toolbox = Toolbox::new(settings);
     let pid = "import os\nresult = os.getpid()";
-    let first = data(&toolbox, python(pid)).await;
-    // What was given back is no reason; what a library leaks is.
+    let first = run_data(&toolbox, python_call(pid)).await;
+    // Freed memory is no reason to replace an interpreter, but memory leaked by a library is.
     let big = "import os\nx = b'x' * 200_000_000\nresult = os.getpid()";
-    assert_eq!(first, data(&toolbox, python(big)).await);
+    assert_eq!(first, run_data(&toolbox, python_call(big)).await);
     let leak = "import ctypes, os\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p
 ctypes.memset(libc.malloc(ctypes.c_size_t(200_000_000)), 1, 200_000_000)\nresult = os.getpid()";
-    assert_eq!(first, data(&toolbox, python(leak)).await);
-    assert_ne!(first, data(&toolbox, python(pid)).await);
+    assert_eq!(first, run_data(&toolbox, python_call(leak)).await);
+    assert_ne!(first, run_data(&toolbox, python_call(pid)).await);
 }
 
-/// A process inherits the peak of the one that started it, and a worker may be large.
+/// A process inherits the peak memory of its parent, and a worker may be large.
 #[tokio::test]
-async fn the_memory_of_the_worker_is_not_the_interpreters() {
+async fn worker_memory_does_not_count_for_interpreter() {
     let large = vec![1_u8; 300_000_000];
-    let mut settings = settings();
+    let mut settings = test_settings();
     settings.python.pool_size = 1;
     settings.python.max_memory = noetl_types::ByteSize::from_mib(100);
     let toolbox = Toolbox::new(settings);
     let pid = "import os\nresult = os.getpid()";
-    let first = data(&toolbox, python(pid)).await;
-    assert_eq!(first, data(&toolbox, python(pid)).await);
+    let first = run_data(&toolbox, python_call(pid)).await;
+    assert_eq!(first, run_data(&toolbox, python_call(pid)).await);
     assert_eq!(
         large
             .iter()
@@ -190,25 +191,31 @@ async fn the_memory_of_the_worker_is_not_the_interpreters() {
 }
 
 #[tokio::test]
-async fn idle_interpreters_end() {
-    let mut settings = settings();
+async fn idle_interpreters_are_stopped() {
+    let mut settings = test_settings();
     settings.python.idle = Duration::from_millis(20);
     let toolbox = Toolbox::new(settings);
-    let pid = data(&toolbox, python("import os\nresult = os.getpid()")).await;
+    let pid = run_data(&toolbox, python_call("import os\nresult = os.getpid()")).await;
     let pid = pid.parse().unwrap();
-    until("the interpreter ends", || !is_alive(pid)).await;
-    assert_eq!(data(&toolbox, python("result = 1")).await, "1");
+    wait_until("the interpreter ends", || !is_alive(pid)).await;
+    assert_eq!(run_data(&toolbox, python_call("result = 1")).await, "1");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_calls_with_two_interpreters() {
-    let mut settings = settings();
+async fn runs_many_calls_with_two_interpreters() {
+    let mut settings = test_settings();
     settings.python.pool_size = 2;
     let toolbox = Toolbox::new(settings);
     let code = "import os\nprint(n)\nresult = [n, os.getpid()]";
     let calls = (0..200).map(|n| {
         let toolbox = &toolbox;
-        Box::pin(async move { run(toolbox, python_with(code, &format!("{{\"n\": {n}}}"))).await })
+        Box::pin(async move {
+            run_call(
+                toolbox,
+                python_call_with_input(code, &format!("{{\"n\": {n}}}")),
+            )
+            .await
+        })
     });
     let outcomes = join_all(calls.collect()).await;
     let mut pids = BTreeSet::new();

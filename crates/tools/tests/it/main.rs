@@ -1,4 +1,4 @@
-//! Tools with real interpreters, shells and servers.
+//! Integration tests of tools with real interpreters, shells and servers.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,21 +9,21 @@
 
 mod container;
 mod database;
-mod guard;
+mod egress_policy;
 mod http;
+mod http_server;
 mod interpreters;
 mod mcp;
 mod nats;
 mod platform;
 mod postgres;
+mod process_limits;
 mod python;
 #[cfg(feature = "rhai")]
 mod rhai;
 mod script;
-mod server;
 mod shell;
 mod sqlite;
 mod support;
 mod tls;
 mod transfer;
-mod walls;

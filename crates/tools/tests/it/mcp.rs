@@ -1,79 +1,85 @@
-//! The conversation with an MCP server, which is played here.
+//! Protocol with an MCP server, which the tests simulate.
 
 use noetl_tools::egress::EgressPolicy;
-use noetl_tools::{Call, Outcome, Settings, ToolKind, Toolbox};
+use noetl_tools::{Settings, ToolCall, ToolKind, ToolOutcome, Toolbox};
 use noetl_types::{Json, TaskErrorKind};
 
-use crate::server::{Seen, Server, answer};
-use crate::support::{call, error, run, text, toolbox, value};
+use crate::http_server::{ReceivedRequest, TestHttpServer, http_response};
+use crate::support::{output_text, parse_json, run_call, run_failing, test_toolbox, tool_call};
 
-fn reply(seen: &Seen, result: &str) -> String {
-    let id = value(&seen.body).get("id").cloned().unwrap_or_default();
+fn rpc_response(request: &ReceivedRequest, result: &str) -> String {
+    let id = parse_json(&request.body)
+        .get("id")
+        .cloned()
+        .unwrap_or_default();
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
 }
 
-fn json(headers: &str, body: &str) -> Vec<u8> {
+fn json_response(headers: &str, body: &str) -> Vec<u8> {
     let headers = format!("content-type: application/json\r\n{headers}");
-    answer("200 OK", &headers, body).into_bytes()
+    http_response("200 OK", &headers, body).into_bytes()
 }
 
-fn method_of(seen: &Seen) -> String {
-    if !seen.head.starts_with("POST") {
-        return seen.head.split(' ').next().unwrap().to_owned();
+fn rpc_method(request: &ReceivedRequest) -> String {
+    if !request.head.starts_with("POST") {
+        return request.head.split(' ').next().unwrap().to_owned();
     }
-    let message = value(&seen.body);
+    let message = parse_json(&request.body);
     message.get("method").unwrap().as_str().unwrap().to_owned()
 }
 
-/// A server with a greeting and a session, that answers requests by a function.
-async fn server(ask: impl Fn(&Seen) -> Vec<u8> + Send + Sync + 'static) -> Server {
-    Server::start(move |seen| match &*method_of(seen) {
-        "initialize" => json(
+/// Starts a server with an initialize handshake and a session, which responds to requests with
+/// a function.
+async fn start_mcp_server(
+    respond: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
+) -> TestHttpServer {
+    TestHttpServer::start(move |request| match &*rpc_method(request) {
+        "initialize" => json_response(
             "mcp-session-id: s1\r\n",
-            &reply(
-                seen,
+            &rpc_response(
+                request,
                 r#"{"protocolVersion":"2025-03-26","capabilities":{}}"#,
             ),
         ),
-        "notifications/initialized" => answer("202 Accepted", "", "").into_bytes(),
-        "DELETE" => answer("200 OK", "", "").into_bytes(),
-        _ => ask(seen),
+        "notifications/initialized" => http_response("202 Accepted", "", "").into_bytes(),
+        "DELETE" => http_response("200 OK", "", "").into_bytes(),
+        _ => respond(request),
     })
     .await
 }
 
-fn mcp_at(url: &str) -> Call {
+fn mcp_call_to(url: &str) -> ToolCall {
     let config = format!(r#"{{"endpoint": "{url}", "tool": "t"}}"#);
-    call(ToolKind::Mcp, &value(&config))
+    tool_call(ToolKind::Mcp, &parse_json(&config))
 }
 
-fn mcp(server: &Server, rest: &str) -> Call {
+fn mcp_call(server: &TestHttpServer, rest: &str) -> ToolCall {
     let config = format!(r#"{{"endpoint": "{}"{rest}}}"#, server.url("/mcp"));
-    call(ToolKind::Mcp, &value(&config))
+    tool_call(ToolKind::Mcp, &parse_json(&config))
 }
 
-fn failed(outcome: &Outcome) -> (TaskErrorKind, String) {
+fn failure_details(outcome: &ToolOutcome) -> (TaskErrorKind, String) {
     let error = outcome.error.as_ref().unwrap();
     (error.kind, error.message.to_string())
 }
 
 #[tokio::test]
-async fn a_tool_is_called_in_a_session() {
-    let server = server(|seen| {
+async fn calls_tool_in_session() {
+    let server = start_mcp_server(|request| {
         let result = r#"{"content":[{"type":"text","text":"12"},{"type":"image"},
             {"type":"text","text":"degrees"}],"structuredContent":{"t":12}}"#;
-        json("", &reply(seen, result))
+        json_response("", &rpc_response(request, result))
     })
     .await;
     let rest = r#", "tool": "weather", "arguments": {"city": "Bonn"},
         "auth": {"type": "bearer", "token": "t"}, "headers": {"x-mine": "m"}"#;
-    let outcome = run(&toolbox(), mcp(&server, rest)).await;
+    let outcome = run_call(&test_toolbox(), mcp_call(&server, rest)).await;
     assert_eq!(outcome.error, None);
-    assert_eq!(text(&outcome, "status"), "success");
-    assert_eq!(text(&outcome, "text"), "12\ndegrees");
-    assert_eq!(text(&outcome, "method"), "tools/call");
-    assert_eq!(text(&outcome, "tool"), "weather");
-    assert_eq!(text(&outcome, "endpoint"), server.url("/mcp"));
+    assert_eq!(output_text(&outcome, "status"), "success");
+    assert_eq!(output_text(&outcome, "text"), "12\ndegrees");
+    assert_eq!(output_text(&outcome, "method"), "tools/call");
+    assert_eq!(output_text(&outcome, "tool"), "weather");
+    assert_eq!(output_text(&outcome, "endpoint"), server.url("/mcp"));
     assert_eq!(outcome.data.get("server"), Some(&Json::Null));
     let result = outcome.data.get("result").unwrap();
     let structured = result.get("structuredContent").unwrap();
@@ -83,8 +89,8 @@ async fn a_tool_is_called_in_a_session() {
         r#"{"city":"Bonn"}"#
     );
 
-    let seen = server.seen();
-    let methods: Vec<String> = seen.iter().map(method_of).collect();
+    let requests = server.received_requests();
+    let methods: Vec<String> = requests.iter().map(rpc_method).collect();
     assert_eq!(
         methods,
         [
@@ -94,15 +100,15 @@ async fn a_tool_is_called_in_a_session() {
             "DELETE"
         ]
     );
-    let greeting = value(&seen[0].body);
-    let params = greeting.get("params").unwrap();
+    let initialize = parse_json(&requests[0].body);
+    let params = initialize.get("params").unwrap();
     assert_eq!(
         params.get("protocolVersion"),
         Some(&Json::from("2025-06-18"))
     );
-    for (index, request) in seen.iter().enumerate() {
-        let later = (index > 0).then_some("s1");
-        assert_eq!(request.header("mcp-session-id"), later);
+    for (index, request) in requests.iter().enumerate() {
+        let session_id = (index > 0).then_some("s1");
+        assert_eq!(request.header("mcp-session-id"), session_id);
         let version = (index > 0).then_some("2025-03-26");
         assert_eq!(request.header("mcp-protocol-version"), version);
         assert_eq!(request.header("authorization"), Some("Bearer t"));
@@ -111,28 +117,38 @@ async fn a_tool_is_called_in_a_session() {
         assert!(accept.contains("text/event-stream"), "{accept}");
     }
     assert_eq!(
-        value(&seen[2].body).get("params").unwrap().to_string(),
+        parse_json(&requests[2].body)
+            .get("params")
+            .unwrap()
+            .to_string(),
         r#"{"arguments":{"city":"Bonn"},"name":"weather"}"#
     );
-    assert_eq!(seen[2].header("idempotency-key"), Some("7001:4:greet:1"));
+    assert_eq!(
+        requests[2].header("idempotency-key"),
+        Some("7001:4:greet:1")
+    );
 }
 
-/// The stream has other messages before the answer, and what comes after it is not waited for.
+/// The stream has other messages before the response. The client does not wait for later messages.
 #[tokio::test]
-async fn an_answer_may_come_in_a_stream() {
-    let server = server(|seen| {
+async fn reads_response_from_event_stream() {
+    let server = start_mcp_server(|request| {
         let stream = format!(
             ": hello\n\nevent: message\ndata: {{\"jsonrpc\":\"2.0\",\
              \"method\":\"notifications/progress\"}}\n\n\
              data: {{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}}\n\n\
              id: 7\ndata: {}\n\ndata: not json\n\n",
-            reply(seen, r#"{"tools":[]}"#)
+            rpc_response(request, r#"{"tools":[]}"#)
         );
         let headers = "content-type: text/event-stream; charset=utf-8\r\ncontent-length: 9999\r\n";
-        answer("200 OK", headers, &stream).into_bytes()
+        http_response("200 OK", headers, &stream).into_bytes()
     })
     .await;
-    let outcome = run(&toolbox(), mcp(&server, r#", "method": "tools/list""#)).await;
+    let outcome = run_call(
+        &test_toolbox(),
+        mcp_call(&server, r#", "method": "tools/list""#),
+    )
+    .await;
     assert_eq!(outcome.error, None);
     let result = outcome.data.get("result").unwrap().to_string();
     assert_eq!(result, r#"{"tools":[]}"#);
@@ -140,55 +156,61 @@ async fn an_answer_may_come_in_a_stream() {
 }
 
 #[tokio::test]
-async fn failures_of_tools_and_requests() {
-    let server = server(|seen| {
-        let message = value(&seen.body);
+async fn reports_tool_and_request_failures() {
+    let server = start_mcp_server(|request| {
+        let message = parse_json(&request.body);
         let tool = message.get("params").and_then(|params| params.get("name"));
         match tool.and_then(Json::as_str) {
-            Some("broken") => json(
+            Some("broken") => json_response(
                 "",
-                &reply(
-                    seen,
+                &rpc_response(
+                    request,
                     r#"{"isError":true,"content":[{"type":"text","text":"no luck"}]}"#,
                 ),
             ),
             Some("refused") => {
                 let id = message.get("id").unwrap();
                 let error = r#"{"code":-32602,"message":"bad arguments","data":{"k":1}}"#;
-                json(
+                json_response(
                     "",
                     &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#),
                 )
             }
-            Some("gone") => answer("404 X", "", "").into_bytes(),
-            Some("down") => answer("503 X", "", "").into_bytes(),
+            Some("gone") => http_response("404 X", "", "").into_bytes(),
+            Some("down") => http_response("503 X", "", "").into_bytes(),
             Some("cut") => {
-                answer("200 OK", "content-type: text/event-stream\r\n", ": hi\n\n").into_bytes()
+                http_response("200 OK", "content-type: text/event-stream\r\n", ": hi\n\n")
+                    .into_bytes()
             }
-            _ => json("", "what?"),
+            _ => json_response("", "what?"),
         }
     })
     .await;
-    let ask =
-        async |tool: &str| run(&toolbox(), mcp(&server, &format!(r#", "tool": "{tool}""#))).await;
-    let outcome = ask("broken").await;
+    let call_tool = async |tool: &str| {
+        run_call(
+            &test_toolbox(),
+            mcp_call(&server, &format!(r#", "tool": "{tool}""#)),
+        )
+        .await
+    };
+    let outcome = call_tool("broken").await;
     assert_eq!(
-        failed(&outcome),
+        failure_details(&outcome),
         (
             TaskErrorKind::Transform,
             "'broken' reported an error: no luck".to_owned()
         )
     );
-    assert_eq!(text(&outcome, "status"), "error");
-    assert_eq!(text(&outcome, "text"), "no luck");
+    assert_eq!(output_text(&outcome, "status"), "error");
+    assert_eq!(output_text(&outcome, "text"), "no luck");
 
-    let outcome = ask("refused").await;
+    let outcome = call_tool("refused").await;
     let error = outcome.error.clone().unwrap();
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert_eq!(error.message, "bad arguments");
     assert_eq!(error.code, Some(Json::from(-32602)));
     assert_eq!(error.details.unwrap().to_string(), r#"{"k":1}"#);
-    assert_eq!(text(&outcome, "status"), "error");
+    assert_eq!(output_text(&outcome, "status"), "error");
 
     let kinds = [
         ("gone", TaskErrorKind::Connection),
@@ -197,31 +219,31 @@ async fn failures_of_tools_and_requests() {
         ("other", TaskErrorKind::Parse),
     ];
     for (tool, kind) in kinds {
-        assert_eq!(failed(&ask(tool).await).0, kind, "{tool}");
+        assert_eq!(failure_details(&call_tool(tool).await).0, kind, "{tool}");
     }
 }
 
 #[tokio::test]
-async fn a_server_without_a_greeting_is_called_all_the_same() {
-    let server = Server::start(|seen| {
-        if method_of(seen) == "initialize" {
+async fn calls_server_without_initialize() {
+    let server = TestHttpServer::start(|request| {
+        if rpc_method(request) == "initialize" {
             let error = r#"{"code":-32601,"message":"unknown method"}"#;
-            return json(
+            return json_response(
                 "",
                 &format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#),
             );
         }
-        json("", &reply(seen, r#"{"content":[]}"#))
+        json_response("", &rpc_response(request, r#"{"content":[]}"#))
     })
     .await;
-    let asked = Call {
-        input: value(r#"{"from": "input"}"#).as_map().unwrap().clone(),
-        ..mcp(&server, r#", "tool": "t""#)
+    let call = ToolCall {
+        input: parse_json(r#"{"from": "input"}"#).as_map().unwrap().clone(),
+        ..mcp_call(&server, r#", "tool": "t""#)
     };
-    assert_eq!(run(&toolbox(), asked).await.error, None);
-    let methods: Vec<String> = server.seen().iter().map(method_of).collect();
+    assert_eq!(run_call(&test_toolbox(), call).await.error, None);
+    let methods: Vec<String> = server.received_requests().iter().map(rpc_method).collect();
     assert_eq!(methods, ["initialize", "tools/call"]);
-    let params = value(&server.last().body)
+    let params = parse_json(&server.last_request().body)
         .get("params")
         .unwrap()
         .to_string();
@@ -229,8 +251,8 @@ async fn a_server_without_a_greeting_is_called_all_the_same() {
 }
 
 #[tokio::test]
-async fn servers_by_name_and_the_guard() {
-    let server = server(|seen| json("", &reply(seen, "{}"))).await;
+async fn named_servers_follow_egress_policy() {
+    let server = start_mcp_server(|request| json_response("", &rpc_response(request, "{}"))).await;
     let settings = |rules: &str| Settings {
         mcp_servers: [("tools".to_owned(), server.url("/mcp"))].into(),
         egress: EgressPolicy::parse(rules).unwrap(),
@@ -238,14 +260,14 @@ async fn servers_by_name_and_the_guard() {
     };
     let named = || {
         let config = r#"{"server": "tools", "tool": "t", "protocol_version": "2024-11-05"}"#;
-        call(ToolKind::Mcp, &value(config))
+        tool_call(ToolKind::Mcp, &parse_json(config))
     };
-    let outcome = run(&Toolbox::new(settings("*")), named()).await;
+    let outcome = run_call(&Toolbox::new(settings("*")), named()).await;
     assert_eq!(outcome.error, None);
-    assert_eq!(text(&outcome, "server"), "tools");
-    assert!(server.seen()[0].body.contains("2024-11-05"));
+    assert_eq!(output_text(&outcome, "server"), "tools");
+    assert!(server.received_requests()[0].body.contains("2024-11-05"));
 
-    let (kind, message) = error(&Toolbox::new(settings("")), named()).await;
+    let (kind, message) = run_failing(&Toolbox::new(settings("")), named()).await;
     assert_eq!(kind, TaskErrorKind::Auth);
     assert!(message.contains("NOETL_EGRESS_ALLOW"), "{message}");
 
@@ -276,68 +298,76 @@ async fn servers_by_name_and_the_guard() {
             "'alias'",
         ),
     ] {
-        let asked = call(ToolKind::Mcp, &value(config));
-        let (found, message) = error(&Toolbox::new(settings("*")), asked).await;
-        assert_eq!(found, kind, "{message}");
+        let call = tool_call(ToolKind::Mcp, &parse_json(config));
+        let (actual, message) = run_failing(&Toolbox::new(settings("*")), call).await;
+        assert_eq!(actual, kind, "{message}");
         assert!(message.contains(part), "{message}");
     }
 }
 
-/// An address of the operator may have a key in it, which nobody reads in a result or an error.
+/// The URL of a server configured by the operator may contain a key, which must not appear in
+/// results or errors.
 #[tokio::test]
-async fn a_key_in_the_address_of_a_named_server_is_not_told() {
-    let well = server(|seen| json("", &reply(seen, "{}"))).await;
-    let away = |to: &'static str| {
-        Server::start(move |_| {
+async fn key_in_named_server_url_is_redacted() {
+    let working = start_mcp_server(|request| json_response("", &rpc_response(request, "{}"))).await;
+    let start_redirect = |to: &'static str| {
+        TestHttpServer::start(move |_| {
             let location = format!("location: {to}\r\n");
-            answer("307 X", &location, "").into_bytes()
+            http_response("307 X", &location, "").into_bytes()
         })
     };
-    let around = away("/mcp?key=SECRET").await;
-    let astray = away("ftp://h/mcp?key=SECRET").await;
-    let with_key = |server: &Server| server.url("/mcp?key=SECRET#SECRET");
+    let redirect_loop = start_redirect("/mcp?key=SECRET").await;
+    let bad_redirect = start_redirect("ftp://h/mcp?key=SECRET").await;
+    let with_key = |server: &TestHttpServer| server.url("/mcp?key=SECRET#SECRET");
     let settings = Settings {
         mcp_servers: [
-            ("well".to_owned(), with_key(&well)),
-            ("around".to_owned(), with_key(&around)),
-            ("astray".to_owned(), with_key(&astray)),
+            ("working".to_owned(), with_key(&working)),
+            ("redirect_loop".to_owned(), with_key(&redirect_loop)),
+            ("bad_redirect".to_owned(), with_key(&bad_redirect)),
             ("broken".to_owned(), "http://h:99999/?key=SECRET".to_owned()),
         ]
         .into(),
         ..Settings::default()
     };
     let toolbox = Toolbox::new(settings);
-    let ask = |name: &str| {
+    let named_call = |name: &str| {
         let config = format!(r#"{{"server": "{name}", "tool": "t"}}"#);
-        call(ToolKind::Mcp, &value(&config))
+        tool_call(ToolKind::Mcp, &parse_json(&config))
     };
-    let outcome = run(&toolbox, ask("well")).await;
+    let outcome = run_call(&toolbox, named_call("working")).await;
     assert_eq!(outcome.error, None);
-    assert_eq!(text(&outcome, "endpoint"), well.url("/mcp"));
+    assert_eq!(output_text(&outcome, "endpoint"), working.url("/mcp"));
     assert!(!outcome.data.to_string().contains("SECRET"));
-    assert_eq!(well.last().target(), "/mcp?key=SECRET");
+    assert_eq!(working.last_request().target(), "/mcp?key=SECRET");
     for (name, kind, part) in [
-        ("around", TaskErrorKind::Limit, "redirects"),
-        ("astray", TaskErrorKind::Parse, "neither http nor https"),
+        ("redirect_loop", TaskErrorKind::Limit, "redirects"),
+        (
+            "bad_redirect",
+            TaskErrorKind::Parse,
+            "not an http or https URL",
+        ),
         ("broken", TaskErrorKind::Parse, "'broken'"),
     ] {
-        let (found, message) = error(&toolbox, ask(name)).await;
-        assert_eq!(found, kind, "{message}");
+        let (actual, message) = run_failing(&toolbox, named_call(name)).await;
+        assert_eq!(actual, kind, "{message}");
         assert!(message.contains(part), "{message}");
         assert!(!message.contains("SECRET"), "{message}");
     }
-    // What a task says itself is told as it is.
-    let own = run(&toolbox, mcp_at(&well.url("/mcp?of=task"))).await;
-    assert_eq!(text(&own, "endpoint"), well.url("/mcp?of=task"));
+    // A URL in the task itself is reported unchanged.
+    let outcome = run_call(&toolbox, mcp_call_to(&working.url("/mcp?of=task"))).await;
+    assert_eq!(
+        output_text(&outcome, "endpoint"),
+        working.url("/mcp?of=task")
+    );
 }
 
 #[tokio::test]
-async fn answers_are_bounded() {
-    let server = server(|seen| {
+async fn response_size_is_limited() {
+    let server = start_mcp_server(|request| {
         let long = "x".repeat(20_000);
-        json(
+        json_response(
             "",
-            &reply(seen, &format!(r#"{{"content":[{{"text":"{long}"}}]}}"#)),
+            &rpc_response(request, &format!(r#"{{"content":[{{"text":"{long}"}}]}}"#)),
         )
     })
     .await;
@@ -345,6 +375,6 @@ async fn answers_are_bounded() {
         payload_cap: noetl_types::ByteSize::from_kib(10),
         ..Settings::default()
     });
-    let (kind, _) = error(&small, mcp(&server, r#", "tool": "t""#)).await;
+    let (kind, _) = run_failing(&small, mcp_call(&server, r#", "tool": "t""#)).await;
     assert_eq!(kind, TaskErrorKind::Limit);
 }

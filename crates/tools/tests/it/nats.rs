@@ -1,113 +1,119 @@
-//! Tasks against a real NATS server.
+//! NATS tools with a real server.
 
-use noetl_testkit::nats::Nats;
+use noetl_testkit::nats::NatsServer;
 use noetl_tools::egress::EgressPolicy;
-use noetl_tools::{Call, NatsSettings, ToolKind, Toolbox};
+use noetl_tools::{NatsSettings, ToolCall, ToolKind, Toolbox};
 use noetl_types::{Json, TaskErrorKind};
 
-use crate::support::{call, data, error, run, settings, toolbox, value};
+use crate::support::{
+    parse_json, run_call, run_data, run_failing, test_settings, test_toolbox, tool_call,
+};
 
-fn server() -> Nats {
-    Nats::start().unwrap()
+fn start_nats() -> NatsServer {
+    NatsServer::start().unwrap()
 }
 
-fn on(server: &Nats, kind: ToolKind, keys: &str) -> Call {
-    let mut config = value(keys).as_map().unwrap().clone();
+fn nats_server_call(server: &NatsServer, kind: ToolKind, keys: &str) -> ToolCall {
+    let mut config = parse_json(keys).as_map().unwrap().clone();
     config.insert("url".into(), Json::from(server.url()));
-    call(kind, &config.into())
+    tool_call(kind, &config.into())
 }
 
-fn nats(server: &Nats, keys: &str) -> Call {
-    on(server, ToolKind::Nats, keys)
+fn nats_call(server: &NatsServer, keys: &str) -> ToolCall {
+    nats_server_call(server, ToolKind::Nats, keys)
 }
 
-/// A stream with one subject, which only a bucket makes by itself: so it is made as one.
-async fn with_stream(toolbox: &Toolbox, server: &Nats) {
-    let made = r#"{"operation": "kv_put", "bucket": "box", "key": "seed", "value": 0}"#;
-    data(toolbox, nats(server, made)).await;
+/// Creates a stream with one subject. Tools can create streams only as buckets, so it is created as
+/// one.
+async fn create_stream(toolbox: &Toolbox, server: &NatsServer) {
+    let config = r#"{"operation": "kv_put", "bucket": "box", "key": "seed", "value": 0}"#;
+    run_data(toolbox, nats_call(server, config)).await;
 }
 
 #[tokio::test]
-async fn keys_are_put_read_listed_and_forgotten() {
-    let (server, toolbox) = (server(), toolbox());
+async fn puts_gets_lists_and_deletes_keys() {
+    let (server, toolbox) = (start_nats(), test_toolbox());
     let missing = r#"{"operation": "kv_get", "bucket": "cfg", "key": "a"}"#;
-    let (kind, message) = error(&toolbox, nats(&server, missing)).await;
+    let (kind, message) = run_failing(&toolbox, nats_call(&server, missing)).await;
     assert_eq!(kind, TaskErrorKind::NotFound);
     assert_eq!(message, "there is no bucket 'cfg'");
     let put = r#"{"operation": "kv_put", "bucket": "cfg", "key": "user.7", "ttl": "1h",
         "value": {"name": "Ada"}}"#;
     assert_eq!(
-        data(&toolbox, nats(&server, put)).await,
+        run_data(&toolbox, nats_call(&server, put)).await,
         r#"{"bucket":"cfg","key":"user.7","revision":1,"status":"success"}"#
     );
     let text = r#"{"operation": "kv_put", "bucket": "cfg", "key": "note", "value": "plain"}"#;
-    data(&toolbox, nats(&server, text)).await;
+    run_data(&toolbox, nats_call(&server, text)).await;
     let get = r#"{"operation": "kv_get", "bucket": "cfg", "key": "user.7"}"#;
     assert_eq!(
-        data(&toolbox, nats(&server, get)).await,
+        run_data(&toolbox, nats_call(&server, get)).await,
         r#"{"bucket":"cfg","key":"user.7","revision":1,"status":"success","value":{"name":"Ada"}}"#
     );
     let absent = r#"{"operation": "kv_get", "bucket": "cfg", "key": "none"}"#;
     assert_eq!(
-        data(&toolbox, nats(&server, absent)).await,
+        run_data(&toolbox, nats_call(&server, absent)).await,
         r#"{"bucket":"cfg","key":"none","status":"not_found","value":null}"#
     );
     let keys = r#"{"operation": "kv_keys", "bucket": "cfg", "pattern": "user.*"}"#;
     assert_eq!(
-        data(&toolbox, nats(&server, keys)).await,
+        run_data(&toolbox, nats_call(&server, keys)).await,
         r#"{"bucket":"cfg","count":1,"keys":["user.7"],"status":"success"}"#
     );
     let delete = r#"{"operation": "kv_delete", "bucket": "cfg", "key": "user.7"}"#;
-    data(&toolbox, nats(&server, delete)).await;
+    run_data(&toolbox, nats_call(&server, delete)).await;
     let purge = r#"{"operation": "kv_purge", "bucket": "cfg", "key": "note"}"#;
-    data(&toolbox, nats(&server, purge)).await;
-    let gone = data(&toolbox, nats(&server, get)).await;
-    assert!(gone.contains(r#""status":"not_found""#), "{gone}");
-    let none = r#"{"operation": "kv_keys", "bucket": "cfg"}"#;
-    let none = data(&toolbox, nats(&server, none)).await;
-    assert!(none.contains(r#""count":0"#), "{none}");
+    run_data(&toolbox, nats_call(&server, purge)).await;
+    let deleted = run_data(&toolbox, nats_call(&server, get)).await;
+    assert!(deleted.contains(r#""status":"not_found""#), "{deleted}");
+    let keys = r#"{"operation": "kv_keys", "bucket": "cfg"}"#;
+    let keys = run_data(&toolbox, nats_call(&server, keys)).await;
+    assert!(keys.contains(r#""count":0"#), "{keys}");
 }
 
 #[tokio::test]
-async fn objects_are_put_read_listed_and_forgotten() {
-    let (server, toolbox) = (server(), toolbox());
+async fn puts_gets_lists_and_deletes_objects() {
+    let (server, toolbox) = (start_nats(), test_toolbox());
     let put = r#"{"operation": "object_put", "bucket": "files", "object": "a b.json",
         "data": {"rows": [1, 2]}}"#;
-    let stored = run(&toolbox, nats(&server, put)).await;
+    let stored = run_call(&toolbox, nats_call(&server, put)).await;
     assert_eq!(stored.error, None);
     assert_eq!(stored.data.get("size"), Some(&Json::from(14)));
     let get = r#"{"operation": "object_get", "bucket": "files", "object": "a b.json"}"#;
-    let read = run(&toolbox, nats(&server, get)).await;
-    assert_eq!(read.data.get("data"), Some(&value(r#"{"rows": [1, 2]}"#)));
+    let read = run_call(&toolbox, nats_call(&server, get)).await;
+    assert_eq!(
+        read.data.get("data"),
+        Some(&parse_json(r#"{"rows": [1, 2]}"#))
+    );
     assert_eq!(read.data.get("digest"), stored.data.get("digest"));
     let list = r#"{"operation": "object_list", "bucket": "files"}"#;
-    let list = run(&toolbox, nats(&server, list)).await;
+    let list = run_call(&toolbox, nats_call(&server, list)).await;
     assert_eq!(list.data.get("count"), Some(&Json::from(1)));
     let delete = r#"{"operation": "object_delete", "bucket": "files", "object": "a b.json"}"#;
-    data(&toolbox, nats(&server, delete)).await;
+    run_data(&toolbox, nats_call(&server, delete)).await;
     let info = r#"{"operation": "object_info", "bucket": "files", "object": "a b.json"}"#;
-    let (kind, _) = error(&toolbox, nats(&server, info)).await;
+    let (kind, _) = run_failing(&toolbox, nats_call(&server, info)).await;
     assert_eq!(kind, TaskErrorKind::NotFound);
-    let (kind, _) = error(&toolbox, nats(&server, get)).await;
+    let (kind, _) = run_failing(&toolbox, nats_call(&server, get)).await;
     assert_eq!(kind, TaskErrorKind::NotFound);
 }
 
 #[tokio::test]
-async fn a_message_is_published_once_however_often_it_is_tried() {
-    let (server, toolbox) = (server(), toolbox());
-    with_stream(&toolbox, &server).await;
+async fn retried_publish_is_deduplicated() {
+    let (server, toolbox) = (start_nats(), test_toolbox());
+    create_stream(&toolbox, &server).await;
     let publish = r#"{"operation": "js_publish", "subject": "$KV.box.x", "data": {"n": 1},
         "headers": {"Trace": "t1"}}"#;
-    let first = data(&toolbox, nats(&server, publish)).await;
+    let first = run_data(&toolbox, nats_call(&server, publish)).await;
     assert_eq!(
         first,
         r#"{"duplicate":false,"seq":2,"status":"success","stream":"KV_box","subject":"$KV.box.x"}"#
     );
-    let again = data(&toolbox, nats(&server, publish)).await;
-    assert!(again.contains(r#""duplicate":true"#), "{again}");
+    let second = run_data(&toolbox, nats_call(&server, publish)).await;
+    assert!(second.contains(r#""duplicate":true"#), "{second}");
     let by_seq = r#"{"operation": "js_get_msg", "stream": "KV_box", "seq": 2}"#;
-    let by_seq = run(&toolbox, nats(&server, by_seq)).await;
-    assert_eq!(by_seq.data.get("data"), Some(&value(r#"{"n": 1}"#)));
+    let by_seq = run_call(&toolbox, nats_call(&server, by_seq)).await;
+    assert_eq!(by_seq.data.get("data"), Some(&parse_json(r#"{"n": 1}"#)));
     let headers = by_seq.data.get("headers").unwrap();
     assert_eq!(
         headers.get("Nats-Msg-Id"),
@@ -115,26 +121,26 @@ async fn a_message_is_published_once_however_often_it_is_tried() {
     );
     assert_eq!(headers.get("Trace"), Some(&Json::from("t1")));
     let last = r#"{"operation": "js_get_msg", "stream": "KV_box", "last": "$KV.box.seed"}"#;
-    let last = run(&toolbox, nats(&server, last)).await;
+    let last = run_call(&toolbox, nats_call(&server, last)).await;
     assert_eq!(last.data.get("seq"), Some(&Json::from(1)));
     let info = r#"{"operation": "js_stream_info", "stream": "KV_box"}"#;
-    let info = run(&toolbox, nats(&server, info)).await;
+    let info = run_call(&toolbox, nats_call(&server, info)).await;
     assert_eq!(info.data.get("messages"), Some(&Json::from(2)));
-    let nowhere = r#"{"operation": "js_publish", "subject": "nobody.hears", "data": 1}"#;
-    let (kind, message) = error(&toolbox, nats(&server, nowhere)).await;
+    let no_stream = r#"{"operation": "js_publish", "subject": "no.stream", "data": 1}"#;
+    let (kind, message) = run_failing(&toolbox, nats_call(&server, no_stream)).await;
     assert_eq!(kind, TaskErrorKind::NotFound, "{message}");
-    let strange = r#"{"operation": "js_publish", "subject": "a b", "data": 1}"#;
-    let (kind, _) = error(&toolbox, nats(&server, strange)).await;
+    let invalid = r#"{"operation": "js_publish", "subject": "a b", "data": 1}"#;
+    let (kind, _) = run_failing(&toolbox, nats_call(&server, invalid)).await;
     assert_eq!(kind, TaskErrorKind::Schema);
 }
 
 #[tokio::test]
-async fn messages_are_consumed_and_what_is_acknowledged_does_not_come_again() {
-    let (server, toolbox) = (server(), toolbox());
-    with_stream(&toolbox, &server).await;
+async fn acknowledged_messages_are_not_redelivered() {
+    let (server, toolbox) = (start_nats(), test_toolbox());
+    create_stream(&toolbox, &server).await;
     let consume = r#"{"operation": "js_consume", "stream": "KV_box", "consumer": "c",
         "batch": 5, "timeout_ms": 500}"#;
-    let first = run(&toolbox, nats(&server, consume)).await;
+    let first = run_call(&toolbox, nats_call(&server, consume)).await;
     assert_eq!(
         first.data.get("count"),
         Some(&Json::from(1)),
@@ -142,93 +148,95 @@ async fn messages_are_consumed_and_what_is_acknowledged_does_not_come_again() {
         first.data
     );
     assert_eq!(first.data.get("acked"), Some(&Json::from(1)));
-    let again = run(&toolbox, nats(&server, consume)).await;
-    assert_eq!(again.data.get("count"), Some(&Json::from(0)));
+    let second = run_call(&toolbox, nats_call(&server, consume)).await;
+    assert_eq!(second.data.get("count"), Some(&Json::from(0)));
     let missing = r#"{"operation": "js_consume", "stream": "none", "consumer": "c"}"#;
-    let (kind, _) = error(&toolbox, nats(&server, missing)).await;
+    let (kind, _) = run_failing(&toolbox, nats_call(&server, missing)).await;
     assert_eq!(kind, TaskErrorKind::NotFound);
 }
 
 #[tokio::test]
-async fn a_poll_gives_ids_by_which_messages_are_settled() {
-    let (server, toolbox) = (server(), toolbox());
-    with_stream(&toolbox, &server).await;
-    let subscription = |keys: &str| on(&server, ToolKind::Subscription, keys);
+async fn poll_returns_ids_for_acknowledgement() {
+    let (server, toolbox) = (start_nats(), test_toolbox());
+    create_stream(&toolbox, &server).await;
+    let subscription = |keys: &str| nats_server_call(&server, ToolKind::Subscription, keys);
     let poll = r#"{"source": "nats", "stream": "KV_box", "consumer": "s", "ack": "manual",
         "timeout_ms": 2000, "batch": 1}"#;
-    let polled = run(&toolbox, subscription(poll)).await;
+    let polled = run_call(&toolbox, subscription(poll)).await;
     assert_eq!(polled.data.get("count"), Some(&Json::from(1)), "{polled:?}");
     assert_eq!(polled.data.get("ack_mode"), Some(&Json::from("manual")));
     assert_eq!(polled.data.get("acked"), Some(&Json::from(0)));
     let ids = polled.data.get("ack_ids").unwrap();
     let nack = format!(r#"{{"source": "nats", "operation": "nack", "ack_ids": {ids}}}"#);
-    data(&toolbox, subscription(&nack)).await;
-    let again = run(&toolbox, subscription(poll)).await;
-    assert_eq!(again.data.get("count"), Some(&Json::from(1)), "{again:?}");
-    let ids = again.data.get("ack_ids").unwrap();
+    run_data(&toolbox, subscription(&nack)).await;
+    let second = run_call(&toolbox, subscription(poll)).await;
+    assert_eq!(second.data.get("count"), Some(&Json::from(1)), "{second:?}");
+    let ids = second.data.get("ack_ids").unwrap();
     let ack = format!(r#"{{"source": "nats", "operation": "ack", "ack_ids": {ids}}}"#);
-    let acked = run(&toolbox, subscription(&ack)).await;
+    let acked = run_call(&toolbox, subscription(&ack)).await;
     assert_eq!(acked.data.get("acked"), Some(&Json::from(1)));
     let empty = poll.replace("2000", "100");
-    let none = run(&toolbox, subscription(&empty)).await;
+    let third = run_call(&toolbox, subscription(&empty)).await;
     assert_eq!(
-        (none.error, none.data.get("count")),
+        (third.error, third.data.get("count")),
         (None, Some(&Json::from(0)))
     );
     let foreign = r#"{"source": "nats", "operation": "ack", "ack_ids": ["noetl.commands"]}"#;
-    let (kind, _) = error(&toolbox, subscription(foreign)).await;
+    let (kind, _) = run_failing(&toolbox, subscription(foreign)).await;
     assert_eq!(kind, TaskErrorKind::Schema);
     let kafka = r#"{"source": "kafka", "operation": "poll"}"#;
-    let (kind, _) = error(&toolbox, subscription(kafka)).await;
+    let (kind, _) = run_failing(&toolbox, subscription(kafka)).await;
     assert_eq!(kind, TaskErrorKind::Unsupported);
 }
 
 #[tokio::test]
-async fn a_server_is_reached_only_where_the_operator_lets_tools_go() {
-    let server = server();
-    let mut guarded = settings();
-    guarded.egress = EgressPolicy::parse("").unwrap();
+async fn egress_policy_applies_to_nats_servers() {
+    let server = start_nats();
+    let mut settings = test_settings();
+    settings.egress = EgressPolicy::parse("").unwrap();
     let keys = r#"{"operation": "js_stream_info", "stream": "x"}"#;
-    let (kind, message) = error(&Toolbox::new(guarded.clone()), nats(&server, keys)).await;
+    let (kind, message) =
+        run_failing(&Toolbox::new(settings.clone()), nats_call(&server, keys)).await;
     assert_eq!(kind, TaskErrorKind::Auth, "{message}");
-    // The server of the house is no choice of the task's.
-    guarded.nats = Some(NatsSettings {
+    // The server of the operator is not chosen by the task, so the policy does not apply.
+    settings.nats = Some(NatsSettings {
         url: server.url().into(),
         ..NatsSettings::default()
     });
-    let own = call(ToolKind::Nats, &value(keys));
-    let (kind, _) = error(&Toolbox::new(guarded), own).await;
+    let call = tool_call(ToolKind::Nats, &parse_json(keys));
+    let (kind, _) = run_failing(&Toolbox::new(settings), call).await;
     assert_eq!(kind, TaskErrorKind::NotFound);
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_is_used_again() {
-    let (mut server, toolbox) = (server(), toolbox());
-    with_stream(&toolbox, &server).await;
-    server.kill().unwrap();
+async fn reconnects_to_restarted_server() {
+    let (mut server, toolbox) = (start_nats(), test_toolbox());
+    create_stream(&toolbox, &server).await;
+    server.kill_server().unwrap();
     let get = r#"{"operation": "kv_get", "bucket": "box", "key": "seed"}"#;
-    let (kind, message) = error(&toolbox, nats(&server, get)).await;
+    let (kind, message) = run_failing(&toolbox, nats_call(&server, get)).await;
     assert!(
         matches!(kind, TaskErrorKind::Connection | TaskErrorKind::Timeout),
         "{message}"
     );
-    server.restart().unwrap();
+    server.restart_server().unwrap();
     assert!(
-        data(&toolbox, nats(&server, get))
+        run_data(&toolbox, nats_call(&server, get))
             .await
             .contains(r#""value":0"#)
     );
 }
 
 #[tokio::test]
-async fn who_is_not_let_in_is_told_so() {
-    let server = Nats::configured("authorization: { user: ada, password: secret }").unwrap();
-    let toolbox = toolbox();
+async fn rejected_login_is_auth_error() {
+    let server =
+        NatsServer::start_with_config("authorization: { user: ada, password: secret }").unwrap();
+    let toolbox = test_toolbox();
     let keys = r#"{"operation": "js_stream_info", "stream": "x"}"#;
-    let (kind, message) = error(&toolbox, nats(&server, keys)).await;
+    let (kind, message) = run_failing(&toolbox, nats_call(&server, keys)).await;
     assert_eq!(kind, TaskErrorKind::Auth, "{message}");
     let auth = r#"{"operation": "js_stream_info", "stream": "x",
         "auth": {"type": "nats", "user": "ada", "password": "secret"}}"#;
-    let (kind, _) = error(&toolbox, nats(&server, auth)).await;
+    let (kind, _) = run_failing(&toolbox, nats_call(&server, auth)).await;
     assert_eq!(kind, TaskErrorKind::NotFound);
 }

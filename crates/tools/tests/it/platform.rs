@@ -1,38 +1,42 @@
-//! Tools that ask the control plane, which is played here.
+//! Tools that call the control plane, which the tests simulate.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use noetl_tools::platform::{
-    Child, ChildDefinition, KeptResult, NewResult, Playbooks, ResultRef, Results, StartedChild,
+    ChildDefinition, ChildRequest, NewResult, PlaybookLauncher, ResultReceipt, ResultRef,
+    ResultStore, StartedChild,
 };
-use noetl_tools::{Call, CancellationToken, Outcome, ToolKind};
+use noetl_tools::{CancellationToken, ToolCall, ToolKind, ToolOutcome};
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind, sha256};
 
-use crate::support::{call, error, toolbox, value};
+use crate::support::{parse_json, run_failing, test_toolbox, tool_call};
 
 #[derive(Default)]
-struct Played {
-    kept: Mutex<BTreeMap<String, Json>>,
-    started: Mutex<Vec<Child>>,
+struct FakePlatform {
+    results: Mutex<BTreeMap<String, Json>>,
+    started: Mutex<Vec<ChildRequest>>,
 }
 
 #[async_trait]
-impl Results for Played {
-    async fn fetch(&self, reference: ResultRef) -> Result<Json, TaskError> {
-        let kept = self.kept.lock().unwrap().get(&*reference.uri).cloned();
-        kept.ok_or_else(|| TaskError::new(TaskErrorKind::NotFound, "no such result"))
+impl ResultStore for FakePlatform {
+    async fn fetch_result(&self, reference: ResultRef) -> Result<Json, TaskError> {
+        let results = self.results.lock().unwrap().get(&*reference.uri).cloned();
+        results.ok_or_else(|| TaskError::new(TaskErrorKind::NotFound, "no such result"))
     }
 
-    async fn put(&self, result: NewResult) -> Result<KeptResult, TaskError> {
+    async fn store_result(&self, result: NewResult) -> Result<ResultReceipt, TaskError> {
         let uri = format!(
             "noetl://execution/{}/result/{}/1",
             result.execution_id, result.name
         );
         let text = result.data.to_string();
-        self.kept.lock().unwrap().insert(uri.clone(), result.data);
-        Ok(KeptResult {
+        self.results
+            .lock()
+            .unwrap()
+            .insert(uri.clone(), result.data);
+        Ok(ResultReceipt {
             uri,
             bytes: text.len() as u64,
             sha256: sha256(&text).to_string(),
@@ -41,8 +45,8 @@ impl Results for Played {
 }
 
 #[async_trait]
-impl Playbooks for Played {
-    async fn start(&self, child: Child) -> Result<StartedChild, TaskError> {
+impl PlaybookLauncher for FakePlatform {
+    async fn start_playbook(&self, child: ChildRequest) -> Result<StartedChild, TaskError> {
         let path = match &child.definition {
             ChildDefinition::Id(id) => format!("of/{id}"),
             ChildDefinition::Path { path, .. } => path.clone(),
@@ -55,25 +59,25 @@ impl Playbooks for Played {
     }
 }
 
-async fn on(platform: &Arc<Played>, call: Call) -> Outcome {
+async fn run_with_platform(platform: &Arc<FakePlatform>, call: ToolCall) -> ToolOutcome {
     let platform = Some(Arc::clone(platform) as _);
-    toolbox()
-        .call_on(platform, call, CancellationToken::new())
+    test_toolbox()
+        .call_with_platform(platform, call, CancellationToken::new())
         .await
 }
 
-fn artifact(config: &str, input: &str) -> Call {
-    Call {
-        input: value(input).as_map().unwrap().clone(),
-        ..call(ToolKind::Artifact, &value(config))
+fn artifact_call(config: &str, input: &str) -> ToolCall {
+    ToolCall {
+        input: parse_json(input).as_map().unwrap().clone(),
+        ..tool_call(ToolKind::Artifact, &parse_json(config))
     }
 }
 
 #[tokio::test]
-async fn what_was_put_can_be_fetched_in_every_form() {
-    let platform = Arc::new(Played::default());
-    let put = artifact(r#"{"action": "put", "data": {"rows": [1, 2]}}"#, "{}");
-    let outcome = on(&platform, put).await;
+async fn stored_artifact_can_be_fetched_in_every_form() {
+    let platform = Arc::new(FakePlatform::default());
+    let put = artifact_call(r#"{"action": "put", "data": {"rows": [1, 2]}}"#, "{}");
+    let outcome = run_with_platform(&platform, put).await;
     assert_eq!(outcome.error, None);
     let digest = sha256(r#"{"rows":[1,2]}"#);
     assert_eq!(
@@ -104,24 +108,24 @@ async fn what_was_put_can_be_fetched_in_every_form() {
         ),
     ] {
         for kind in [ToolKind::Artifact, ToolKind::ResultFetch] {
-            let get = Call {
+            let get = ToolCall {
                 kind,
-                ..artifact(&config, &input)
+                ..artifact_call(&config, &input)
             };
-            let outcome = on(&platform, get).await;
+            let outcome = run_with_platform(&platform, get).await;
             assert_eq!(outcome.error, None, "{config} {input}");
             assert_eq!(outcome.data.to_string(), r#"{"rows":[1,2]}"#);
         }
     }
-    let named = artifact(r#"{"action": "put"}"#, r#"{"data": null, "name": "mine"}"#);
-    assert_eq!(on(&platform, named).await.error, None);
-    let kept = platform.kept.lock().unwrap();
-    assert!(kept.contains_key("noetl://execution/7001/result/mine/1"));
+    let named = artifact_call(r#"{"action": "put"}"#, r#"{"data": null, "name": "mine"}"#);
+    assert_eq!(run_with_platform(&platform, named).await.error, None);
+    let results = platform.results.lock().unwrap();
+    assert!(results.contains_key("noetl://execution/7001/result/mine/1"));
 }
 
 #[tokio::test]
-async fn references_that_lead_nowhere() {
-    let platform = Arc::new(Played::default());
+async fn rejects_invalid_references() {
+    let platform = Arc::new(FakePlatform::default());
     for (config, kind, part) in [
         ("{}", TaskErrorKind::Schema, "'result_ref' is missing"),
         (
@@ -148,25 +152,25 @@ async fn references_that_lead_nowhere() {
         ),
         (r#"{"action": "drop"}"#, TaskErrorKind::Parse, "'drop'"),
     ] {
-        let outcome = on(&platform, artifact(config, "{}")).await;
+        let outcome = run_with_platform(&platform, artifact_call(config, "{}")).await;
         let error = outcome.error.unwrap();
         assert_eq!(error.kind, kind, "{}", error.message);
         assert!(error.message.contains(part), "{}", error.message);
     }
-    let alone = artifact(r#"{"ref": "noetl://x"}"#, "{}");
-    let (kind, _) = error(&toolbox(), alone).await;
+    let alone = artifact_call(r#"{"ref": "noetl://x"}"#, "{}");
+    let (kind, _) = run_failing(&test_toolbox(), alone).await;
     assert_eq!(kind, TaskErrorKind::Unsupported);
 }
 
 #[tokio::test]
-async fn a_playbook_is_started_in_passing() {
-    let platform = Arc::new(Played::default());
-    let playbook = |config: &str| Call {
+async fn starts_child_playbook() {
+    let platform = Arc::new(FakePlatform::default());
+    let playbook = |config: &str| ToolCall {
         input: JsonMap::from([("a".into(), Json::from(2))]),
-        ..call(ToolKind::Playbook, &value(config))
+        ..tool_call(ToolKind::Playbook, &parse_json(config))
     };
     let config = r#"{"path": "team/child", "version": 3, "payload": {"a": 1, "b": 1}}"#;
-    let outcome = on(&platform, playbook(config)).await;
+    let outcome = run_with_platform(&platform, playbook(config)).await;
     assert_eq!(
         outcome.data.to_string(),
         r#"{"async":true,"execution_id":"99","path":"team/child","status":"started"}"#
@@ -174,17 +178,17 @@ async fn a_playbook_is_started_in_passing() {
     let child = platform.started.lock().unwrap().pop().unwrap();
     assert_eq!(
         child,
-        Child {
+        ChildRequest {
             definition: ChildDefinition::Path {
                 path: "team/child".into(),
                 version: Some("3".into()),
             },
-            payload: value(r#"{"a": 2, "b": 1}"#),
+            payload: parse_json(r#"{"a": 2, "b": 1}"#),
             parent_execution_id: "7001".into(),
             idempotency_key: "7001:4:greet:1".into(),
         }
     );
-    on(&platform, playbook(r#"{"catalog_id": 12, "path": "x"}"#)).await;
+    run_with_platform(&platform, playbook(r#"{"catalog_id": 12, "path": "x"}"#)).await;
     let child = platform.started.lock().unwrap().pop().unwrap();
     assert_eq!(child.definition, ChildDefinition::Id("12".into()));
     for (config, kind, part) in [
@@ -205,7 +209,10 @@ async fn a_playbook_is_started_in_passing() {
             "'payload'",
         ),
     ] {
-        let error = on(&platform, playbook(config)).await.error.unwrap();
+        let error = run_with_platform(&platform, playbook(config))
+            .await
+            .error
+            .unwrap();
         assert_eq!(error.kind, kind, "{}", error.message);
         assert!(error.message.contains(part), "{}", error.message);
     }

@@ -5,21 +5,26 @@ use noetl_tools::egress::EgressPolicy;
 use noetl_tools::{CancellationToken, Settings, ToolKind, Toolbox};
 use noetl_types::{ByteSize, Json, TaskErrorKind};
 
-use crate::database::{database, fault, pg, query, rows, until_rows, with};
-use crate::support::{call, data, error, run, settings, toolbox, value};
+use crate::database::{
+    postgres_call, query_config, query_config_with_params, run_error, run_rows, test_database,
+    wait_for_rows,
+};
+use crate::support::{
+    parse_json, run_call, run_data, run_failing, test_settings, test_toolbox, tool_call,
+};
 
-/// How many statements of others the server works on that sleep.
-const SLEEPERS: &str = "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() \
+/// Number of active sleeping statements of other sessions.
+const COUNT_SLEEPING_STATEMENTS: &str = "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() \
      AND state = 'active' AND query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()";
 
-fn pool_of(size: usize) -> Toolbox {
-    let mut settings = settings();
+fn toolbox_with_pool(size: usize) -> Toolbox {
+    let mut settings = test_settings();
     settings.postgres.pool_size = size;
     Toolbox::new(settings)
 }
 
-/// Each line is an expression and what becomes of it.
-const TYPES: &[(&str, &str)] = &[
+/// SQL expression, and its JSON result.
+const TYPE_CASES: &[(&str, &str)] = &[
     ("true", "true"),
     ("12::smallint", "12"),
     ("-7", "-7"),
@@ -98,22 +103,22 @@ const TYPES: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn every_type_has_its_json() {
-    let database = database();
-    let toolbox = toolbox();
+async fn converts_every_type_to_json() {
+    let database = test_database();
+    let toolbox = test_toolbox();
     let types = r#"{"commands": ["CREATE TYPE mood AS ENUM ('sad', 'happy')",
         "CREATE DOMAIN positive AS int CHECK (VALUE > 0)",
         "CREATE TYPE address AS (street text, number int)"]}"#;
-    data(&toolbox, pg(&database, types)).await;
-    for (expression, expected) in TYPES {
+    run_data(&toolbox, postgres_call(&database, types)).await;
+    for (expression, expected) in TYPE_CASES {
         let text = format!("SELECT {expression} AS v");
-        let found = rows(&toolbox, pg(&database, &query(&text))).await;
-        assert_eq!(found, format!("[{{\"v\":{expected}}}]"), "{expression}");
+        let rows = run_rows(&toolbox, postgres_call(&database, &query_config(&text))).await;
+        assert_eq!(rows, format!("[{{\"v\":{expected}}}]"), "{expression}");
     }
 }
 
-/// Each line is a type, a parameter, and what the server makes of it, as text.
-const PARAMS: &[(&str, &str, &str)] = &[
+/// Type, parameter, and its text form on the server.
+const PARAMETER_CASES: &[(&str, &str, &str)] = &[
     ("int4", "42", "42"),
     ("int8", "\"42\"", "42"),
     ("int2", "null", "null"),
@@ -160,51 +165,62 @@ const PARAMS: &[(&str, &str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn parameters_of_each_type() {
-    let database = database();
-    let toolbox = toolbox();
-    for (ty, param, expected) in PARAMS {
+async fn binds_parameters_of_each_type() {
+    let database = test_database();
+    let toolbox = test_toolbox();
+    for (ty, param, expected) in PARAMETER_CASES {
         let text = format!("SELECT ($1::{ty})::text AS v");
-        let outcome = run(&toolbox, pg(&database, &with(&text, &format!("[{param}]")))).await;
+        let outcome = run_call(
+            &toolbox,
+            postgres_call(
+                &database,
+                &query_config_with_params(&text, &format!("[{param}]")),
+            ),
+        )
+        .await;
         assert_eq!(outcome.error, None, "{ty} {param}");
         let row = outcome.data.get("rows").unwrap().as_list().unwrap()[0].clone();
-        let found = row.get("v").unwrap();
-        assert_eq!(found.as_str().unwrap_or("null"), *expected, "{ty} {param}");
+        let value = row.get("v").unwrap();
+        assert_eq!(value.as_str().unwrap_or("null"), *expected, "{ty} {param}");
     }
 }
 
 #[tokio::test]
-async fn parameters_that_do_not_fit() {
-    let database = database();
-    let toolbox = toolbox();
-    let refused = async |keys: String| {
-        let error = fault(&toolbox, pg(&database, &keys)).await;
+async fn rejects_mismatched_parameters() {
+    let database = test_database();
+    let toolbox = test_toolbox();
+    let failure = async |keys: String| {
+        let error = run_error(&toolbox, postgres_call(&database, &keys)).await;
         (error.kind, error.message.to_string())
     };
-    let (kind, message) = refused(with("SELECT $1::int + $2::int", "[1]")).await;
+    let (kind, message) =
+        failure(query_config_with_params("SELECT $1::int + $2::int", "[1]")).await;
     assert_eq!(kind, TaskErrorKind::Schema);
     assert_eq!(
         message,
         "the statement has 2 parameters, but 'params' has 1 values"
     );
-    let (kind, message) = refused(with("SELECT $1::int", "[\"x\"]")).await;
+    let (kind, message) = failure(query_config_with_params("SELECT $1::int", "[\"x\"]")).await;
     assert_eq!(kind, TaskErrorKind::DbError);
     assert!(message.contains("22P02"), "{message}");
-    let (kind, _) = refused(with("SELECT 1; SELECT $1", "[1]")).await;
+    let (kind, _) = failure(query_config_with_params("SELECT 1; SELECT $1", "[1]")).await;
     assert_eq!(kind, TaskErrorKind::Schema);
-    let (kind, _) = refused(with("SELECT 1", "{\"a\":1}")).await;
+    let (kind, _) = failure(query_config_with_params("SELECT 1", "{\"a\":1}")).await;
     assert_eq!(kind, TaskErrorKind::Schema);
-    let (kind, _) = refused(query(" ; -- nothing")).await;
+    let (kind, _) = failure(query_config(" ; -- nothing")).await;
     assert_eq!(kind, TaskErrorKind::Schema);
 }
 
 #[tokio::test]
-async fn the_shape_of_results() {
-    let database = database();
-    let toolbox = toolbox();
-    let created = data(
+async fn returns_results_by_statement() {
+    let database = test_database();
+    let toolbox = test_toolbox();
+    let created = run_data(
         &toolbox,
-        pg(&database, &query("CREATE TABLE t (id int, name text)")),
+        postgres_call(
+            &database,
+            &query_config("CREATE TABLE t (id int, name text)"),
+        ),
     )
     .await;
     assert_eq!(
@@ -213,33 +229,44 @@ async fn the_shape_of_results() {
     );
     let both = r#"{"command": "INSERT INTO t VALUES (1, 'a;'), (2, NULL); -- c;\nUPDATE t SET name = 'b' WHERE id = 2 RETURNING *"}"#;
     assert_eq!(
-        data(&toolbox, pg(&database, both)).await,
+        run_data(&toolbox, postgres_call(&database, both)).await,
         r#"{"columns":["id","name"],"command_0":{"affected_rows":2,"columns":[],"message":"2 rows affected","row_count":2,"rows":[],"status":"success"},"command_1":{"columns":["id","name"],"message":"1 row returned","row_count":1,"rows":[{"id":2,"name":"b"}],"status":"success"},"row_count":1,"rows":[{"id":2,"name":"b"}],"status":"success"}"#
     );
     let lists = r#"{"query": "SELECT id, name, id FROM t ORDER BY id", "as_objects": false}"#;
     assert_eq!(
-        rows(&toolbox, pg(&database, lists)).await,
+        run_rows(&toolbox, postgres_call(&database, lists)).await,
         r#"[[1,"a;",1],[2,"b",2]]"#
     );
-    let values = query("VALUES (1), (2)");
+    let values = query_config("VALUES (1), (2)");
     assert_eq!(
-        rows(&toolbox, pg(&database, &values)).await,
+        run_rows(&toolbox, postgres_call(&database, &values)).await,
         r#"[{"column1":1},{"column1":2}]"#
     );
-    let shown = rows(&toolbox, pg(&database, &query("SHOW server_encoding"))).await;
-    assert_eq!(shown, r#"[{"server_encoding":"UTF8"}]"#);
-    let none = rows(&toolbox, pg(&database, &query("SELECT 1 AS a WHERE false"))).await;
-    assert_eq!(none, "[]");
-    let code = run(&toolbox, pg(&database, &query("SELECT 1")))
-        .await
-        .extras;
+    let setting = run_rows(
+        &toolbox,
+        postgres_call(&database, &query_config("SHOW server_encoding")),
+    )
+    .await;
+    assert_eq!(setting, r#"[{"server_encoding":"UTF8"}]"#);
+    let empty = run_rows(
+        &toolbox,
+        postgres_call(&database, &query_config("SELECT 1 AS a WHERE false")),
+    )
+    .await;
+    assert_eq!(empty, "[]");
+    let code = run_call(
+        &toolbox,
+        postgres_call(&database, &query_config("SELECT 1")),
+    )
+    .await
+    .extras;
     assert_eq!(code.get("pg").unwrap().to_string(), r#"{"code":null}"#);
 }
 
 #[tokio::test]
-async fn sql_comes_from_any_of_its_keys() {
-    let database = database();
-    let toolbox = toolbox();
+async fn reads_sql_from_any_key() {
+    let database = test_database();
+    let toolbox = test_toolbox();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("q.sql");
     std::fs::write(&file, "SELECT 1; SELECT 7 AS n").unwrap();
@@ -256,7 +283,7 @@ async fn sql_comes_from_any_of_its_keys() {
         &script,
     ] {
         assert_eq!(
-            rows(&toolbox, pg(&database, keys)).await,
+            run_rows(&toolbox, postgres_call(&database, keys)).await,
             r#"[{"n":7}]"#,
             "{keys}"
         );
@@ -265,11 +292,11 @@ async fn sql_comes_from_any_of_its_keys() {
 
 #[tokio::test]
 async fn statements_stop_at_the_first_error() {
-    let database = database();
-    let toolbox = toolbox();
+    let database = test_database();
+    let toolbox = test_toolbox();
     let keys = r#"{"commands": ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)",
         "INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)"]}"#;
-    let outcome = run(&toolbox, pg(&database, keys)).await;
+    let outcome = run_call(&toolbox, postgres_call(&database, keys)).await;
     let error = outcome.error.unwrap();
     assert_eq!(error.kind, TaskErrorKind::DbConstraint);
     assert_eq!(error.code, Some(Json::from("23505")));
@@ -293,44 +320,57 @@ async fn statements_stop_at_the_first_error() {
     assert_eq!(status("command_1"), Some(Json::from("success")));
     assert_eq!(status("command_2"), Some(Json::from("error")));
     assert_eq!(outcome.data.get("command_3"), None);
-    // What went well before stays.
-    let left = rows(&toolbox, pg(&database, &query("SELECT id FROM t"))).await;
-    assert_eq!(left, r#"[{"id":1}]"#);
+    // Earlier statements stay committed.
+    let remaining = run_rows(
+        &toolbox,
+        postgres_call(&database, &query_config("SELECT id FROM t")),
+    )
+    .await;
+    assert_eq!(remaining, r#"[{"id":1}]"#);
 }
 
 #[tokio::test]
-async fn a_transaction_is_all_or_nothing() {
-    let database = database();
-    let toolbox = toolbox();
-    data(
+async fn transaction_is_all_or_nothing() {
+    let database = test_database();
+    let toolbox = test_toolbox();
+    run_data(
         &toolbox,
-        pg(&database, &query("CREATE TABLE t (id int PRIMARY KEY)")),
+        postgres_call(
+            &database,
+            &query_config("CREATE TABLE t (id int PRIMARY KEY)"),
+        ),
     )
     .await;
     let bad =
         r#"{"transaction": true, "command": "INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)"}"#;
-    let error = fault(&toolbox, pg(&database, bad)).await;
+    let error = run_error(&toolbox, postgres_call(&database, bad)).await;
     assert_eq!(error.kind, TaskErrorKind::DbConstraint);
-    let count = query("SELECT count(*) AS n FROM t");
-    assert_eq!(rows(&toolbox, pg(&database, &count)).await, r#"[{"n":0}]"#);
+    let count = query_config("SELECT count(*) AS n FROM t");
+    assert_eq!(
+        run_rows(&toolbox, postgres_call(&database, &count)).await,
+        r#"[{"n":0}]"#
+    );
     let good =
         r#"{"transaction": true, "command": "INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)"}"#;
-    data(&toolbox, pg(&database, good)).await;
-    assert_eq!(rows(&toolbox, pg(&database, &count)).await, r#"[{"n":2}]"#);
-    // A constraint that is checked at the end fails the commit.
+    run_data(&toolbox, postgres_call(&database, good)).await;
+    assert_eq!(
+        run_rows(&toolbox, postgres_call(&database, &count)).await,
+        r#"[{"n":2}]"#
+    );
+    // A deferred constraint fails the commit.
     let late = r#"{"transaction": true, "command": "CREATE TABLE d (id int UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO d VALUES (1), (1)"}"#;
-    let error = fault(&toolbox, pg(&database, late)).await;
+    let error = run_error(&toolbox, postgres_call(&database, late)).await;
     assert_eq!(error.kind, TaskErrorKind::DbConstraint);
-    // A transaction that its author leaves open is no more.
-    let open = query("BEGIN; INSERT INTO t VALUES (3)");
-    data(&toolbox, pg(&database, &open)).await;
-    until_rows(&database, "SELECT count(*) AS n FROM t", r#"[{"n":2}]"#).await;
+    // A transaction that the task leaves open is rolled back.
+    let open = query_config("BEGIN; INSERT INTO t VALUES (3)");
+    run_data(&toolbox, postgres_call(&database, &open)).await;
+    wait_for_rows(&database, "SELECT count(*) AS n FROM t", r#"[{"n":2}]"#).await;
 }
 
 #[tokio::test]
-async fn errors_have_the_kind_of_their_class() {
-    let database = database();
-    let toolbox = toolbox();
+async fn sqlstate_class_determines_error_kind() {
+    let database = test_database();
+    let toolbox = test_toolbox();
     for (text, kind, code) in [
         ("SELECT * FROM nowhere", TaskErrorKind::DbError, "42P01"),
         ("SELEC 1", TaskErrorKind::DbError, "42601"),
@@ -356,136 +396,150 @@ async fn errors_have_the_kind_of_their_class() {
             "57P01",
         ),
     ] {
-        let error = fault(&toolbox, pg(&database, &query(text))).await;
+        let error = run_error(&toolbox, postgres_call(&database, &query_config(text))).await;
         assert_eq!(
             (error.kind, error.code),
             (kind, Some(Json::from(code))),
             "{text}"
         );
-        assert_eq!(error.retryable, kind.retryable());
+        assert_eq!(error.retryable, kind.is_retryable());
     }
-    let hint = query("SELECT lenght('a')");
-    let error = fault(&toolbox, pg(&database, &hint)).await;
+    let hint = query_config("SELECT lenght('a')");
+    let error = run_error(&toolbox, postgres_call(&database, &hint)).await;
     assert!(
         error.message.as_str().contains("\nHint: "),
         "{}",
         error.message
     );
     let timeout = r#"{"query": "SELECT pg_sleep(1000)", "options": {"statement_timeout": "20ms"}}"#;
-    let error = fault(&toolbox, pg(&database, timeout)).await;
+    let error = run_error(&toolbox, postgres_call(&database, timeout)).await;
     assert_eq!(error.kind, TaskErrorKind::DbTimeout);
     assert_eq!(error.code, Some(Json::from("57014")));
 }
 
 #[tokio::test]
-async fn a_deadlock_is_one() {
-    let database = database();
-    let toolbox = toolbox();
+async fn reports_deadlock() {
+    let database = test_database();
+    let toolbox = test_toolbox();
     let rows = "CREATE TABLE t (id int, n int); INSERT INTO t VALUES (1, 0), (2, 0)";
-    data(&toolbox, pg(&database, &query(rows))).await;
-    // Each holds its row, waits until the other holds the other one, and then wants that.
-    let grab = |mine: u32, other: u32| {
+    run_data(&toolbox, postgres_call(&database, &query_config(rows))).await;
+    // Each holds its row, waits until the other holds the other row, and then requests that.
+    let update_both = |first: u32, second: u32| {
         let wait = format!(
             "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' \
-             AND objid = {other} AND database = (SELECT oid FROM pg_database \
+             AND objid = {second} AND database = (SELECT oid FROM pg_database \
              WHERE datname = current_database())) LOOP PERFORM pg_sleep(0.005); END LOOP; END $$"
         );
         let text = format!(
-            "UPDATE t SET n = 1 WHERE id = {mine}; SELECT pg_advisory_xact_lock({mine}); \
-             {wait}; UPDATE t SET n = 2 WHERE id = {other}"
+            "UPDATE t SET n = 1 WHERE id = {first}; SELECT pg_advisory_xact_lock({first}); \
+             {wait}; UPDATE t SET n = 2 WHERE id = {second}"
         );
         let keys = [
             ("command", Json::from(text)),
             ("transaction", Json::from(true)),
         ];
-        pg(&database, &Json::object(keys).to_string())
+        postgres_call(&database, &Json::object(keys).to_string())
     };
-    let (first, second) = tokio::join!(run(&toolbox, grab(1, 2)), run(&toolbox, grab(2, 1)));
+    let (first, second) = tokio::join!(
+        run_call(&toolbox, update_both(1, 2)),
+        run_call(&toolbox, update_both(2, 1))
+    );
     let mut errors = [first.error, second.error].into_iter().flatten();
-    let error = errors.next().expect("both went well");
+    let error = errors.next().expect("both calls succeeded");
     assert_eq!(error.kind, TaskErrorKind::DbDeadlock);
     assert_eq!(error.code, Some(Json::from("40P01")));
     assert_eq!(errors.next(), None);
 }
 
 #[tokio::test]
-async fn what_takes_too_long_ends_on_the_server_too() {
-    let database = database();
-    let toolbox = toolbox();
-    let mut sleeper = pg(&database, &query("SELECT pg_sleep(1000)"));
+async fn timeout_cancels_query_on_server() {
+    let database = test_database();
+    let toolbox = test_toolbox();
+    let mut sleeper = postgres_call(&database, &query_config("SELECT pg_sleep(1000)"));
     sleeper.timeout = Duration::from_millis(300);
-    let (kind, _) = error(&toolbox, sleeper).await;
+    let (kind, _) = run_failing(&toolbox, sleeper).await;
     assert_eq!(kind, TaskErrorKind::Timeout);
-    until_rows(&database, SLEEPERS, r#"[{"n":0}]"#).await;
+    wait_for_rows(&database, COUNT_SLEEPING_STATEMENTS, r#"[{"n":0}]"#).await;
 }
 
 #[tokio::test]
-async fn what_is_cancelled_ends_on_the_server_too() {
-    let database = database();
-    let toolbox = Arc::new(toolbox());
+async fn cancellation_cancels_query_on_server() {
+    let database = test_database();
+    let toolbox = Arc::new(test_toolbox());
     let cancel = CancellationToken::new();
-    let sleeper = pg(&database, &query("SELECT pg_sleep(1000)"));
+    let sleeper = postgres_call(&database, &query_config("SELECT pg_sleep(1000)"));
     let task = {
         let (toolbox, cancel) = (Arc::clone(&toolbox), cancel.clone());
         tokio::spawn(async move { toolbox.call(sleeper, cancel).await })
     };
-    until_rows(&database, SLEEPERS, r#"[{"n":1}]"#).await;
+    wait_for_rows(&database, COUNT_SLEEPING_STATEMENTS, r#"[{"n":1}]"#).await;
     cancel.cancel();
     assert_eq!(
         task.await.unwrap().error.unwrap().kind,
         TaskErrorKind::Cancelled
     );
-    until_rows(&database, SLEEPERS, r#"[{"n":0}]"#).await;
+    wait_for_rows(&database, COUNT_SLEEPING_STATEMENTS, r#"[{"n":0}]"#).await;
 }
 
 #[tokio::test]
-async fn there_are_never_more_connections_than_places() {
-    let database = database();
-    let toolbox = pool_of(2);
+async fn pool_limits_connections() {
+    let database = test_database();
+    let toolbox = toolbox_with_pool(2);
     let count = "SELECT pg_sleep(0.02), (SELECT count(*) FROM pg_stat_activity \
          WHERE datname = current_database()) AS n";
-    let calls = (0..8).map(|_| run(&toolbox, pg(&database, &query(count))));
+    let calls = (0..8).map(|_| run_call(&toolbox, postgres_call(&database, &query_config(count))));
     for outcome in futures_util::future::join_all(calls).await {
         assert_eq!(outcome.error, None);
         let row = &outcome.data.get("rows").unwrap().as_list().unwrap()[0];
         let connections = row.get("n").unwrap().as_i64().unwrap();
         assert!(connections <= 2, "{connections} connections");
     }
-    // A task may ask for fewer.
+    // A task may request a smaller pool.
     let alone = r#"{"query": "SELECT 1 AS n", "pool": {"max_size": 1}}"#;
-    assert_eq!(rows(&toolbox, pg(&database, alone)).await, r#"[{"n":1}]"#);
-    let wrong = r#"{"query": "SELECT 1", "pool": 0}"#;
     assert_eq!(
-        fault(&toolbox, pg(&database, wrong)).await.kind,
+        run_rows(&toolbox, postgres_call(&database, alone)).await,
+        r#"[{"n":1}]"#
+    );
+    let invalid = r#"{"query": "SELECT 1", "pool": 0}"#;
+    assert_eq!(
+        run_error(&toolbox, postgres_call(&database, invalid))
+            .await
+            .kind,
         TaskErrorKind::Schema
     );
 }
 
 #[tokio::test]
-async fn a_connection_comes_back_as_new() {
-    let database = database();
-    let toolbox = pool_of(1);
-    let traces = query(
+async fn returned_connection_is_reset() {
+    let database = test_database();
+    let toolbox = toolbox_with_pool(1);
+    let setup = query_config(
         "CREATE TEMP TABLE left_over (a int); SET work_mem = '123kB'; \
          CREATE TYPE mood AS ENUM ('sad'); SELECT pg_advisory_lock(7); \
          SELECT pg_backend_pid() AS pid, 'sad'::mood AS mood",
     );
-    let first = rows(&toolbox, pg(&database, &traces)).await;
-    let look = query(
+    let first = run_rows(&toolbox, postgres_call(&database, &setup)).await;
+    let probe = query_config(
         "SELECT pg_backend_pid() AS pid, 'sad'::mood AS mood \
          WHERE to_regclass('pg_temp.left_over') IS NULL AND current_setting('work_mem') <> '123kB' \
          AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())",
     );
-    assert_eq!(rows(&toolbox, pg(&database, &look)).await, first);
-    // A session that somebody ended is replaced.
-    let end = query("SELECT pg_terminate_backend(pg_backend_pid())");
-    fault(&toolbox, pg(&database, &end)).await;
-    assert_ne!(rows(&toolbox, pg(&database, &look)).await, first);
-    // Statements that are prepared by name do not stay.
+    assert_eq!(
+        run_rows(&toolbox, postgres_call(&database, &probe)).await,
+        first
+    );
+    // A terminated session is replaced.
+    let terminate = query_config("SELECT pg_terminate_backend(pg_backend_pid())");
+    run_error(&toolbox, postgres_call(&database, &terminate)).await;
+    assert_ne!(
+        run_rows(&toolbox, postgres_call(&database, &probe)).await,
+        first
+    );
+    // Named prepared statements do not stay.
     for _ in 0..2 {
-        let prepare = query("PREPARE p AS SELECT 1 AS n; EXECUTE p");
+        let prepare = query_config("PREPARE p AS SELECT 1 AS n; EXECUTE p");
         assert_eq!(
-            rows(&toolbox, pg(&database, &prepare)).await,
+            run_rows(&toolbox, postgres_call(&database, &prepare)).await,
             r#"[{"n":1}]"#
         );
     }
@@ -493,130 +547,156 @@ async fn a_connection_comes_back_as_new() {
 
 #[tokio::test]
 async fn idle_connections_are_closed() {
-    let database = database();
-    let mut settings = settings();
+    let database = test_database();
+    let mut settings = test_settings();
     settings.postgres.idle = Duration::from_millis(20);
     let toolbox = Toolbox::new(settings);
-    let pid = rows(
+    let pid = run_rows(
         &toolbox,
-        pg(&database, &query("SELECT pg_backend_pid() AS pid")),
+        postgres_call(&database, &query_config("SELECT pg_backend_pid() AS pid")),
     )
     .await;
-    let pid = value(&pid).as_list().unwrap()[0]
+    let pid = parse_json(&pid).as_list().unwrap()[0]
         .get("pid")
         .unwrap()
         .to_string();
-    let left = format!("SELECT count(*) AS n FROM pg_stat_activity WHERE pid = {pid}");
-    until_rows(&database, &left, r#"[{"n":0}]"#).await;
+    let count = format!("SELECT count(*) AS n FROM pg_stat_activity WHERE pid = {pid}");
+    wait_for_rows(&database, &count, r#"[{"n":0}]"#).await;
 }
 
 #[tokio::test]
-async fn names_are_looked_for_in_the_schema() {
-    let database = database();
-    let toolbox = toolbox();
-    let make = "CREATE SCHEMA \"My\"; CREATE TABLE \"My\".t AS SELECT 5 AS n";
-    data(&toolbox, pg(&database, &query(make))).await;
+async fn schema_sets_search_path() {
+    let database = test_database();
+    let toolbox = test_toolbox();
+    let setup = "CREATE SCHEMA \"My\"; CREATE TABLE \"My\".t AS SELECT 5 AS n";
+    run_data(&toolbox, postgres_call(&database, &query_config(setup))).await;
     let keys = r#"{"query": "SELECT n FROM t", "schema": "My"}"#;
-    assert_eq!(rows(&toolbox, pg(&database, keys)).await, r#"[{"n":5}]"#);
-    let error = fault(&toolbox, pg(&database, &query("SELECT n FROM t"))).await;
+    assert_eq!(
+        run_rows(&toolbox, postgres_call(&database, keys)).await,
+        r#"[{"n":5}]"#
+    );
+    let error = run_error(
+        &toolbox,
+        postgres_call(&database, &query_config("SELECT n FROM t")),
+    )
+    .await;
     assert_eq!(error.code, Some(Json::from("42P01")));
 }
 
 #[tokio::test]
-async fn rows_have_a_bound() {
-    let database = database();
+async fn rows_are_limited_by_payload_cap() {
+    let database = test_database();
     let settings = Settings {
         payload_cap: ByteSize::from_kib(64),
-        ..settings()
+        ..test_settings()
     };
     let toolbox = Toolbox::new(settings);
-    let many = query("SELECT g AS n FROM generate_series(1, 10000000) g");
+    let large = query_config("SELECT g AS n FROM generate_series(1, 10000000) g");
     assert_eq!(
-        fault(&toolbox, pg(&database, &many)).await.kind,
+        run_error(&toolbox, postgres_call(&database, &large))
+            .await
+            .kind,
         TaskErrorKind::Limit
     );
-    let few = query("SELECT g AS n FROM generate_series(1, 2) g");
+    let small = query_config("SELECT g AS n FROM generate_series(1, 2) g");
     assert_eq!(
-        rows(&toolbox, pg(&database, &few)).await,
+        run_rows(&toolbox, postgres_call(&database, &small)).await,
         r#"[{"n":1},{"n":2}]"#
     );
 }
 
 #[tokio::test]
-async fn a_credential_is_a_map() {
-    let database = database();
-    let toolbox = toolbox();
+async fn reads_credential_map() {
+    let database = test_database();
+    let toolbox = test_toolbox();
     let folder = database.cluster().socket_folder().display().to_string();
     let auth = format!(
         r#"{{"query": "SELECT current_user AS u", "auth": {{"type": "postgres", "db_host": "{folder}",
             "db_port": "5432", "db_user": "postgres", "db_name": "{}"}}}}"#,
         database.name()
     );
-    let found = rows(&toolbox, call(ToolKind::Postgres, &value(&auth))).await;
-    assert_eq!(found, r#"[{"u":"postgres"}]"#);
+    let rows = run_rows(&toolbox, tool_call(ToolKind::Postgres, &parse_json(&auth))).await;
+    assert_eq!(rows, r#"[{"u":"postgres"}]"#);
     let alias = r#"{"query": "SELECT 1", "auth": "pg_main"}"#;
-    let (kind, message) = error(&toolbox, call(ToolKind::Postgres, &value(alias))).await;
+    let (kind, message) =
+        run_failing(&toolbox, tool_call(ToolKind::Postgres, &parse_json(alias))).await;
     assert_eq!(kind, TaskErrorKind::Auth);
     assert!(message.contains("'pg_main'"), "{message}");
-    let nobody = format!(
+    let unknown_user = format!(
         r#"{{"query": "SELECT 1", "db_host": "{folder}", "db_name": "x", "db_user": "nobody_at_all"}}"#
     );
-    let (kind, message) = error(&toolbox, call(ToolKind::Postgres, &value(&nobody))).await;
+    let (kind, message) = run_failing(
+        &toolbox,
+        tool_call(ToolKind::Postgres, &parse_json(&unknown_user)),
+    )
+    .await;
     assert_eq!(kind, TaskErrorKind::Auth, "{message}");
-    let gone = r#"{"query": "SELECT 1", "db_host": "/no/such/folder", "db_user": "u"}"#;
-    let (kind, _) = error(&toolbox, call(ToolKind::Postgres, &value(gone))).await;
+    let missing = r#"{"query": "SELECT 1", "db_host": "/no/such/folder", "db_user": "u"}"#;
+    let (kind, _) = run_failing(
+        &toolbox,
+        tool_call(ToolKind::Postgres, &parse_json(missing)),
+    )
+    .await;
     assert_eq!(kind, TaskErrorKind::DbConnection);
 }
 
 #[tokio::test]
-async fn the_guard_looks_at_every_address() {
-    let database = database();
+async fn egress_policy_checks_every_address() {
+    let database = test_database();
     let settings = Settings {
         egress: EgressPolicy::Public { allow: Vec::new() },
-        ..settings()
+        ..test_settings()
     };
     let toolbox = Toolbox::new(settings);
-    let (kind, message) = error(&toolbox, pg(&database, &query("SELECT 1"))).await;
+    let (kind, message) = run_failing(
+        &toolbox,
+        postgres_call(&database, &query_config("SELECT 1")),
+    )
+    .await;
     assert_eq!(kind, TaskErrorKind::Auth);
     assert!(message.contains("NOETL_EGRESS_ALLOW"), "{message}");
     for host in ["127.0.0.1", "localhost", "169.254.169.254", "[::1]"] {
         let keys = format!(r#"{{"query": "SELECT 1", "db_host": "{host}", "db_user": "u"}}"#);
-        let (kind, message) = error(&toolbox, call(ToolKind::Postgres, &value(&keys))).await;
+        let (kind, message) =
+            run_failing(&toolbox, tool_call(ToolKind::Postgres, &parse_json(&keys))).await;
         assert_eq!(kind, TaskErrorKind::Auth, "{host}: {message}");
     }
 }
 
 #[tokio::test]
-async fn a_cursor_claims_rows_with_the_plain_tool() {
-    let database = database();
-    let toolbox = toolbox();
-    let make = "CREATE TABLE q (id int, state text DEFAULT 'open'); INSERT INTO q SELECT generate_series(1, 5)";
-    data(&toolbox, pg(&database, &query(make))).await;
+async fn cursor_claims_rows_with_postgres_tool() {
+    let database = test_database();
+    let toolbox = test_toolbox();
+    let setup = "CREATE TABLE q (id int, state text DEFAULT 'open'); INSERT INTO q SELECT generate_series(1, 5)";
+    run_data(&toolbox, postgres_call(&database, &query_config(setup))).await;
     let text = "UPDATE q SET state = 'taken' WHERE id IN (SELECT id FROM q WHERE state = 'open' \
          ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING id";
     let keys = Json::object([
-        ("connection_string", Json::from(database.config())),
+        (
+            "connection_string",
+            Json::from(database.connection_config()),
+        ),
         ("command", Json::from(text)),
-        ("params", value("[3]")),
-        ("options", value(r#"{"statement_timeout": "30s"}"#)),
+        ("params", parse_json("[3]")),
+        ("options", parse_json(r#"{"statement_timeout": "30s"}"#)),
     ]);
-    let mut taken = Vec::new();
+    let mut claimed = Vec::new();
     for expected in [3, 2, 0] {
-        let outcome = run(&toolbox, call(ToolKind::Postgres, &keys)).await;
+        let outcome = run_call(&toolbox, tool_call(ToolKind::Postgres, &keys)).await;
         let rows = outcome.data.get("rows").and_then(Json::as_list).unwrap();
         assert_eq!(rows.len(), expected);
-        taken.extend(
+        claimed.extend(
             rows.iter()
                 .map(|row| row.get("id").unwrap().as_i64().unwrap()),
         );
     }
-    taken.sort_unstable();
-    assert_eq!(taken, [1, 2, 3, 4, 5]);
+    claimed.sort_unstable();
+    assert_eq!(claimed, [1, 2, 3, 4, 5]);
 }
 
 #[tokio::test]
-async fn a_kind_that_is_not_built_in_names_its_feature() {
-    let toolbox = toolbox();
+async fn missing_kind_names_its_feature() {
+    let toolbox = test_toolbox();
     for (kind, feature) in [
         (ToolKind::Duckdb, "duckdb"),
         (ToolKind::Ducklake, "duckdb"),
@@ -624,8 +704,8 @@ async fn a_kind_that_is_not_built_in_names_its_feature() {
         #[cfg(not(feature = "rhai"))]
         (ToolKind::Rhai, "rhai"),
     ] {
-        let (found, message) = error(&toolbox, call(kind, &Json::empty_map())).await;
-        assert_eq!(found, TaskErrorKind::Unsupported);
+        let (actual, message) = run_failing(&toolbox, tool_call(kind, &Json::empty_map())).await;
+        assert_eq!(actual, TaskErrorKind::Unsupported);
         assert!(
             message.contains(&format!("feature '{feature}'")),
             "{message}"
@@ -634,19 +714,19 @@ async fn a_kind_that_is_not_built_in_names_its_feature() {
 }
 
 #[tokio::test]
-async fn shutdown_closes_what_rests() {
-    let database = database();
-    let toolbox = toolbox();
-    let pid = rows(
+async fn shutdown_closes_idle_connections() {
+    let database = test_database();
+    let toolbox = test_toolbox();
+    let pid = run_rows(
         &toolbox,
-        pg(&database, &query("SELECT pg_backend_pid() AS pid")),
+        postgres_call(&database, &query_config("SELECT pg_backend_pid() AS pid")),
     )
     .await;
     toolbox.shutdown().await;
-    let pid = value(&pid).as_list().unwrap()[0]
+    let pid = parse_json(&pid).as_list().unwrap()[0]
         .get("pid")
         .unwrap()
         .to_string();
-    let left = format!("SELECT count(*) AS n FROM pg_stat_activity WHERE pid = {pid}");
-    until_rows(&database, &left, r#"[{"n":0}]"#).await;
+    let count = format!("SELECT count(*) AS n FROM pg_stat_activity WHERE pid = {pid}");
+    wait_for_rows(&database, &count, r#"[{"n":0}]"#).await;
 }

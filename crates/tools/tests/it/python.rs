@@ -1,18 +1,18 @@
-//! What python code sees, gives and may not do.
+//! Python code: its names, results and restrictions.
 
-use noetl_tools::{Call, ToolKind, Toolbox};
+use noetl_tools::{ToolCall, ToolKind, Toolbox};
 use noetl_types::{Json, TaskErrorKind};
 use proptest::prelude::*;
 
-use crate::server::{Server, answer};
+use crate::http_server::{TestHttpServer, http_response};
 use crate::support::{
-    call, data, error, make_executable, one_interpreter, python, python_with, run, settings, text,
-    toolbox, value,
+    make_executable, output_text, parse_json, python_call, python_call_with_input, run_call,
+    run_data, run_failing, single_interpreter_toolbox, test_settings, test_toolbox, tool_call,
 };
 
 #[tokio::test]
-async fn the_three_ways_to_give_a_result() {
-    let toolbox = one_interpreter();
+async fn result_by_return_assignment_or_main() {
+    let toolbox = single_interpreter_toolbox();
     for (code, input, expected) in [
         ("result = {'n': n + 1}", r#"{"n": 1}"#, r#"{"n":2}"#),
         ("return n * 2", r#"{"n": 4}"#, "8"),
@@ -75,17 +75,18 @@ async fn the_three_ways_to_give_a_result() {
         ),
     ] {
         assert_eq!(
-            data(&toolbox, python_with(code, input)).await,
+            run_data(&toolbox, python_call_with_input(code, input)).await,
             expected,
             "{code}"
         );
     }
 }
 
-/// Where no `return` is met, what was assigned and `main` count; a bare one ends the step.
+/// Without an executed `return`, the assigned result and `main` count. A bare `return` ends the
+/// step.
 #[tokio::test]
-async fn a_return_that_is_not_met_is_none() {
-    let toolbox = one_interpreter();
+async fn unreached_return_is_ignored() {
+    let toolbox = single_interpreter_toolbox();
     for (code, input, expected) in [
         (
             "if n > 3:\n    return 'big'\ndef main(n):\n    return n",
@@ -104,7 +105,7 @@ async fn a_return_that_is_not_met_is_none() {
         ),
     ] {
         assert_eq!(
-            data(&toolbox, python_with(code, input)).await,
+            run_data(&toolbox, python_call_with_input(code, input)).await,
             expected,
             "{code}"
         );
@@ -112,58 +113,58 @@ async fn a_return_that_is_not_met_is_none() {
 }
 
 #[tokio::test]
-async fn the_names_that_code_sees() {
-    let toolbox = one_interpreter();
+async fn code_sees_context_names() {
+    let toolbox = single_interpreter_toolbox();
     let code = "return [args, input_data, context, variables, execution_id, step, a]";
-    let call = Call {
-        context: value(r#"{"earlier": {"x": 1}}"#),
-        variables: value(r#"{"v": 2}"#),
-        ..python_with(code, r#"{"a": 1}"#)
+    let call = ToolCall {
+        context: parse_json(r#"{"earlier": {"x": 1}}"#),
+        variables: parse_json(r#"{"v": 2}"#),
+        ..python_call_with_input(code, r#"{"a": 1}"#)
     };
     assert_eq!(
-        data(&toolbox, call).await,
+        run_data(&toolbox, call).await,
         r#"[{"a":1},{"a":1},{"args":{"a":1},"earlier":{"x":1},"execution_id":"7001","variables":{"v":2}},{"v":2},"7001","greet",1]"#
     );
     assert_eq!(
-        data(
+        run_data(
             &toolbox,
-            python_with("return [args, step]", r#"{"args": 1, "step": 2}"#)
+            python_call_with_input("return [args, step]", r#"{"args": 1, "step": 2}"#)
         )
         .await,
         "[1,2]"
     );
     let code = "import sys, json\nresult = json.load(sys.stdin)";
     assert_eq!(
-        data(&toolbox, python_with(code, r#"{"a": "ü"}"#)).await,
+        run_data(&toolbox, python_call_with_input(code, r#"{"a": "ü"}"#)).await,
         r#"{"a":"ü"}"#
     );
 }
 
 #[tokio::test]
-async fn nothing_returned_gives_the_outputs() {
-    let toolbox = one_interpreter();
+async fn missing_result_returns_output() {
+    let toolbox = single_interpreter_toolbox();
     let code = "import sys, os\nprint('hello')\nprint('oh', file=sys.stderr)\nsys.stdout.flush()\nos.system('echo sub')";
     assert_eq!(
-        data(&toolbox, python(code)).await,
+        run_data(&toolbox, python_call(code)).await,
         r#"{"stderr":"oh\n","stdout":"hello\nsub\n"}"#
     );
     assert_eq!(
-        data(&toolbox, python("x = 1")).await,
+        run_data(&toolbox, python_call("x = 1")).await,
         r#"{"stderr":"","stdout":""}"#
     );
     assert_eq!(
-        data(&toolbox, python("def main():\n    print(1)")).await,
+        run_data(&toolbox, python_call("def main():\n    print(1)")).await,
         r#"{"stderr":"","stdout":"1\n"}"#
     );
 
-    let outcome = run(&toolbox, python("print('beside')\nresult = 1")).await;
+    let outcome = run_call(&toolbox, python_call("print('beside')\nresult = 1")).await;
     let py = outcome.extras.get("py").unwrap().to_string();
     assert_eq!(py, r#"{"stderr":"","stdout":"beside\n"}"#);
 }
 
 #[tokio::test]
-async fn values_that_json_cannot_hold_become_text() {
-    let toolbox = one_interpreter();
+async fn non_json_values_become_text() {
+    let toolbox = single_interpreter_toolbox();
     for (code, expected) in [
         ("result = {1: 'a', '1': 'b'}", r#"{"1":"b"}"#),
         ("result = {(1, 2): 3}", r#"{"(1, 2)":3}"#),
@@ -194,26 +195,34 @@ async fn values_that_json_cannot_hold_become_text() {
         ("result = 'söm€ 😀'", "\"söm€ 😀\""),
         ("result = False", "false"),
     ] {
-        assert_eq!(data(&toolbox, python(code)).await, expected, "{code}");
+        assert_eq!(
+            run_data(&toolbox, python_call(code)).await,
+            expected,
+            "{code}"
+        );
     }
-    let (kind, message) = error(&toolbox, python("result = []\nresult.append(result)")).await;
+    let (kind, message) =
+        run_failing(&toolbox, python_call("result = []\nresult.append(result)")).await;
     assert_eq!(kind, TaskErrorKind::Transform);
-    assert!(message.contains("holds itself"), "{message}");
+    assert!(message.contains("contains itself"), "{message}");
     let deep = "result = 1\nfor _ in range(100): result = [result]";
-    assert_eq!(error(&toolbox, python(deep)).await.0, TaskErrorKind::Limit);
+    assert_eq!(
+        run_failing(&toolbox, python_call(deep)).await.0,
+        TaskErrorKind::Limit
+    );
 }
 
 #[tokio::test]
-async fn an_exception_is_a_failure_with_its_line() {
-    let toolbox = one_interpreter();
+async fn exception_reports_its_line() {
+    let toolbox = single_interpreter_toolbox();
     let code = "print('before')\ndef f():\n    raise ValueError('boom')\n\nf()";
-    let outcome = run(&toolbox, python(code)).await;
+    let outcome = run_call(&toolbox, python_call(code)).await;
     let error = outcome.error.clone().unwrap();
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert_eq!(error.message, "ValueError: boom (line 3)");
     assert_eq!(error.code, Some(Json::from("ValueError")));
-    assert_eq!(text(&outcome, "error"), "ValueError: boom (line 3)");
-    assert_eq!(text(&outcome, "stdout"), "before\n");
+    assert_eq!(output_text(&outcome, "error"), "ValueError: boom (line 3)");
+    assert_eq!(output_text(&outcome, "stdout"), "before\n");
     let py = outcome.extras.get("py").unwrap();
     assert_eq!(py.get("type"), Some(&Json::from("ValueError")));
     assert_eq!(py.get("message"), Some(&Json::from("boom")));
@@ -234,12 +243,12 @@ async fn an_exception_is_a_failure_with_its_line() {
             "ValueError: boom",
         ]
     );
-    let outcome = run(&toolbox, python("x = 1\nif x:\n    return 1 / 0")).await;
+    let outcome = run_call(&toolbox, python_call("x = 1\nif x:\n    return 1 / 0")).await;
     assert_eq!(
         outcome.error.unwrap().message,
         "ZeroDivisionError: division by zero (line 3)"
     );
-    let outcome = run(&toolbox, python("def main(a):\n    return a")).await;
+    let outcome = run_call(&toolbox, python_call("def main(a):\n    return a")).await;
     let message = outcome.error.unwrap().message;
     assert!(
         message.starts_with("TypeError: main() missing"),
@@ -248,15 +257,15 @@ async fn an_exception_is_a_failure_with_its_line() {
 }
 
 #[tokio::test]
-async fn code_that_does_not_compile() {
-    let toolbox = one_interpreter();
+async fn reports_syntax_error() {
+    let toolbox = single_interpreter_toolbox();
     for code in [
         "x = 1\nif x\n    pass",
         "x = 1\ny = (\n",
         "x = 1\nyield 1",
         "def f(:\n",
     ] {
-        let outcome = run(&toolbox, python(code)).await;
+        let outcome = run_call(&toolbox, python_call(code)).await;
         let error = outcome.error.unwrap();
         assert_eq!(error.kind, TaskErrorKind::Parse, "{code}");
         assert!(
@@ -266,93 +275,103 @@ async fn code_that_does_not_compile() {
         );
         assert!(error.message.contains("(line "), "{}", error.message);
     }
-    assert_eq!(data(&toolbox, python("result = 1")).await, "1");
+    assert_eq!(run_data(&toolbox, python_call("result = 1")).await, "1");
 }
 
 #[tokio::test]
-async fn leaving_early() {
-    let toolbox = one_interpreter();
+async fn handles_exit_calls() {
+    let toolbox = single_interpreter_toolbox();
     assert_eq!(
-        data(&toolbox, python("import sys\nresult = 4\nsys.exit()")).await,
+        run_data(&toolbox, python_call("import sys\nresult = 4\nsys.exit()")).await,
         "4"
     );
     assert_eq!(
-        data(&toolbox, python("import sys\nsys.exit(0)")).await,
+        run_data(&toolbox, python_call("import sys\nsys.exit(0)")).await,
         r#"{"stderr":"","stdout":""}"#
     );
-    let outcome = run(&toolbox, python("import sys\nsys.exit(3)")).await;
+    let outcome = run_call(&toolbox, python_call("import sys\nsys.exit(3)")).await;
     let error = outcome.error.unwrap();
     assert_eq!(
         (error.kind, error.code),
         (TaskErrorKind::Transform, Some(Json::from(3)))
     );
     assert_eq!(error.message, "SystemExit: 3 (line 2)");
-    let outcome = run(&toolbox, python("raise SystemExit('no')")).await;
+    let outcome = run_call(&toolbox, python_call("raise SystemExit('no')")).await;
     assert_eq!(outcome.error.unwrap().code, Some(Json::from(1)));
 }
 
 #[tokio::test]
-async fn outputs_and_results_are_bounded() {
-    let toolbox = one_interpreter();
-    let outcome = run(&toolbox, python("import sys\nfor _ in range(300):\n    sys.stdout.write('x' * 10_000)\nsys.stderr.write('end')")).await;
+async fn output_and_result_size_is_limited() {
+    let toolbox = single_interpreter_toolbox();
+    let outcome = run_call(&toolbox, python_call("import sys\nfor _ in range(300):\n    sys.stdout.write('x' * 10_000)\nsys.stderr.write('end')")).await;
     assert_eq!(outcome.error, None);
-    assert_eq!(text(&outcome, "stdout").len(), 1024 * 1024);
-    assert_eq!(text(&outcome, "stderr"), "end");
+    assert_eq!(output_text(&outcome, "stdout").len(), 1024 * 1024);
+    assert_eq!(output_text(&outcome, "stderr"), "end");
     assert_eq!(outcome.data.get("truncated"), Some(&Json::from(true)));
 
-    let outcome = run(&toolbox, python("import os\nos.write(1, b'a\\0b\\xff')")).await;
-    assert_eq!(text(&outcome, "stdout"), "a\u{FFFD}b\u{FFFD}");
+    let outcome = run_call(
+        &toolbox,
+        python_call("import os\nos.write(1, b'a\\0b\\xff')"),
+    )
+    .await;
+    assert_eq!(output_text(&outcome, "stdout"), "a\u{FFFD}b\u{FFFD}");
 
-    let mut settings = settings();
+    let mut settings = test_settings();
     settings.payload_cap = noetl_types::ByteSize::from_kib(100);
     let toolbox = Toolbox::new(settings);
-    let (kind, message) = error(&toolbox, python("result = 'x' * 200_000")).await;
+    let (kind, message) = run_failing(&toolbox, python_call("result = 'x' * 200_000")).await;
     assert_eq!(kind, TaskErrorKind::Limit);
-    assert_eq!(message, "the result has 200002 bytes, 100KiB are allowed");
     assert_eq!(
-        data(&toolbox, python("result = len('x' * 90_000)")).await,
+        message,
+        "the result has 200002 bytes; at most 100KiB is allowed"
+    );
+    assert_eq!(
+        run_data(&toolbox, python_call("result = len('x' * 90_000)")).await,
         "90000"
     );
 }
 
 #[tokio::test]
-async fn libs_env_and_cwd() {
-    let toolbox = one_interpreter();
-    let config = value(
+async fn applies_libs_env_and_cwd() {
+    let toolbox = single_interpreter_toolbox();
+    let config = parse_json(
         r#"{"code": "import os\nresult = [m.floor(2.5), j('x'), os.environ['A'], os.environ['N'], os.getcwd()]",
             "libs": {"m": "math", "j": {"from": "json", "import": "dumps"}},
             "env": {"A": "b", "N": 5}, "cwd": "/"}"#,
     );
     assert_eq!(
-        data(&toolbox, call(ToolKind::Python, &config)).await,
+        run_data(&toolbox, tool_call(ToolKind::Python, &config)).await,
         r#"[2,"\"x\"","b","5","/"]"#
     );
-    let config = value(r#"{"code": "result = 1", "libs": {"m": "no_such_module"}}"#);
-    let (kind, message) = error(&toolbox, call(ToolKind::Python, &config)).await;
+    let config = parse_json(r#"{"code": "result = 1", "libs": {"m": "no_such_module"}}"#);
+    let (kind, message) = run_failing(&toolbox, tool_call(ToolKind::Python, &config)).await;
     assert_eq!(kind, TaskErrorKind::Transform);
     assert!(message.contains("no_such_module"), "{message}");
-    let config = value(r#"{"code": "result = 1", "libs": ["pandas"]}"#);
-    assert_eq!(data(&toolbox, call(ToolKind::Python, &config)).await, "1");
-    let config = value(r#"{"code": "result = 1", "cwd": "/not/there"}"#);
-    let (kind, message) = error(&toolbox, call(ToolKind::Python, &config)).await;
+    let config = parse_json(r#"{"code": "result = 1", "libs": ["pandas"]}"#);
+    assert_eq!(
+        run_data(&toolbox, tool_call(ToolKind::Python, &config)).await,
+        "1"
+    );
+    let config = parse_json(r#"{"code": "result = 1", "cwd": "/not/there"}"#);
+    let (kind, message) = run_failing(&toolbox, tool_call(ToolKind::Python, &config)).await;
     assert_eq!(kind, TaskErrorKind::Transform);
     assert!(message.contains("/not/there"), "{message}");
-    let config = value(r#"{"code": "result = 1", "env": {"A=B": "x"}}"#);
-    let (kind, message) = error(&toolbox, call(ToolKind::Python, &config)).await;
+    let config = parse_json(r#"{"code": "result = 1", "env": {"A=B": "x"}}"#);
+    let (kind, message) = run_failing(&toolbox, tool_call(ToolKind::Python, &config)).await;
     assert_eq!(kind, TaskErrorKind::Schema);
     assert!(message.contains("'A=B'"), "{message}");
-    // A variable that only counts at the start gets an interpreter that was started with it.
-    let config = value(
+    // A variable that only matters at startup gets an interpreter started with it.
+    let config = parse_json(
         r#"{"code": "import sys\nresult = '/extra/path' in sys.path", "env": {"PYTHONPATH": "/extra/path"}}"#,
     );
     assert_eq!(
-        data(&toolbox, call(ToolKind::Python, &config)).await,
+        run_data(&toolbox, tool_call(ToolKind::Python, &config)).await,
         "true"
     );
     assert_eq!(
-        data(
+        run_data(
             &toolbox,
-            python("import sys\nresult = '/extra/path' in sys.path")
+            python_call("import sys\nresult = '/extra/path' in sys.path")
         )
         .await,
         "false"
@@ -360,30 +379,30 @@ async fn libs_env_and_cwd() {
 }
 
 #[tokio::test]
-async fn modules_of_a_folder_stay_there() {
-    let toolbox = one_interpreter();
-    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    std::fs::write(one.path().join("helper.py"), "v = 1").unwrap();
-    std::fs::write(two.path().join("helper.py"), "v = 2").unwrap();
-    for (folder, expected) in [(&one, "1"), (&two, "2"), (&one, "1")] {
+async fn modules_are_scoped_to_their_folder() {
+    let toolbox = single_interpreter_toolbox();
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(first.path().join("helper.py"), "v = 1").unwrap();
+    std::fs::write(second.path().join("helper.py"), "v = 2").unwrap();
+    for (folder, expected) in [(&first, "1"), (&second, "2"), (&first, "1")] {
         let config = Json::object([
             ("code", Json::from("import helper\nresult = helper.v")),
             ("cwd", Json::from(folder.path().to_str().unwrap())),
         ]);
         assert_eq!(
-            data(&toolbox, call(ToolKind::Python, &config)).await,
+            run_data(&toolbox, tool_call(ToolKind::Python, &config)).await,
             expected
         );
     }
 }
 
 #[tokio::test]
-async fn where_code_comes_from() {
+async fn reads_code_from_each_source() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("step.py");
     std::fs::write(&file, "result = 'from file'").unwrap();
     let path = file.to_str().unwrap();
-    let toolbox = one_interpreter();
+    let toolbox = single_interpreter_toolbox();
     for (config, expected) in [
         (
             r#"{"code_b64": "cmVzdWx0ID0g\nJ2I2NCc="}"#.to_owned(),
@@ -403,7 +422,7 @@ async fn where_code_comes_from() {
         ),
     ] {
         assert_eq!(
-            data(&toolbox, call(ToolKind::Python, &value(&config))).await,
+            run_data(&toolbox, tool_call(ToolKind::Python, &parse_json(&config))).await,
             expected,
             "{config}"
         );
@@ -427,58 +446,62 @@ async fn where_code_comes_from() {
         (r#"{"code_b64": "%%"}"#, TaskErrorKind::Parse, "code_b64"),
         ("{}", TaskErrorKind::Schema, "'code'"),
     ] {
-        let (found, message) = error(&toolbox, call(ToolKind::Python, &value(config))).await;
-        assert_eq!(found, kind, "{message}");
+        let (actual, message) =
+            run_failing(&toolbox, tool_call(ToolKind::Python, &parse_json(config))).await;
+        assert_eq!(actual, kind, "{message}");
         assert!(message.contains(part), "{message}");
     }
-    let mut settings = settings();
+    let mut settings = test_settings();
     settings.file_roots = Some(vec!["/usr".into()]);
     let config = format!(r#"{{"script": {{"uri": "{path}"}}}}"#);
-    let (kind, _) = error(
+    let (kind, _) = run_failing(
         &Toolbox::new(settings),
-        call(ToolKind::Python, &value(&config)),
+        tool_call(ToolKind::Python, &parse_json(&config)),
     )
     .await;
     assert_eq!(kind, TaskErrorKind::Auth);
 }
 
 #[tokio::test]
-async fn code_comes_over_the_web_through_the_guard() {
-    let server = Server::start(|seen| match seen.target() {
-        "/there.py" => answer("200 OK", "", "result = 'from the web'").into_bytes(),
-        "/moved.py" => answer("302 X", "location: /there.py\r\n", "").into_bytes(),
-        "/bytes.py" => [answer("200 OK", "", "").as_bytes(), &[0xff]].concat(),
-        _ => answer("404 X", "", "").into_bytes(),
+async fn code_url_is_checked_by_egress_policy() {
+    let server = TestHttpServer::start(|request| match request.target() {
+        "/there.py" => http_response("200 OK", "", "result = 'from the web'").into_bytes(),
+        "/moved.py" => http_response("302 X", "location: /there.py\r\n", "").into_bytes(),
+        "/bytes.py" => [http_response("200 OK", "", "").as_bytes(), &[0xff]].concat(),
+        _ => http_response("404 X", "", "").into_bytes(),
     })
     .await;
-    let toolbox = one_interpreter();
-    let from = |path: &str| {
+    let toolbox = single_interpreter_toolbox();
+    let call_with_uri = |path: &str| {
         let config = format!(
             r#"{{"script": {{"uri": "{}", "source": {{"type": "http"}}}}}}"#,
             server.url(path)
         );
-        call(ToolKind::Python, &value(&config))
+        tool_call(ToolKind::Python, &parse_json(&config))
     };
     for path in ["/there.py", "/moved.py"] {
-        assert_eq!(data(&toolbox, from(path)).await, r#""from the web""#);
+        assert_eq!(
+            run_data(&toolbox, call_with_uri(path)).await,
+            r#""from the web""#
+        );
     }
-    let (kind, message) = error(&toolbox, from("/gone.py")).await;
+    let (kind, message) = run_failing(&toolbox, call_with_uri("/gone.py")).await;
     assert_eq!(kind, TaskErrorKind::NotFound);
     assert!(message.contains("HTTP 404 response"), "{message}");
-    let (kind, _) = error(&toolbox, from("/bytes.py")).await;
+    let (kind, _) = run_failing(&toolbox, call_with_uri("/bytes.py")).await;
     assert_eq!(kind, TaskErrorKind::Parse);
 
-    let mut settings = settings();
+    let mut settings = test_settings();
     settings.egress = noetl_tools::egress::EgressPolicy::parse("").unwrap();
-    let before = server.seen().len();
-    let (kind, message) = error(&Toolbox::new(settings), from("/there.py")).await;
+    let before = server.received_requests().len();
+    let (kind, message) = run_failing(&Toolbox::new(settings), call_with_uri("/there.py")).await;
     assert_eq!(kind, TaskErrorKind::Auth);
     assert!(message.contains("NOETL_EGRESS_ALLOW"), "{message}");
-    assert_eq!(server.seen().len(), before);
+    assert_eq!(server.received_requests().len(), before);
 }
 
 #[tokio::test]
-async fn another_interpreter_can_be_named() {
+async fn uses_named_interpreter() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine");
     std::fs::write(&file, "#!/bin/sh\nMINE=yes exec python3 \"$@\"\n").unwrap();
@@ -490,30 +513,30 @@ async fn another_interpreter_can_be_named() {
         ),
         ("python", Json::from(file.to_str().unwrap())),
     ]);
-    let toolbox = one_interpreter();
-    let mine = call(ToolKind::Python, &config);
-    assert_eq!(data(&toolbox, mine).await, r#""yes""#);
-    let plain = python("import os\nresult = os.environ.get('MINE', 'no')");
-    assert_eq!(data(&toolbox, plain).await, r#""no""#);
+    let toolbox = single_interpreter_toolbox();
+    let call = tool_call(ToolKind::Python, &config);
+    assert_eq!(run_data(&toolbox, call).await, r#""yes""#);
+    let plain = python_call("import os\nresult = os.environ.get('MINE', 'no')");
+    assert_eq!(run_data(&toolbox, plain).await, r#""no""#);
 }
 
 #[tokio::test]
-async fn a_missing_interpreter_says_what_to_install() {
-    let config = value(r#"{"code": "result = 1", "python": "no-such-python"}"#);
-    let (kind, message) = error(&toolbox(), call(ToolKind::Python, &config)).await;
+async fn missing_interpreter_names_package() {
+    let config = parse_json(r#"{"code": "result = 1", "python": "no-such-python"}"#);
+    let (kind, message) = run_failing(&test_toolbox(), tool_call(ToolKind::Python, &config)).await;
     assert_eq!(kind, TaskErrorKind::Unsupported);
     assert!(
         message.contains("'no-such-python' cannot be started"),
         "{message}"
     );
     assert!(message.contains("install it"), "{message}");
-    let config = value(r#"{"code": "result = 1", "python": "false"}"#);
-    let (kind, message) = error(&toolbox(), call(ToolKind::Python, &config)).await;
+    let config = parse_json(r#"{"code": "result = 1", "python": "false"}"#);
+    let (kind, message) = run_failing(&test_toolbox(), tool_call(ToolKind::Python, &config)).await;
     assert_eq!(kind, TaskErrorKind::Unsupported);
     assert!(message.contains("exit code 1"), "{message}");
 }
 
-fn any_json() -> impl Strategy<Value = Json> {
+fn arb_json() -> impl Strategy<Value = Json> {
     let leaf = prop_oneof![
         Just(Json::Null),
         any::<bool>().prop_map(Json::from),
@@ -531,20 +554,20 @@ fn any_json() -> impl Strategy<Value = Json> {
     })
 }
 
-/// Every value comes back as it went in.
+/// Every value round-trips unchanged.
 #[test]
-fn values_survive_the_trip() {
+fn values_round_trip() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let toolbox = one_interpreter();
-    proptest!(ProptestConfig::with_cases(200), |(sent in any_json())| {
-        let call = Call {
+    let toolbox = single_interpreter_toolbox();
+    proptest!(ProptestConfig::with_cases(200), |(sent in arb_json())| {
+        let call = ToolCall {
             input: [("sent".into(), sent.clone())].into(),
-            ..python("result = [sent]")
+            ..python_call("result = [sent]")
         };
-        let outcome = runtime.block_on(run(&toolbox, call));
+        let outcome = runtime.block_on(run_call(&toolbox, call));
         prop_assert_eq!(outcome.error, None);
         prop_assert_eq!(outcome.data, Json::list([sent]));
     });

@@ -2,19 +2,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_tools::egress::EgressPolicy;
-use noetl_tools::{Call, CancellationToken, Settings, ToolKind, Toolbox};
+use noetl_tools::{CancellationToken, Settings, ToolCall, ToolKind, Toolbox};
 use noetl_types::{Json, TaskErrorKind};
 
-use crate::server::{Server, answer};
-use crate::support::{call, data, error, run, settings, toolbox, until, value};
+use crate::http_server::{TestHttpServer, http_response};
+use crate::support::{
+    parse_json, run_call, run_data, run_failing, test_settings, test_toolbox, tool_call, wait_until,
+};
 
-fn script(code: &str) -> Call {
-    call(ToolKind::Rhai, &Json::object([("code", Json::from(code))]))
+fn rhai_call(code: &str) -> ToolCall {
+    tool_call(ToolKind::Rhai, &Json::object([("code", Json::from(code))]))
 }
 
 #[tokio::test]
-async fn the_last_expression_is_the_data() {
-    let toolbox = toolbox();
+async fn last_expression_is_data() {
+    let toolbox = test_toolbox();
     for (code, expected) in [
         ("40 + 2", "42"),
         ("()", "null"),
@@ -30,24 +32,32 @@ async fn the_last_expression_is_the_data() {
         (r#""noetl".contains("oe") && [1, 2].contains(2)"#, "true"),
         ("timestamp().len() > 19", "true"),
     ] {
-        assert_eq!(data(&toolbox, script(code)).await, expected, "{code}");
+        assert_eq!(
+            run_data(&toolbox, rhai_call(code)).await,
+            expected,
+            "{code}"
+        );
     }
 }
 
 #[tokio::test]
-async fn names_of_the_step_and_input() {
-    let mut call = script("#{sum: n + ctx.base, all: args, step: name}");
-    call.input = value(r#"{"n": 2}"#).as_map().unwrap().clone();
-    call.context = value(r#"{"ctx": {"base": 40}, "name": "s", "n": 7}"#);
+async fn script_sees_step_and_input_names() {
+    let mut call = rhai_call("#{sum: n + ctx.base, all: args, step: name}");
+    call.input = parse_json(r#"{"n": 2}"#).as_map().unwrap().clone();
+    call.context = parse_json(r#"{"ctx": {"base": 40}, "name": "s", "n": 7}"#);
     assert_eq!(
-        data(&toolbox(), call).await,
+        run_data(&test_toolbox(), call).await,
         r#"{"all":{"n":2},"step":"s","sum":42}"#
     );
 }
 
 #[tokio::test]
-async fn what_a_script_says_is_kept() {
-    let outcome = run(&toolbox(), script("log(\"one\"); print(2); throw \"no\"")).await;
+async fn script_output_is_captured() {
+    let outcome = run_call(
+        &test_toolbox(),
+        rhai_call("log(\"one\"); print(2); throw \"no\""),
+    )
+    .await;
     let error = outcome.error.unwrap();
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert!(error.message.as_str().contains("no"), "{}", error.message);
@@ -59,8 +69,8 @@ async fn what_a_script_says_is_kept() {
 }
 
 #[tokio::test]
-async fn scripts_have_bounds() {
-    let toolbox = toolbox();
+async fn script_limits_apply() {
+    let toolbox = test_toolbox();
     for (code, kind) in [
         ("let x = ", TaskErrorKind::Parse),
         ("parse_json(\"{\")", TaskErrorKind::Transform),
@@ -69,38 +79,42 @@ async fn scripts_have_bounds() {
         ("import \"x\" as y; 1", TaskErrorKind::Parse),
         ("unknown_function()", TaskErrorKind::Transform),
     ] {
-        let (found, message) = error(&toolbox, script(code)).await;
-        assert_eq!(found, kind, "{code}: {message}");
+        let (actual, message) = run_failing(&toolbox, rhai_call(code)).await;
+        assert_eq!(actual, kind, "{code}: {message}");
     }
 }
 
 #[tokio::test]
-async fn a_script_ends_with_its_call() {
-    let toolbox = Arc::new(toolbox());
-    let server = Server::saying(&answer("200 OK", "", "{}")).await;
+async fn script_stops_with_its_call() {
+    let toolbox = Arc::new(test_toolbox());
+    let server = TestHttpServer::with_response(&http_response("200 OK", "", "{}")).await;
     for code in ["loop { }", "sleep(1000)", "sleep(1000.5)"] {
         let code = format!("http_get(\"{}\"); {code}", server.url("/"));
-        let seen = server.seen().len();
+        let before = server.received_requests().len();
         let cancel = CancellationToken::new();
         let task = {
-            let (toolbox, cancel, script) = (Arc::clone(&toolbox), cancel.clone(), script(&code));
+            let (toolbox, cancel, script) =
+                (Arc::clone(&toolbox), cancel.clone(), rhai_call(&code));
             tokio::spawn(async move { toolbox.call(script, cancel).await })
         };
-        until("the script runs", || server.seen().len() > seen).await;
+        wait_until("the script runs", || {
+            server.received_requests().len() > before
+        })
+        .await;
         cancel.cancel();
         assert_eq!(
             task.await.unwrap().error.unwrap().kind,
             TaskErrorKind::Cancelled
         );
     }
-    let mut slow = script("loop { }");
+    let mut slow = rhai_call("loop { }");
     slow.timeout = Duration::from_millis(50);
-    assert_eq!(error(&toolbox, slow).await.0, TaskErrorKind::Timeout);
+    assert_eq!(run_failing(&toolbox, slow).await.0, TaskErrorKind::Timeout);
 }
 
 #[tokio::test]
-async fn requests_go_through_the_guard() {
-    let server = Server::saying(&answer(
+async fn requests_are_checked_by_egress_policy() {
+    let server = TestHttpServer::with_response(&http_response(
         "404 Not Found",
         "content-type: application/json\r\n",
         r#"{"a": 1}"#,
@@ -110,16 +124,16 @@ async fn requests_go_through_the_guard() {
         r#"let r = http_post("{}", #{{b: 2}}, #{{"x-mine": "1"}}); [r.status_code, r.data.a]"#,
         server.url("/in")
     );
-    assert_eq!(data(&toolbox(), script(&code)).await, "[404,1]");
-    assert_eq!(server.last().body, r#"{"b":2}"#);
-    assert_eq!(server.last().header("x-mine"), Some("1"));
+    assert_eq!(run_data(&test_toolbox(), rhai_call(&code)).await, "[404,1]");
+    assert_eq!(server.last_request().body, r#"{"b":2}"#);
+    assert_eq!(server.last_request().header("x-mine"), Some("1"));
     let code = format!(r#"http_delete("{}").status_code"#, server.url("/"));
-    assert_eq!(data(&toolbox(), script(&code)).await, "404");
-    let guarded = Toolbox::new(Settings {
+    assert_eq!(run_data(&test_toolbox(), rhai_call(&code)).await, "404");
+    let restricted = Toolbox::new(Settings {
         egress: EgressPolicy::Public { allow: Vec::new() },
-        ..settings()
+        ..test_settings()
     });
-    let (kind, message) = error(&guarded, script(&code)).await;
+    let (kind, message) = run_failing(&restricted, rhai_call(&code)).await;
     assert_eq!(kind, TaskErrorKind::Transform);
     assert!(message.contains("NOETL_EGRESS_ALLOW"), "{message}");
 }

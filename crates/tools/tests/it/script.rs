@@ -1,29 +1,36 @@
 use std::time::Duration;
 
-use noetl_tools::{Call, CancellationToken, ToolKind};
+use noetl_tools::{CancellationToken, ToolCall, ToolKind};
 use noetl_types::{Json, TaskErrorKind};
 
-use crate::server::{Server, answer};
-use crate::support::{call, error, is_alive, pid_in, run, text, toolbox, until, value};
+use crate::http_server::{TestHttpServer, http_response};
+use crate::support::{
+    is_alive, output_text, parse_json, run_call, run_failing, test_toolbox, tool_call,
+    wait_for_pid, wait_until,
+};
 
-fn script(config: &str) -> Call {
-    call(ToolKind::Script, &value(config))
+fn script_call(config: &str) -> ToolCall {
+    tool_call(ToolKind::Script, &parse_json(config))
 }
 
-fn inline(content: &str) -> Call {
+fn inline_script_call(content: &str) -> ToolCall {
     let source = Json::object([
         ("type", Json::from("inline")),
         ("content", Json::from(content)),
     ]);
-    call(ToolKind::Script, &Json::object([("script", source)]))
+    tool_call(ToolKind::Script, &Json::object([("script", source)]))
 }
 
 #[tokio::test]
-async fn a_script_gives_its_output_in_order() {
-    let outcome = run(&toolbox(), inline("echo one; echo two >&2; echo three")).await;
+async fn returns_output_in_order() {
+    let outcome = run_call(
+        &test_toolbox(),
+        inline_script_call("echo one; echo two >&2; echo three"),
+    )
+    .await;
     assert_eq!(outcome.error, None);
-    assert_eq!(text(&outcome, "output"), "one\ntwo\nthree\n");
-    assert_eq!(text(&outcome, "status"), "completed");
+    assert_eq!(output_text(&outcome, "output"), "one\ntwo\nthree\n");
+    assert_eq!(output_text(&outcome, "status"), "completed");
     assert_eq!(outcome.data.get("exit_code"), Some(&Json::from(0)));
     let took = outcome
         .data
@@ -35,36 +42,39 @@ async fn a_script_gives_its_output_in_order() {
 }
 
 #[tokio::test]
-async fn a_failure_keeps_its_data() {
-    let outcome = run(
-        &toolbox(),
-        inline("echo so far; echo 'no luck' >&2; exit 3"),
+async fn failure_keeps_data() {
+    let outcome = run_call(
+        &test_toolbox(),
+        inline_script_call("echo so far; echo 'no luck' >&2; exit 3"),
     )
     .await;
     let error = outcome.error.clone().unwrap();
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert_eq!(error.code, Some(Json::from(3)));
     assert_eq!(error.message, "the script ended with exit code 3: no luck");
-    assert_eq!(text(&outcome, "status"), "failed");
-    assert_eq!(text(&outcome, "output"), "so far\nno luck\n");
+    assert_eq!(output_text(&outcome, "status"), "failed");
+    assert_eq!(output_text(&outcome, "output"), "so far\nno luck\n");
 }
 
 #[tokio::test]
-async fn scripts_find_their_interpreter_arguments_and_input() {
+async fn selects_interpreter_arguments_and_input() {
     let python = "#!/usr/bin/env python3\nimport sys, json, os\n\
                   print(sys.argv[1:], json.load(open(os.environ['NOETL_INPUT_FILE'])), \
                   os.listdir('.'), os.environ['MINE'])";
     let config = Json::object([
         ("script", Json::object([("content", Json::from(python))])),
-        ("args", value(r#"["a b", 5]"#)),
-        ("env", value(r#"{"MINE": "m"}"#)),
+        ("args", parse_json(r#"["a b", 5]"#)),
+        ("env", parse_json(r#"{"MINE": "m"}"#)),
     ]);
-    let asked = Call {
-        input: value(r#"{"k": [1]}"#).as_map().unwrap().clone(),
-        ..call(ToolKind::Script, &config)
+    let call = ToolCall {
+        input: parse_json(r#"{"k": [1]}"#).as_map().unwrap().clone(),
+        ..tool_call(ToolKind::Script, &config)
     };
-    let outcome = run(&toolbox(), asked).await;
-    assert_eq!(text(&outcome, "output"), "['a b', '5'] {'k': [1]} [] m\n");
+    let outcome = run_call(&test_toolbox(), call).await;
+    assert_eq!(
+        output_text(&outcome, "output"),
+        "['a b', '5'] {'k': [1]} [] m\n"
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("job.py");
@@ -73,27 +83,29 @@ async fn scripts_find_their_interpreter_arguments_and_input() {
         r#"{{"script": {{"type": "local", "uri": "{}"}}, "args": {{"to": "x", "dry": true}}}}"#,
         file.display()
     );
-    let outcome = run(&toolbox(), script(&config)).await;
-    assert_eq!(text(&outcome, "output"), "['--dry', '--to', 'x']\n");
+    let outcome = run_call(&test_toolbox(), script_call(&config)).await;
+    assert_eq!(output_text(&outcome, "output"), "['--dry', '--to', 'x']\n");
 
-    let server = Server::saying(&answer("200 OK", "", "echo \"from the web $1\"")).await;
+    let server =
+        TestHttpServer::with_response(&http_response("200 OK", "", "echo \"from the web $1\""))
+            .await;
     let config = format!(
         r#"{{"script": {{"type": "http", "uri": "{}"}}, "args": "'with love'"}}"#,
         server.url("/job.sh")
     );
-    let outcome = run(&toolbox(), script(&config)).await;
-    assert_eq!(text(&outcome, "output"), "from the web with love\n");
+    let outcome = run_call(&test_toolbox(), script_call(&config)).await;
+    assert_eq!(output_text(&outcome, "output"), "from the web with love\n");
 
-    let outcome = run(
-        &toolbox(),
-        script(r#"{"script": {"content": "pwd"}, "cwd": "/"}"#),
+    let outcome = run_call(
+        &test_toolbox(),
+        script_call(r#"{"script": {"content": "pwd"}, "cwd": "/"}"#),
     )
     .await;
-    assert_eq!(text(&outcome, "output"), "/\n");
+    assert_eq!(output_text(&outcome, "output"), "/\n");
 }
 
 #[tokio::test]
-async fn what_cannot_run_says_why() {
+async fn invalid_script_is_rejected_with_reason() {
     for (config, kind, part) in [
         ("{}", TaskErrorKind::Schema, "'script' is missing"),
         (
@@ -117,40 +129,47 @@ async fn what_cannot_run_says_why() {
             "'args'",
         ),
     ] {
-        let (found, message) = error(&toolbox(), script(config)).await;
-        assert_eq!(found, kind, "{message}");
+        let (actual, message) = run_failing(&test_toolbox(), script_call(config)).await;
+        assert_eq!(actual, kind, "{message}");
         assert!(message.contains(part), "{message}");
     }
-    let outcome = run(&toolbox(), inline("#!/no/such/interpreter\nx")).await;
+    let outcome = run_call(
+        &test_toolbox(),
+        inline_script_call("#!/no/such/interpreter\nx"),
+    )
+    .await;
     assert_eq!(outcome.error.unwrap().code, Some(Json::from(127)));
 }
 
 #[tokio::test]
-async fn a_stopped_script_leaves_nobody_behind() {
+async fn stopped_script_leaves_no_processes() {
     let folder = tempfile::tempdir().unwrap();
     let endless = |name: &str| {
         let file = folder.path().join(name);
         let code = format!("sleep 1000 & echo $! > {}; wait", file.display());
-        (inline(&code), file)
+        (inline_script_call(&code), file)
     };
-    let toolbox = toolbox();
-    let (late, file) = endless("late");
-    let late = Call {
+    let toolbox = test_toolbox();
+    let (limited, file) = endless("late");
+    let limited = ToolCall {
         timeout: Duration::from_secs(3),
-        ..late
+        ..limited
     };
-    assert_eq!(error(&toolbox, late).await.0, TaskErrorKind::Timeout);
-    let pid = pid_in(&file).await;
-    until("the grandchild ends", || !is_alive(pid)).await;
+    assert_eq!(
+        run_failing(&toolbox, limited).await.0,
+        TaskErrorKind::Timeout
+    );
+    let pid = wait_for_pid(&file).await;
+    wait_until("the grandchild ends", || !is_alive(pid)).await;
 
-    let (unwanted, file) = endless("unwanted");
+    let (cancelled, file) = endless("unwanted");
     let cancel = CancellationToken::new();
     let stop = async {
-        let pid = pid_in(&file).await;
+        let pid = wait_for_pid(&file).await;
         cancel.cancel();
         pid
     };
-    let (outcome, pid) = tokio::join!(toolbox.call(unwanted, cancel.clone()), stop);
+    let (outcome, pid) = tokio::join!(toolbox.call(cancelled, cancel.clone()), stop);
     assert_eq!(outcome.error.unwrap().kind, TaskErrorKind::Cancelled);
-    until("the grandchild ends", || !is_alive(pid)).await;
+    wait_until("the grandchild ends", || !is_alive(pid)).await;
 }

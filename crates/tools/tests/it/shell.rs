@@ -1,41 +1,48 @@
-use noetl_tools::{Call, ToolKind, Toolbox};
+use noetl_tools::{ToolCall, ToolKind, Toolbox};
 use noetl_types::{Json, TaskErrorKind};
 
-use crate::support::{call, data, error, run, settings, shell, text, toolbox, value};
+use crate::support::{
+    output_text, parse_json, run_call, run_data, run_failing, shell_call, test_settings,
+    test_toolbox, tool_call,
+};
 
 #[tokio::test]
-async fn a_command_gives_its_code_and_outputs() {
+async fn returns_exit_code_and_output() {
     assert_eq!(
-        data(&toolbox(), shell("echo out; echo err >&2")).await,
+        run_data(&test_toolbox(), shell_call("echo out; echo err >&2")).await,
         r#"{"exit_code":0,"stderr":"err\n","stdout":"out\n"}"#
     );
 }
 
 #[tokio::test]
-async fn a_failure_keeps_its_data() {
-    let outcome = run(&toolbox(), shell("echo so far; echo 'no luck' >&2; exit 3")).await;
+async fn failure_keeps_data() {
+    let outcome = run_call(
+        &test_toolbox(),
+        shell_call("echo so far; echo 'no luck' >&2; exit 3"),
+    )
+    .await;
     let error = outcome.error.clone().unwrap();
     assert_eq!(error.kind, TaskErrorKind::Transform);
     assert_eq!(error.code, Some(Json::from(3)));
     assert_eq!(error.message, "the command ended with exit code 3: no luck");
     assert_eq!(error.task.unwrap(), "greet");
-    assert_eq!(text(&outcome, "stdout"), "so far\n");
+    assert_eq!(output_text(&outcome, "stdout"), "so far\n");
 
-    let outcome = run(&toolbox(), shell("kill -9 $$")).await;
+    let outcome = run_call(&test_toolbox(), shell_call("kill -9 $$")).await;
     assert_eq!(outcome.error.unwrap().code, Some(Json::from(137)));
 }
 
 #[tokio::test]
 async fn commands_stop_at_the_first_failure() {
-    let config = value(r#"{"cmds": ["echo one > f; echo 1", "cat f; exit 2", "echo never"]}"#);
-    let outcome = run(&toolbox(), call(ToolKind::Shell, &config)).await;
-    assert_eq!(text(&outcome, "stdout"), "1\none\n");
+    let config = parse_json(r#"{"cmds": ["echo one > f; echo 1", "cat f; exit 2", "echo never"]}"#);
+    let outcome = run_call(&test_toolbox(), tool_call(ToolKind::Shell, &config)).await;
+    assert_eq!(output_text(&outcome, "stdout"), "1\none\n");
     assert_eq!(outcome.data.get("exit_code"), Some(&Json::from(2)));
 }
 
 #[tokio::test]
-async fn the_environment_is_cleared_but_for_what_is_allowed() {
-    let mut settings = settings();
+async fn environment_contains_only_allowed_variables() {
+    let mut settings = test_settings();
     settings = settings.with_environment(
         [
             ("SECRET".to_owned(), "s".to_owned()),
@@ -44,96 +51,100 @@ async fn the_environment_is_cleared_but_for_what_is_allowed() {
         ],
         &["OPENED".to_owned()],
     );
-    let config = value(
+    let config = parse_json(
         r#"{"command": "echo [$SECRET][$LC_ALL][$OPENED][$MINE][$N]; echo $NOETL_EXECUTION_ID $NOETL_STEP $NOETL_IDEMPOTENCY_KEY", "env": {"MINE": true, "N": 5, "GONE": null}}"#,
     );
-    let outcome = run(&Toolbox::new(settings), call(ToolKind::Shell, &config)).await;
+    let outcome = run_call(&Toolbox::new(settings), tool_call(ToolKind::Shell, &config)).await;
     assert_eq!(
-        text(&outcome, "stdout"),
+        output_text(&outcome, "stdout"),
         "[][C][yes][true][5]\n7001 greet 7001:4:greet:1\n"
     );
 }
 
 #[tokio::test]
-async fn each_call_has_a_folder_of_its_own() {
-    let toolbox = toolbox();
-    let first = run(&toolbox, shell("touch left; pwd")).await;
-    let second = run(&toolbox, shell("ls; pwd")).await;
-    let folder = text(&first, "stdout");
-    assert_ne!(folder, text(&second, "stdout"));
+async fn each_call_has_separate_folder() {
+    let toolbox = test_toolbox();
+    let first = run_call(&toolbox, shell_call("touch left; pwd")).await;
+    let second = run_call(&toolbox, shell_call("ls; pwd")).await;
+    let folder = output_text(&first, "stdout");
+    assert_ne!(folder, output_text(&second, "stdout"));
     assert!(!std::path::Path::new(folder.trim()).exists());
 
-    let config = value(r#"{"command": "pwd", "cwd": "/"}"#);
+    let config = parse_json(r#"{"command": "pwd", "cwd": "/"}"#);
     assert_eq!(
-        text(
-            &run(&toolbox, call(ToolKind::Shell, &config)).await,
+        output_text(
+            &run_call(&toolbox, tool_call(ToolKind::Shell, &config)).await,
             "stdout"
         ),
         "/\n"
     );
-    let config = value(r#"{"command": "pwd", "cwd": "/not/there"}"#);
-    let (kind, message) = error(&toolbox, call(ToolKind::Shell, &config)).await;
+    let config = parse_json(r#"{"command": "pwd", "cwd": "/not/there"}"#);
+    let (kind, message) = run_failing(&toolbox, tool_call(ToolKind::Shell, &config)).await;
     assert_eq!(kind, TaskErrorKind::Transform);
     assert_eq!(message, "the folder '/not/there' does not exist");
 }
 
 #[tokio::test]
-async fn output_is_cut_but_the_command_ends() {
-    let outcome = run(
-        &toolbox(),
-        shell("head -c 3000000 /dev/zero | tr '\\0' x; echo end >&2"),
+async fn truncated_output_does_not_stop_command() {
+    let outcome = run_call(
+        &test_toolbox(),
+        shell_call("head -c 3000000 /dev/zero | tr '\\0' x; echo end >&2"),
     )
     .await;
     assert_eq!(outcome.error, None);
-    assert_eq!(text(&outcome, "stdout").len(), 1024 * 1024);
-    assert_eq!(text(&outcome, "stderr"), "end\n");
+    assert_eq!(output_text(&outcome, "stdout").len(), 1024 * 1024);
+    assert_eq!(output_text(&outcome, "stderr"), "end\n");
     assert_eq!(outcome.data.get("truncated"), Some(&Json::from(true)));
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_become_replacement_characters() {
-    let outcome = run(&toolbox(), shell(r"printf 'a\000b\377c'")).await;
-    assert_eq!(text(&outcome, "stdout"), "a\u{FFFD}b\u{FFFD}c");
+async fn invalid_utf8_becomes_replacement_characters() {
+    let outcome = run_call(&test_toolbox(), shell_call(r"printf 'a\000b\377c'")).await;
+    assert_eq!(output_text(&outcome, "stdout"), "a\u{FFFD}b\u{FFFD}c");
 }
 
 #[tokio::test]
-async fn other_shells_and_no_capture() {
-    let config = value(r#"{"command": "echo ${BASH_VERSION:+bash}", "shell": "bash"}"#);
+async fn supports_other_shells_and_no_capture() {
+    let config = parse_json(r#"{"command": "echo ${BASH_VERSION:+bash}", "shell": "bash"}"#);
     assert_eq!(
-        text(
-            &run(&toolbox(), call(ToolKind::Shell, &config)).await,
+        output_text(
+            &run_call(&test_toolbox(), tool_call(ToolKind::Shell, &config)).await,
             "stdout"
         ),
         "bash\n"
     );
 
-    let config = value(r#"{"command": "echo x", "shell": "no-such-shell"}"#);
-    let outcome = run(&toolbox(), call(ToolKind::Shell, &config)).await;
+    let config = parse_json(r#"{"command": "echo x", "shell": "no-such-shell"}"#);
+    let outcome = run_call(&test_toolbox(), tool_call(ToolKind::Shell, &config)).await;
     assert_eq!(outcome.error.unwrap().code, Some(Json::from(127)));
 
-    let config = value(r#"{"command": "echo x", "capture": false}"#);
+    let config = parse_json(r#"{"command": "echo x", "capture": false}"#);
     assert_eq!(
-        data(&toolbox(), call(ToolKind::Shell, &config)).await,
+        run_data(&test_toolbox(), tool_call(ToolKind::Shell, &config)).await,
         r#"{"exit_code":0,"stderr":"","stdout":""}"#
     );
 }
 
 #[tokio::test]
-async fn limits_are_raised_before_the_command_runs() {
-    let outcome = run(&toolbox(), shell("ulimit -n; ulimit -c; ulimit -v")).await;
-    assert_eq!(text(&outcome, "stdout"), "4096\n0\n33554432\n");
-    let mut settings = settings();
-    settings.walls.file_size = Some(noetl_types::ByteSize::from_kib(64));
-    let full = run(
-        &Toolbox::new(settings),
-        shell("head -c 1000000 /dev/zero > big"),
+async fn applies_limits_before_command_runs() {
+    let outcome = run_call(
+        &test_toolbox(),
+        shell_call("ulimit -n; ulimit -c; ulimit -v"),
     )
     .await;
-    assert!(full.error.is_some());
+    assert_eq!(output_text(&outcome, "stdout"), "4096\n0\n33554432\n");
+    let mut settings = test_settings();
+    settings.process_limits.file_size = Some(noetl_types::ByteSize::from_kib(64));
+    let outcome = run_call(
+        &Toolbox::new(settings),
+        shell_call("head -c 1000000 /dev/zero > big"),
+    )
+    .await;
+    assert!(outcome.error.is_some());
 }
 
 #[tokio::test]
-async fn a_config_of_the_wrong_shape_names_the_key() {
+async fn invalid_config_names_its_key() {
     for (config, kind, message) in [
         (
             "{}",
@@ -158,10 +169,13 @@ async fn a_config_of_the_wrong_shape_names_the_key() {
         (
             r#"{"command": "x", "env": {"A=B": "1"}}"#,
             TaskErrorKind::Schema,
-            "'env' holds 'A=B', which cannot be a variable",
+            "'env' contains 'A=B', which is not a valid environment variable",
         ),
     ] {
-        let call: Call = call(ToolKind::Shell, &value(config));
-        assert_eq!(error(&toolbox(), call).await, (kind, message.to_owned()));
+        let call: ToolCall = tool_call(ToolKind::Shell, &parse_json(config));
+        assert_eq!(
+            run_failing(&test_toolbox(), call).await,
+            (kind, message.to_owned())
+        );
     }
 }

@@ -2,27 +2,29 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_tools::walls::SandboxMode;
+use noetl_tools::sandbox::SandboxMode;
 use noetl_tools::{CancellationToken, Settings, ToolKind, Toolbox};
 use noetl_types::{ByteSize, Json, TaskErrorKind};
 use tempfile::TempDir;
 
-use crate::database::{fault, query, rows, sqlite, with};
-use crate::support::{call, data, error, run, settings, toolbox, until, value};
+use crate::database::{query_config, query_config_with_params, run_error, run_rows, sqlite_call};
+use crate::support::{
+    parse_json, run_call, run_data, run_failing, test_settings, test_toolbox, tool_call, wait_until,
+};
 
-/// A query that has work for hours.
-const ENDLESS: &str =
+/// A query that runs for hours.
+const ENDLESS_QUERY: &str =
     "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c";
 
-fn file() -> (TempDir, String) {
+fn temp_database_file() -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.db").display().to_string();
     (folder, file)
 }
 
 #[tokio::test]
-async fn values_there_and_back() {
-    let toolbox = toolbox();
+async fn values_round_trip() {
+    let toolbox = test_toolbox();
     for (param, expected) in [
         ("null", "null"),
         ("true", "1"),
@@ -33,11 +35,14 @@ async fn values_there_and_back() {
         ("{\"base64\":\"AP8=\"}", "\"AP8=\""),
         ("18446744073709551615", "\"18446744073709551615\""),
     ] {
-        let found = rows(
+        let rows = run_rows(
             &toolbox,
-            sqlite(":memory:", &with("SELECT ? AS v", &format!("[{param}]"))),
+            sqlite_call(
+                ":memory:",
+                &query_config_with_params("SELECT ? AS v", &format!("[{param}]")),
+            ),
         );
-        assert_eq!(found.await, format!("[{{\"v\":{expected}}}]"), "{param}");
+        assert_eq!(rows.await, format!("[{{\"v\":{expected}}}]"), "{param}");
     }
     for (expression, expected) in [
         ("x'00ff'", "\"AP8=\""),
@@ -47,14 +52,14 @@ async fn values_there_and_back() {
         ("CAST(x'ff41' AS TEXT)", "\"\u{FFFD}A\""),
     ] {
         let text = format!("SELECT {expression} AS v");
-        let found = rows(&toolbox, sqlite(":memory:", &query(&text))).await;
-        assert_eq!(found, format!("[{{\"v\":{expected}}}]"), "{expression}");
+        let rows = run_rows(&toolbox, sqlite_call(":memory:", &query_config(&text))).await;
+        assert_eq!(rows, format!("[{{\"v\":{expected}}}]"), "{expression}");
     }
 }
 
 #[tokio::test]
-async fn parameters_of_each_form() {
-    let toolbox = toolbox();
+async fn binds_parameters_of_each_form() {
+    let toolbox = test_toolbox();
     for (text, params) in [
         ("SELECT ? AS a, ? AS b", "[1,2]"),
         ("SELECT ?1 AS a, ?2 AS b", "[1,2]"),
@@ -63,8 +68,12 @@ async fn parameters_of_each_form() {
         ("SELECT :x AS a, @y AS b", "{\"x\":1,\"y\":2}"),
         ("SELECT $x AS a, :y AS b", "{\"x\":1,\"y\":2,\"unused\":3}"),
     ] {
-        let found = rows(&toolbox, sqlite(":memory:", &with(text, params))).await;
-        assert_eq!(found, r#"[{"a":1,"b":2}]"#, "{text}");
+        let rows = run_rows(
+            &toolbox,
+            sqlite_call(":memory:", &query_config_with_params(text, params)),
+        )
+        .await;
+        assert_eq!(rows, r#"[{"a":1,"b":2}]"#, "{text}");
     }
     for (text, params, kind) in [
         ("SELECT ?, ?", "[1]", TaskErrorKind::Schema),
@@ -73,43 +82,50 @@ async fn parameters_of_each_form() {
         ("SELECT 1; SELECT ?", "[1]", TaskErrorKind::Schema),
         ("SELECT ?", "7", TaskErrorKind::Schema),
     ] {
-        let error = fault(&toolbox, sqlite(":memory:", &with(text, params))).await;
+        let error = run_error(
+            &toolbox,
+            sqlite_call(":memory:", &query_config_with_params(text, params)),
+        )
+        .await;
         assert_eq!(error.kind, kind, "{text}: {}", error.message);
     }
 }
 
 #[tokio::test]
-async fn the_shape_is_that_of_postgres() {
-    let (_folder, file) = file();
-    let toolbox = toolbox();
+async fn results_have_postgres_shape() {
+    let (_folder, file) = temp_database_file();
+    let toolbox = test_toolbox();
     let keys = r#"{"commands": ["CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)",
         "INSERT INTO t VALUES (1, 'a;'), (2, NULL)",
         "UPDATE t SET name = 'b' WHERE id = 2 RETURNING *"]}"#;
     assert_eq!(
-        data(&toolbox, sqlite(&file, keys)).await,
+        run_data(&toolbox, sqlite_call(&file, keys)).await,
         r#"{"columns":["id","name"],"command_0":{"affected_rows":0,"columns":[],"message":"0 rows affected","row_count":0,"rows":[],"status":"success"},"command_1":{"affected_rows":2,"columns":[],"message":"2 rows affected","row_count":2,"rows":[],"status":"success"},"command_2":{"columns":["id","name"],"message":"1 row returned","row_count":1,"rows":[{"id":2,"name":"b"}],"status":"success"},"row_count":1,"rows":[{"id":2,"name":"b"}],"status":"success"}"#
     );
     let lists = r#"{"query": "SELECT id, id FROM t", "as_objects": false}"#;
-    assert_eq!(rows(&toolbox, sqlite(&file, lists)).await, "[[1,1],[2,2]]");
-    // A body of a trigger holds semicolons of its own.
-    let trigger = query(
+    assert_eq!(
+        run_rows(&toolbox, sqlite_call(&file, lists)).await,
+        "[[1,1],[2,2]]"
+    );
+    // The body of a trigger contains semicolons.
+    let trigger = query_config(
         "CREATE TRIGGER tr AFTER INSERT ON t BEGIN UPDATE t SET name = 'x' WHERE id = new.id; END; \
          INSERT INTO t VALUES (3, 'y'); SELECT name FROM t WHERE id = 3",
     );
     assert_eq!(
-        rows(&toolbox, sqlite(&file, &trigger)).await,
+        run_rows(&toolbox, sqlite_call(&file, &trigger)).await,
         r#"[{"name":"x"}]"#
     );
 }
 
 #[tokio::test]
-async fn errors_and_transactions() {
-    let (_folder, file) = file();
-    let toolbox = toolbox();
-    let make = query("CREATE TABLE t (id INTEGER PRIMARY KEY, CHECK (id < 100))");
-    data(&toolbox, sqlite(&file, &make)).await;
+async fn reports_errors_and_rolls_back() {
+    let (_folder, file) = temp_database_file();
+    let toolbox = test_toolbox();
+    let setup = query_config("CREATE TABLE t (id INTEGER PRIMARY KEY, CHECK (id < 100))");
+    run_data(&toolbox, sqlite_call(&file, &setup)).await;
     let twice = r#"{"command": "INSERT INTO t VALUES (1); INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)"}"#;
-    let outcome = run(&toolbox, sqlite(&file, twice)).await;
+    let outcome = run_call(&toolbox, sqlite_call(&file, twice)).await;
     let error = outcome.error.unwrap();
     assert_eq!(error.kind, TaskErrorKind::DbConstraint);
     assert_eq!(error.code, Some(Json::from(1555)));
@@ -122,67 +138,86 @@ async fn errors_and_transactions() {
         Some(&Json::from("success"))
     );
     assert_eq!(outcome.data.get("status"), Some(&Json::from("error")));
-    let ids = query("SELECT id FROM t");
-    assert_eq!(rows(&toolbox, sqlite(&file, &ids)).await, r#"[{"id":1}]"#);
-
-    let all = r#"{"transaction": true, "command": "INSERT INTO t VALUES (5); INSERT INTO t VALUES (100)"}"#;
+    let ids = query_config("SELECT id FROM t");
     assert_eq!(
-        fault(&toolbox, sqlite(&file, all)).await.kind,
+        run_rows(&toolbox, sqlite_call(&file, &ids)).await,
+        r#"[{"id":1}]"#
+    );
+
+    let transaction = r#"{"transaction": true, "command": "INSERT INTO t VALUES (5); INSERT INTO t VALUES (100)"}"#;
+    assert_eq!(
+        run_error(&toolbox, sqlite_call(&file, transaction))
+            .await
+            .kind,
         TaskErrorKind::DbConstraint
     );
-    assert_eq!(rows(&toolbox, sqlite(&file, &ids)).await, r#"[{"id":1}]"#);
-    let open = query("BEGIN; INSERT INTO t VALUES (6)");
-    data(&toolbox, sqlite(&file, &open)).await;
-    assert_eq!(rows(&toolbox, sqlite(&file, &ids)).await, r#"[{"id":1}]"#);
+    assert_eq!(
+        run_rows(&toolbox, sqlite_call(&file, &ids)).await,
+        r#"[{"id":1}]"#
+    );
+    let unfinished = query_config("BEGIN; INSERT INTO t VALUES (6)");
+    run_data(&toolbox, sqlite_call(&file, &unfinished)).await;
+    assert_eq!(
+        run_rows(&toolbox, sqlite_call(&file, &ids)).await,
+        r#"[{"id":1}]"#
+    );
     for text in ["SELEC 1", "SELECT * FROM nowhere"] {
-        let error = fault(&toolbox, sqlite(&file, &query(text))).await;
+        let error = run_error(&toolbox, sqlite_call(&file, &query_config(text))).await;
         assert_eq!(error.kind, TaskErrorKind::DbError, "{}", error.message);
     }
 }
 
 #[tokio::test]
-async fn files_that_are_only_read() {
-    let (folder, file) = file();
-    let toolbox = toolbox();
+async fn opens_read_only_files() {
+    let (folder, file) = temp_database_file();
+    let toolbox = test_toolbox();
     let missing = r#"{"query": "SELECT 1", "readonly": true}"#;
     assert_eq!(
-        fault(&toolbox, sqlite(&file, missing)).await.kind,
+        run_error(&toolbox, sqlite_call(&file, missing)).await.kind,
         TaskErrorKind::NotFound
     );
-    data(&toolbox, sqlite(&file, &query("CREATE TABLE t (a)"))).await;
+    run_data(
+        &toolbox,
+        sqlite_call(&file, &query_config("CREATE TABLE t (a)")),
+    )
+    .await;
     let write = r#"{"query": "INSERT INTO t VALUES (1)", "readonly": true}"#;
     assert_eq!(
-        fault(&toolbox, sqlite(&file, write)).await.kind,
+        run_error(&toolbox, sqlite_call(&file, write)).await.kind,
         TaskErrorKind::DbError
     );
     let text = folder.path().join("no.db");
     std::fs::write(
         &text,
-        "this is no database, and long enough to be looked at in full",
+        "this is not a database, but it is long enough to be read as one",
     )
     .unwrap();
-    let error = fault(
+    let error = run_error(
         &toolbox,
-        sqlite(text.to_str().unwrap(), &query("SELECT * FROM t")),
+        sqlite_call(text.to_str().unwrap(), &query_config("SELECT * FROM t")),
     )
     .await;
     assert_eq!(error.kind, TaskErrorKind::DbError);
 }
 
 #[tokio::test]
-async fn a_locked_file_is_waited_for_and_then_given_up() {
-    let (_folder, file) = file();
-    let toolbox = toolbox();
-    data(&toolbox, sqlite(&file, &query("CREATE TABLE t (a)"))).await;
+async fn locked_file_is_retried_until_timeout() {
+    let (_folder, file) = temp_database_file();
+    let toolbox = test_toolbox();
+    run_data(
+        &toolbox,
+        sqlite_call(&file, &query_config("CREATE TABLE t (a)")),
+    )
+    .await;
     let holder = rusqlite::Connection::open(&file).unwrap();
     holder.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let write = r#"{"query": "INSERT INTO t VALUES (1)", "busy_timeout": "20ms"}"#;
-    let error = fault(&toolbox, sqlite(&file, write)).await;
+    let error = run_error(&toolbox, sqlite_call(&file, write)).await;
     assert_eq!(error.kind, TaskErrorKind::DbTimeout);
     assert!(error.retryable);
-    // What waits gets its turn.
-    let patient = sqlite(&file, &query("INSERT INTO t VALUES (2)"));
-    let (outcome, ()) = tokio::join!(run(&toolbox, patient), async {
+    // A waiting writer gets its turn.
+    let waiting = sqlite_call(&file, &query_config("INSERT INTO t VALUES (2)"));
+    let (outcome, ()) = tokio::join!(run_call(&toolbox, waiting), async {
         tokio::task::spawn_blocking(move || holder.execute_batch("COMMIT").unwrap())
             .await
             .unwrap();
@@ -191,42 +226,54 @@ async fn a_locked_file_is_waited_for_and_then_given_up() {
 }
 
 #[tokio::test]
-async fn a_database_in_memory_lives_as_long_as_its_command() {
-    let toolbox = toolbox();
-    let make = query("CREATE TABLE t AS SELECT 1 AS a");
-    data(&toolbox, sqlite(":memory:", &make)).await;
-    let look = query("SELECT a FROM t");
+async fn memory_database_belongs_to_one_command() {
+    let toolbox = test_toolbox();
+    let setup = query_config("CREATE TABLE t AS SELECT 1 AS a");
+    run_data(&toolbox, sqlite_call(":memory:", &setup)).await;
+    let query = query_config("SELECT a FROM t");
     assert_eq!(
-        rows(&toolbox, sqlite(":memory:", &look)).await,
+        run_rows(&toolbox, sqlite_call(":memory:", &query)).await,
         r#"[{"a":1}]"#
     );
-    let mut other = sqlite(":memory:", &look);
+    let mut other = sqlite_call(":memory:", &query);
     other.command = "another".into();
-    assert_eq!(fault(&toolbox, other).await.kind, TaskErrorKind::DbError);
-    toolbox.forget("7002");
     assert_eq!(
-        fault(&toolbox, sqlite(":memory:", &look)).await.kind,
+        run_error(&toolbox, other).await.kind,
+        TaskErrorKind::DbError
+    );
+    toolbox.release_command("7002");
+    assert_eq!(
+        run_error(&toolbox, sqlite_call(":memory:", &query))
+            .await
+            .kind,
         TaskErrorKind::DbError
     );
 }
 
 #[tokio::test]
-async fn what_takes_too_long_is_interrupted() {
-    let (_folder, file) = file();
-    let toolbox = Arc::new(toolbox());
-    data(&toolbox, sqlite(&file, &query("CREATE TABLE t (a)"))).await;
-    // The statement holds a lock for as long as it runs.
-    let mut slow = sqlite(&file, &query(&format!("INSERT INTO t {ENDLESS}")));
+async fn timeout_interrupts_statement() {
+    let (_folder, file) = temp_database_file();
+    let toolbox = Arc::new(test_toolbox());
+    run_data(
+        &toolbox,
+        sqlite_call(&file, &query_config("CREATE TABLE t (a)")),
+    )
+    .await;
+    // The statement holds a lock while it runs.
+    let mut slow = sqlite_call(
+        &file,
+        &query_config(&format!("INSERT INTO t {ENDLESS_QUERY}")),
+    );
     slow.timeout = Duration::from_millis(100);
-    let (kind, _) = error(&toolbox, slow).await;
+    let (kind, _) = run_failing(&toolbox, slow).await;
     assert_eq!(kind, TaskErrorKind::Timeout);
-    let patient = r#"{"query": "INSERT INTO t VALUES (1)", "busy_timeout": "60s"}"#;
-    data(&toolbox, sqlite(&file, patient)).await;
+    let waiting = r#"{"query": "INSERT INTO t VALUES (1)", "busy_timeout": "60s"}"#;
+    run_data(&toolbox, sqlite_call(&file, waiting)).await;
 
     let cancel = CancellationToken::new();
-    let slow = sqlite(
+    let slow = sqlite_call(
         &file,
-        &query(&format!("BEGIN IMMEDIATE; INSERT INTO t {ENDLESS}")),
+        &query_config(&format!("BEGIN IMMEDIATE; INSERT INTO t {ENDLESS_QUERY}")),
     );
     let task = {
         let (toolbox, cancel) = (Arc::clone(&toolbox), cancel.clone());
@@ -234,7 +281,7 @@ async fn what_takes_too_long_is_interrupted() {
     };
     let probe = rusqlite::Connection::open(&file).unwrap();
     probe.busy_timeout(Duration::ZERO).unwrap();
-    until("the file is locked", || {
+    wait_until("the file is locked", || {
         probe.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
     })
     .await;
@@ -243,54 +290,65 @@ async fn what_takes_too_long_is_interrupted() {
         task.await.unwrap().error.unwrap().kind,
         TaskErrorKind::Cancelled
     );
-    until("the lock is gone", || {
+    wait_until("the lock is released", || {
         probe.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok()
     })
     .await;
 }
 
-/// A task that is stopped while it waits for a lock does not write once it gets the lock.
+/// A task that is stopped while it waits for a lock must not write once it gets the lock.
 #[tokio::test]
-async fn what_is_stopped_does_not_commit() {
-    let (_folder, file) = file();
-    let toolbox = toolbox();
-    data(&toolbox, sqlite(&file, &query("CREATE TABLE t (a)"))).await;
+async fn stopped_task_does_not_commit() {
+    let (_folder, file) = temp_database_file();
+    let toolbox = test_toolbox();
+    run_data(
+        &toolbox,
+        sqlite_call(&file, &query_config("CREATE TABLE t (a)")),
+    )
+    .await;
     let holder = rusqlite::Connection::open(&file).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let mut waits = sqlite(&file, &query("INSERT INTO t VALUES (1)"));
-    waits.timeout = Duration::from_millis(50);
-    assert_eq!(error(&toolbox, waits).await.0, TaskErrorKind::Timeout);
+    let mut stopped = sqlite_call(&file, &query_config("INSERT INTO t VALUES (1)"));
+    stopped.timeout = Duration::from_millis(50);
+    assert_eq!(
+        run_failing(&toolbox, stopped).await.0,
+        TaskErrorKind::Timeout
+    );
     holder.execute_batch("ROLLBACK").unwrap();
-    // The next writer comes after the one that still waits, if that would write at all.
-    let patient = r#"{"query": "INSERT INTO t VALUES (2)", "busy_timeout": "60s"}"#;
-    data(&toolbox, sqlite(&file, patient)).await;
+    // The next writer comes after the waiting one, if that would write at all.
+    let waiting = r#"{"query": "INSERT INTO t VALUES (2)", "busy_timeout": "60s"}"#;
+    run_data(&toolbox, sqlite_call(&file, waiting)).await;
     drop(toolbox);
-    let count = |wanted: i64| {
-        let found = holder.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0));
-        found.is_ok_and(|found| found == wanted)
+    let has_rows = |expected: i64| {
+        let count = holder.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0));
+        count.is_ok_and(|count| count == expected)
     };
-    until("one row is there", || count(1)).await;
+    wait_until("the table has one row", || has_rows(1)).await;
 }
 
 #[tokio::test]
-async fn only_opened_folders_hold_databases() {
+async fn database_must_be_in_allowed_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let (open, shut) = (folder.path().join("open"), folder.path().join("shut"));
-    for folder in [&open, &shut] {
+    let (allowed, forbidden) = (folder.path().join("open"), folder.path().join("shut"));
+    for folder in [&allowed, &forbidden] {
         std::fs::create_dir(folder).unwrap();
     }
     let settings = Settings {
-        file_roots: Some(vec![open.clone()]),
-        ..settings()
+        file_roots: Some(vec![allowed.clone()]),
+        ..test_settings()
     };
     let toolbox = Toolbox::new(settings);
     let path = |folder: &Path, name: &str| folder.join(name).display().to_string();
-    let inside = path(&open, "a.db");
-    let outside = path(&shut, "b.db");
-    data(&toolbox, sqlite(&inside, &query("CREATE TABLE t (a)"))).await;
-    let denied = async |call| fault(&toolbox, call).await.kind;
+    let inside = path(&allowed, "a.db");
+    let outside = path(&forbidden, "b.db");
+    run_data(
+        &toolbox,
+        sqlite_call(&inside, &query_config("CREATE TABLE t (a)")),
+    )
+    .await;
+    let error_kind = async |call| run_error(&toolbox, call).await.kind;
     assert_eq!(
-        denied(sqlite(&outside, &query("SELECT 1"))).await,
+        error_kind(sqlite_call(&outside, &query_config("SELECT 1"))).await,
         TaskErrorKind::Auth
     );
     for text in [
@@ -298,71 +356,83 @@ async fn only_opened_folders_hold_databases() {
         format!("ATTACH '{}' || '' AS other", &outside),
         format!("VACUUM INTO '{outside}'"),
     ] {
-        let error = fault(&toolbox, sqlite(&inside, &query(&text))).await;
+        let error = run_error(&toolbox, sqlite_call(&inside, &query_config(&text))).await;
         assert_eq!(error.kind, TaskErrorKind::Auth, "{text}: {}", error.message);
     }
     let attach = format!(
         "ATTACH '{}' AS other; CREATE TABLE other.t (a)",
-        path(&open, "c.db")
+        path(&allowed, "c.db")
     );
-    data(&toolbox, sqlite(&inside, &query(&attach))).await;
-    assert!(std::fs::read_dir(&shut).unwrap().next().is_none());
+    run_data(&toolbox, sqlite_call(&inside, &query_config(&attach))).await;
+    assert!(std::fs::read_dir(&forbidden).unwrap().next().is_none());
 }
 
-/// The worker itself opens the file, so the walls around processes do not keep a task from it.
+/// The worker itself opens the file, so the sandbox of processes does not restrict it.
 #[tokio::test]
-async fn the_platforms_own_database_is_no_business_of_tasks() {
+async fn tasks_cannot_open_platform_database() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     std::fs::create_dir(folder.path().join("data")).unwrap();
-    let own = path("data/noetl.db");
-    data(&toolbox(), sqlite(&own, &query("CREATE TABLE t (a)"))).await;
-    std::os::unix::fs::symlink(&own, path("link.db")).unwrap();
+    let platform_file = path("data/noetl.db");
+    run_data(
+        &test_toolbox(),
+        sqlite_call(&platform_file, &query_config("CREATE TABLE t (a)")),
+    )
+    .await;
+    std::os::unix::fs::symlink(&platform_file, path("link.db")).unwrap();
     for mode in [SandboxMode::Off, SandboxMode::BestEffort] {
-        let mut settings = settings();
+        let mut settings = test_settings();
         settings.sandbox.mode = mode;
         settings.sandbox.hidden = vec![folder.path().join("data")];
         let toolbox = Toolbox::new(settings);
-        let mine = path("mine.db");
-        data(
+        let task_file = path("mine.db");
+        run_data(
             &toolbox,
-            sqlite(&mine, &query("CREATE TABLE IF NOT EXISTS t (a)")),
+            sqlite_call(
+                &task_file,
+                &query_config("CREATE TABLE IF NOT EXISTS t (a)"),
+            ),
         )
         .await;
-        for name in [&own, &path("data/new.db"), &path("link.db")] {
-            let error = fault(&toolbox, sqlite(name, &query("SELECT * FROM t"))).await;
+        for name in [&platform_file, &path("data/new.db"), &path("link.db")] {
+            let error = run_error(
+                &toolbox,
+                sqlite_call(name, &query_config("SELECT * FROM t")),
+            )
+            .await;
             assert_eq!(error.kind, TaskErrorKind::Auth, "{name}: {}", error.message);
         }
-        let escaped = own.replace('/', "%2f");
+        let escaped = platform_file.replace('/', "%2f");
         for text in [
-            format!("ATTACH '{own}' AS other"),
+            format!("ATTACH '{platform_file}' AS other"),
             format!("ATTACH '{}' AS other", path("link.db")),
-            format!("ATTACH 'file:{own}' AS other"),
+            format!("ATTACH 'file:{platform_file}' AS other"),
             format!("ATTACH 'file:{escaped}' AS other"),
             format!("ATTACH 'FILE:{escaped}?mode=ro' AS other"),
             format!("VACUUM INTO '{}'", path("data/copy.db")),
         ] {
-            let error = fault(&toolbox, sqlite(&mine, &query(&text))).await;
+            let error = run_error(&toolbox, sqlite_call(&task_file, &query_config(&text))).await;
             assert_eq!(error.kind, TaskErrorKind::Auth, "{text}: {}", error.message);
         }
         // A name that is only known when the statement runs.
-        let attach = with("ATTACH ? AS other", &format!("[\"{}\"]", path("b.db")));
-        let outcome = run(&toolbox, sqlite(&mine, &attach)).await;
+        let attach =
+            query_config_with_params("ATTACH ? AS other", &format!("[\"{}\"]", path("b.db")));
+        let outcome = run_call(&toolbox, sqlite_call(&task_file, &attach)).await;
         assert_eq!(outcome.error.is_none(), mode == SandboxMode::Off);
-        data(&toolbox, sqlite(&mine, &query("VACUUM"))).await;
+        run_data(&toolbox, sqlite_call(&task_file, &query_config("VACUUM"))).await;
     }
     assert_eq!(std::fs::read_dir(path("data")).unwrap().count(), 1);
-    let script = format!(r#"{{"script": {{"type": "local", "uri": "{own}"}}}}"#);
-    let mut settings = settings();
+    let script = format!(r#"{{"script": {{"type": "local", "uri": "{platform_file}"}}}}"#);
+    let mut settings = test_settings();
     settings.sandbox.hidden = vec![folder.path().join("data")];
-    let script = call(ToolKind::Script, &value(&script));
-    let (kind, message) = error(&Toolbox::new(settings), script).await;
+    let script = tool_call(ToolKind::Script, &parse_json(&script));
+    let (kind, message) = run_failing(&Toolbox::new(settings), script).await;
     assert_eq!(kind, TaskErrorKind::Auth, "{message}");
 }
 
 #[tokio::test]
-async fn what_is_in_memory_has_a_bound() {
-    let mut settings = settings();
+async fn memory_database_size_is_limited() {
+    let mut settings = test_settings();
     settings.payload_cap = ByteSize::from_mib(2);
     settings.sandbox.mode = SandboxMode::BestEffort;
     let toolbox = Toolbox::new(settings);
@@ -373,51 +443,65 @@ async fn what_is_in_memory_has_a_bound() {
         "PRAGMA max_page_count = 1000000;",
         "PRAGMA Page_Size = 65536; VACUUM;",
     ] {
-        let many = query(&format!("{before} {mebibyte}"));
-        let error = fault(&toolbox, sqlite(":memory:", &many)).await;
+        let large = query_config(&format!("{before} {mebibyte}"));
+        let error = run_error(&toolbox, sqlite_call(":memory:", &large)).await;
         assert_eq!(error.kind, TaskErrorKind::StorageQuota, "{before}");
-        toolbox.forget("7002");
+        toolbox.release_command("7002");
     }
-    let attach = sqlite(":memory:", &query("ATTACH ':memory:' AS other"));
-    assert_eq!(fault(&toolbox, attach).await.kind, TaskErrorKind::Auth);
-    let large = sqlite(":memory:", &query("SELECT length(zeroblob(2097153))"));
-    assert_eq!(fault(&toolbox, large).await.kind, TaskErrorKind::Limit);
-    let fits = sqlite(":memory:", &query("SELECT length(zeroblob(2000000)) AS n"));
-    assert_eq!(rows(&toolbox, fits).await, r#"[{"n":2000000}]"#);
+    let attach = sqlite_call(":memory:", &query_config("ATTACH ':memory:' AS other"));
+    assert_eq!(run_error(&toolbox, attach).await.kind, TaskErrorKind::Auth);
+    let large = sqlite_call(
+        ":memory:",
+        &query_config("SELECT length(zeroblob(2097153))"),
+    );
+    assert_eq!(run_error(&toolbox, large).await.kind, TaskErrorKind::Limit);
+    let small = sqlite_call(
+        ":memory:",
+        &query_config("SELECT length(zeroblob(2000000)) AS n"),
+    );
+    assert_eq!(run_rows(&toolbox, small).await, r#"[{"n":2000000}]"#);
 }
 
 #[tokio::test]
-async fn a_pipe_is_no_database() {
-    let (folder, _) = file();
+async fn rejects_pipe_as_database() {
+    let (folder, _) = temp_database_file();
     let pipe = folder.path().join("pipe");
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-    assert!(made.unwrap().success());
+    let status = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(status.unwrap().success());
     let pipe = pipe.display().to_string();
-    let error = fault(&toolbox(), sqlite(&pipe, &query("SELECT 1"))).await;
+    let error = run_error(
+        &test_toolbox(),
+        sqlite_call(&pipe, &query_config("SELECT 1")),
+    )
+    .await;
     assert_eq!(error.kind, TaskErrorKind::StorageAccess);
 }
 
 #[tokio::test]
-async fn rows_have_a_bound() {
+async fn rows_are_limited_by_payload_cap() {
     let settings = Settings {
         payload_cap: ByteSize::from_kib(64),
-        ..settings()
+        ..test_settings()
     };
     let toolbox = Toolbox::new(settings);
-    let many =
-        query("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n FROM c");
+    let large = query_config(
+        "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n FROM c",
+    );
     assert_eq!(
-        fault(&toolbox, sqlite(":memory:", &many)).await.kind,
+        run_error(&toolbox, sqlite_call(":memory:", &large))
+            .await
+            .kind,
         TaskErrorKind::Limit
     );
 }
 
 #[tokio::test]
-async fn a_cursor_claims_rows_with_the_plain_tool() {
-    let (_folder, file) = file();
-    let toolbox = toolbox();
-    let make = query("CREATE TABLE q (id, state); INSERT INTO q VALUES (1, 0), (2, 0), (3, 0)");
-    data(&toolbox, sqlite(&file, &make)).await;
+async fn cursor_claims_rows_with_sqlite_tool() {
+    let (_folder, file) = temp_database_file();
+    let toolbox = test_toolbox();
+    let setup =
+        query_config("CREATE TABLE q (id, state); INSERT INTO q VALUES (1, 0), (2, 0), (3, 0)");
+    run_data(&toolbox, sqlite_call(&file, &setup)).await;
     let keys = Json::object([
         ("database", Json::from(&*file)),
         (
@@ -427,10 +511,10 @@ async fn a_cursor_claims_rows_with_the_plain_tool() {
                  RETURNING id",
             ),
         ),
-        ("params", value(r#"{"rows": 2}"#)),
+        ("params", parse_json(r#"{"rows": 2}"#)),
     ]);
     for expected in [2, 1, 0] {
-        let outcome = run(&toolbox, call(ToolKind::Sqlite, &keys)).await;
+        let outcome = run_call(&toolbox, tool_call(ToolKind::Sqlite, &keys)).await;
         let rows = outcome.data.get("rows").and_then(Json::as_list).unwrap();
         assert_eq!(rows.len(), expected);
     }

@@ -1,20 +1,20 @@
-//! The codes that the API answers with.
+//! Error codes of API responses.
 
-use crate::words::words;
+use crate::string_enum::string_enum;
 
-/// Declares the codes, each with its page in the documentation: a code without one does not
+/// Declares the codes and includes the documentation page of each. A code without a page does not
 /// compile.
 macro_rules! error_codes {
     ($( $variant:ident = $text:literal, )+) => {
-        words! {
-            /// Code of a failed request, the same in the API, the CLI and the documentation.
+        string_enum! {
+            /// Code of a failed request. The same in the API, the CLI and the documentation.
             pub enum ErrorCode("an error code") {
                 $( $variant = $text, )+
             }
         }
 
         impl ErrorCode {
-            /// The page that explains the code, as Markdown.
+            /// Returns the documentation page of the code, as Markdown.
             pub const fn page(self) -> &'static str {
                 match self {
                     $( Self::$variant => include_str!(
@@ -23,7 +23,7 @@ macro_rules! error_codes {
                 }
             }
 
-            /// Names the kind of problem in a problem document.
+            /// Returns the `type` URI of a problem document.
             pub const fn type_uri(self) -> &'static str {
                 match self {
                     $( Self::$variant => concat!("urn:noetl:error:", $text), )+
@@ -43,7 +43,7 @@ error_codes! {
     TokenExpired = "token_expired",
     Forbidden = "forbidden",
     NotLeaseHolder = "not_lease_holder",
-    Residency = "residency",
+    WrongRegion = "wrong_region",
     NotFound = "not_found",
     MethodNotAllowed = "method_not_allowed",
     VersionConflict = "version_conflict",
@@ -64,10 +64,10 @@ error_codes! {
     DedupMismatch = "dedup_mismatch",
     IllegalTransition = "illegal_transition",
     RateLimited = "rate_limited",
-    Quota = "quota",
+    QuotaExceeded = "quota_exceeded",
     Internal = "internal",
     NotSupported = "not_supported",
-    Upstream = "upstream",
+    UpstreamFailed = "upstream_failed",
     StoreUnavailable = "store_unavailable",
     PoolSaturated = "pool_saturated",
     DiskFull = "disk_full",
@@ -75,77 +75,77 @@ error_codes! {
     Timeout = "timeout",
 }
 
-/// What a client may do after a failure.
+/// Retry advice for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Retry {
-    /// The same request cannot succeed unless something changes.
+enum RetryAdvice {
+    /// The request cannot succeed unless something changes.
     Never,
-    /// Time alone may help.
+    /// The request may succeed later.
     Later,
 }
 
-/// What a failed request leaves behind.
+/// Side effects of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Effect {
-    /// Nothing at all.
+enum SideEffects {
+    /// The request changed nothing.
     None,
-    /// It may have taken effect; nobody can say.
+    /// The request may have taken effect.
     Unknown,
 }
 
 impl ErrorCode {
-    /// The status of the answer.
-    pub const fn status(self) -> u16 {
-        self.facts().0
+    /// Returns the HTTP status of the response.
+    pub const fn http_status(self) -> u16 {
+        self.error_properties().0
     }
 
-    /// The code in words.
+    /// Returns a short title of the error.
     pub const fn title(self) -> &'static str {
-        self.facts().1
+        self.error_properties().1
     }
 
-    /// Whether the same request, sent again later, can succeed.
+    /// True if the same request can succeed when it is sent again later.
     pub const fn is_retryable(self) -> bool {
-        matches!(self.facts().2, Retry::Later)
+        matches!(self.error_properties().2, RetryAdvice::Later)
     }
 
-    /// Whether the failed request certainly changed nothing.
+    /// True if the failed request certainly changed nothing.
     pub const fn has_no_side_effects(self) -> bool {
-        matches!(self.facts().3, Effect::None)
+        matches!(self.error_properties().3, SideEffects::None)
     }
 
-    /// Whether the answer says how long to wait.
-    pub const fn wants_retry_after(self) -> bool {
-        matches!(self, Self::InFlight) || matches!(self.status(), 429 | 503)
+    /// True if the response carries a `Retry-After` header.
+    pub const fn has_retry_after(self) -> bool {
+        matches!(self, Self::InFlight) || matches!(self.http_status(), 429 | 503)
     }
 
-    const fn facts(self) -> (u16, &'static str, Retry, Effect) {
-        use Effect::{None, Unknown};
-        use Retry::{Later, Never};
+    const fn error_properties(self) -> (u16, &'static str, RetryAdvice, SideEffects) {
+        use RetryAdvice::{Later, Never};
+        use SideEffects::{None, Unknown};
         match self {
             Self::BadJson => (400, "Body is not valid JSON", Never, None),
             Self::BadQuery => (400, "Bad query parameter", Never, None),
-            Self::BadId => (400, "Not an id", Never, None),
+            Self::BadId => (400, "Invalid id", Never, None),
             Self::YamlSyntax => (400, "Document is not valid YAML", Never, None),
             Self::OutOfRange => (400, "Value out of range", Never, None),
-            Self::Unauthenticated => (401, "No identity", Never, None),
+            Self::Unauthenticated => (401, "Authentication required", Never, None),
             Self::TokenExpired => (401, "Token has expired", Never, None),
             Self::Forbidden => (403, "Not allowed", Never, None),
             Self::NotLeaseHolder => (403, "Not the holder of the lease", Never, None),
-            Self::Residency => (403, "Secret may not leave its region", Never, None),
+            Self::WrongRegion => (403, "Secret may not leave its region", Never, None),
             Self::NotFound => (404, "Not found", Never, None),
             Self::MethodNotAllowed => (405, "Method not allowed", Never, None),
-            Self::VersionConflict => (409, "Execution has moved on", Never, None),
+            Self::VersionConflict => (409, "Execution was modified concurrently", Never, None),
             Self::AlreadyTerminal => (409, "Already ended", Never, None),
             Self::AlreadyDecided => (409, "Already decided", Never, None),
             Self::ActiveClaim => (409, "Claimed by another worker", Never, None),
             Self::StaleAttempt => (409, "Attempt is out of date", Never, None),
-            Self::IdConflict => (409, "Id is taken", Never, None),
+            Self::IdConflict => (409, "Id is already in use", Never, None),
             Self::InFlight => (409, "First request is still running", Later, None),
-            Self::OwnedByOther => (409, "Owned by another", Later, None),
+            Self::OwnedByOther => (409, "Owned by another holder", Later, None),
             Self::DigestMismatch => (409, "Content differs", Never, None),
             Self::Paused => (409, "Execution is paused", Never, None),
-            Self::RetentionDropped => (410, "Dropped by retention", Never, None),
+            Self::RetentionDropped => (410, "Deleted by retention", Never, None),
             Self::TooLarge => (413, "Too large", Never, None),
             Self::UnsupportedMedia => (415, "Unsupported media type", Never, None),
             Self::Validation => (422, "Request is not valid", Never, None),
@@ -158,16 +158,16 @@ impl ErrorCode {
             Self::DedupMismatch => (422, "Dedup key was used for another message", Never, None),
             Self::IllegalTransition => (422, "Not possible in this state", Never, None),
             Self::RateLimited => (429, "Too many requests", Later, None),
-            Self::Quota => (429, "Quota used up", Later, None),
+            Self::QuotaExceeded => (429, "Quota exceeded", Later, None),
             Self::Internal => (500, "Internal error", Never, Unknown),
             Self::NotSupported => (501, "Not supported", Never, None),
-            Self::Upstream => (502, "Another system failed", Later, Unknown),
-            // A connection can break between a commit and its answer.
+            Self::UpstreamFailed => (502, "Upstream system failed", Later, Unknown),
+            // The connection can break between the commit and its response.
             Self::StoreUnavailable => (503, "Store is not available", Later, Unknown),
             Self::PoolSaturated => (503, "Server is at capacity", Later, None),
             Self::DiskFull => (503, "Disk is full", Later, None),
             Self::NotReady => (503, "Server is not ready", Later, None),
-            Self::Timeout => (504, "Took too long", Later, Unknown),
+            Self::Timeout => (504, "Request timed out", Later, Unknown),
         }
     }
 }
@@ -179,13 +179,13 @@ mod tests {
     use super::*;
     use crate::json::{self, Json};
 
-    /// Clients act on these facts: a change of the table is a change of the API.
+    /// Clients depend on these facts, so a changed snapshot is a change of the API.
     #[test]
-    fn the_whole_table() {
+    fn error_code_table_is_stable() {
         let rows: Vec<String> = ErrorCode::ALL
             .iter()
             .map(|code| {
-                let (status, title, retry, effect) = code.facts();
+                let (status, title, retry, effect) = code.error_properties();
                 format!("{status} {code:<20} retry {retry:?}, effect {effect:?}: {title}")
             })
             .collect();
@@ -193,39 +193,42 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_distinct_and_read_back() {
-        let words: BTreeSet<&str> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
-        assert_eq!(words.len(), ErrorCode::ALL.len());
+    fn codes_are_distinct_and_round_trip() {
+        let names: BTreeSet<&str> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(names.len(), ErrorCode::ALL.len());
         for code in ErrorCode::ALL {
             assert_eq!(ErrorCode::parse(code.as_str()), Ok(*code));
         }
     }
 
     #[test]
-    fn what_asks_to_wait_can_succeed_later() {
+    fn retry_after_implies_retryable() {
         for code in ErrorCode::ALL {
-            assert!(!code.wants_retry_after() || code.is_retryable(), "{code}");
+            assert!(!code.has_retry_after() || code.is_retryable(), "{code}");
         }
-        assert!(ErrorCode::InFlight.wants_retry_after());
-        assert!(!ErrorCode::OwnedByOther.wants_retry_after());
+        assert!(ErrorCode::InFlight.has_retry_after());
+        assert!(!ErrorCode::OwnedByOther.has_retry_after());
     }
 
     #[test]
-    fn refusals_change_nothing() {
+    fn client_errors_have_no_side_effects() {
         for code in ErrorCode::ALL {
-            assert!(code.status() >= 500 || code.has_no_side_effects(), "{code}");
+            assert!(
+                code.http_status() >= 500 || code.has_no_side_effects(),
+                "{code}"
+            );
         }
     }
 
     #[test]
-    fn pages_tell_what_the_code_says() {
+    fn pages_match_code_facts() {
         for code in ErrorCode::ALL {
             let page = code.page();
             let mut lines = page.lines();
             assert_eq!(lines.next(), Some(format!("# {code}").as_str()));
             let facts = lines.nth(1).unwrap();
             assert!(
-                facts.starts_with(&format!("{}. **{} ", code.title(), code.status())),
+                facts.starts_with(&format!("{}. **{} ", code.title(), code.http_status())),
                 "{code}"
             );
             assert_eq!(
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_show_a_true_example() {
+    fn page_examples_match_code_facts() {
         for code in ErrorCode::ALL {
             let (_, rest) = code.page().split_once("```json\n").unwrap();
             let (example, _) = rest.split_once("```").unwrap();
@@ -258,7 +261,7 @@ mod tests {
             assert!(field("request_id").is_some());
             assert_eq!(
                 problem.get("status").and_then(Json::as_u64),
-                Some(code.status().into())
+                Some(code.http_status().into())
             );
         }
     }

@@ -1,7 +1,7 @@
-//! What can go wrong, by name.
+//! Error vocabulary.
 //!
-//! Owns the codes that the API answers with, the codes of refused rows, and the error that a task
-//! ends with. Maps nothing: which failure gets which code is decided where the failure is known.
+//! Owns the error codes of API responses, the codes of rejected rows, and the error of a failed
+//! task. Maps nothing: the code that detects a failure chooses its error code.
 
 mod code;
 mod reject;

@@ -1,14 +1,14 @@
-//! Codes of rows that are refused while their batch goes on.
+//! Codes of events that are rejected while the rest of their batch is stored.
 
-use crate::words::words;
+use crate::string_enum::string_enum;
 
-words! {
-    /// Why one event of a batch was not stored.
+string_enum! {
+    /// Reason why one event of a batch was not stored.
     pub enum RejectCode("a rejection code") {
         MissingExecutionId = "missing_execution_id",
         BadValue = "bad_value",
         IdInFuture = "id_in_future",
-        /// The same id with another body.
+        /// The id is already in use by an event with a different body.
         IdConflict = "id_conflict",
         TenantMismatch = "tenant_mismatch",
         RetentionDropped = "retention_dropped",
@@ -20,9 +20,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings() {
-        let words: Vec<&str> = RejectCode::ALL.iter().map(|code| code.as_str()).collect();
-        insta::assert_snapshot!(words.join(" "), @"missing_execution_id bad_value id_in_future id_conflict tenant_mismatch retention_dropped");
+    fn reject_codes_are_stable() {
+        let names: Vec<&str> = RejectCode::ALL.iter().map(|code| code.as_str()).collect();
+        insta::assert_snapshot!(names.join(" "), @"missing_execution_id bad_value id_in_future id_conflict tenant_mismatch retention_dropped");
         for code in RejectCode::ALL {
             assert_eq!(RejectCode::parse(code.as_str()), Ok(*code));
         }

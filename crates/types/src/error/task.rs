@@ -1,48 +1,48 @@
-//! The error that a task ends with, as policies, arcs and the log see it.
+//! The error of a failed task, as seen by policies, arcs and the log.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::json::{Json, JsonMap};
+use crate::string_enum::string_enum;
 use crate::text::Text;
-use crate::words::words;
 
-words! {
-    /// Kind of a task's failure, the same for all tools.
+string_enum! {
+    /// Kind of a task failure. The same for all tools.
     pub enum TaskErrorKind("an error kind") {
         Connection = "connection",
         Timeout = "timeout",
-        /// The other side asks to slow down (HTTP 429).
+        /// The remote side asks to slow down (HTTP 429).
         RateLimit = "rate_limit",
-        /// The other side failed (HTTP 5xx).
+        /// The remote side failed (HTTP 5xx).
         ServerError = "server_error",
         DbConnection = "db_connection",
         DbDeadlock = "db_deadlock",
         DbTimeout = "db_timeout",
-        /// The worker is gone.
+        /// The worker stopped responding.
         Lost = "lost",
-        /// Not logged in, or not allowed (HTTP 401, 403).
+        /// Not authenticated, or not allowed (HTTP 401, 403).
         Auth = "auth",
-        /// Not there (HTTP 404).
+        /// Not found (HTTP 404).
         NotFound = "not_found",
-        /// Any other refusal (HTTP 4xx).
+        /// Any other client error (HTTP 4xx).
         ClientError = "client_error",
-        /// A value of the wrong shape.
+        /// A value does not have the expected shape.
         Schema = "schema",
-        /// A text that cannot be read.
+        /// A text cannot be parsed.
         Parse = "parse",
-        /// The user's own code failed.
+        /// The user's code failed.
         Transform = "transform",
         DbConstraint = "db_constraint",
         DbError = "db_error",
         StorageQuota = "storage_quota",
         StorageAccess = "storage_access",
-        /// A template that cannot be rendered.
+        /// A template cannot be rendered.
         Template = "template",
-        /// No arc matched where one had to.
+        /// No arc matched although one was required.
         Routing = "routing",
-        /// Over a bound of the house.
+        /// A limit of the platform was exceeded.
         Limit = "limit",
-        /// A playbook that was called failed.
+        /// A called playbook failed.
         Child = "child",
         Cancelled = "cancelled",
         Unsupported = "unsupported",
@@ -51,8 +51,8 @@ words! {
 }
 
 impl TaskErrorKind {
-    /// Whether trying again can help, unless the error itself says otherwise.
-    pub const fn retryable(self) -> bool {
+    /// True if a retry can help, unless the error itself states otherwise.
+    pub const fn is_retryable(self) -> bool {
         match self {
             Self::Connection
             | Self::Timeout
@@ -82,8 +82,8 @@ impl TaskErrorKind {
         }
     }
 
-    /// The kind of an HTTP status that means failure; `None` for those that do not.
-    pub const fn of_http_status(status: u16) -> Option<Self> {
+    /// Returns the kind for an HTTP error status; `None` for a status that is not an error.
+    pub const fn from_http_status(status: u16) -> Option<Self> {
         match status {
             401 | 403 => Some(Self::Auth),
             404 => Some(Self::NotFound),
@@ -98,32 +98,32 @@ impl TaskErrorKind {
 /// The error object of a failed task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskError {
-    /// What kind of failure it is.
+    /// Kind of the failure.
     pub kind: TaskErrorKind,
-    /// Whether trying again can help.
+    /// True if a retry can help.
     pub retryable: bool,
-    /// The code of the tool itself: an SQLSTATE, an exit code, an HTTP status.
+    /// Code of the tool: an SQLSTATE, an exit code, an HTTP status.
     pub code: Option<Json>,
-    /// The HTTP status, where there is one.
+    /// HTTP status, if there is one.
     pub status: Option<u16>,
-    /// What happened, for a person.
+    /// Human-readable message.
     pub message: Text,
-    /// What else the tool knows.
+    /// Further details from the tool.
     pub details: Option<Json>,
-    /// The task that failed.
+    /// Task that failed.
     pub task: Option<Text>,
-    /// The attempt that failed, from 1.
+    /// Attempt that failed, from 1.
     pub attempt: Option<u32>,
-    /// The iteration that failed, in a loop.
+    /// Iteration that failed, in a loop.
     pub index: Option<u64>,
 }
 
 impl TaskError {
-    /// An error of a kind, as retryable as its kind.
+    /// Creates an error of a kind, with the default retryability of the kind.
     pub fn new(kind: TaskErrorKind, message: impl Into<Text>) -> Self {
         Self {
             kind,
-            retryable: kind.retryable(),
+            retryable: kind.is_retryable(),
             code: None,
             status: None,
             message: message.into(),
@@ -134,8 +134,8 @@ impl TaskError {
         }
     }
 
-    /// The error object. All fields but `index` are always there, so that a template may ask for
-    /// them.
+    /// Returns the error object. All fields except `index` are always present, so that templates
+    /// can refer to them.
     pub fn to_json(&self) -> Json {
         let mut map = JsonMap::from([
             ("kind".into(), Json::from(self.kind.as_str())),
@@ -153,43 +153,43 @@ impl TaskError {
         map.into()
     }
 
-    /// Reads whatever a worker sends as an error. This never fails: a strange error is still an
-    /// error.
+    /// Reads the error that a worker sent. This never fails: a malformed error is still an error.
     ///
-    /// A text is the message; a kind that is not known becomes `unknown`, its word taking the place
-    /// of a missing code; a field of the wrong type counts as absent.
+    /// A string becomes the message. An unknown kind becomes `unknown`, and its text replaces a
+    /// missing code. A field of the wrong type counts as absent.
     pub fn from_json(value: &Json) -> Self {
         let Some(map) = value.as_map() else {
-            return Self::new(TaskErrorKind::Unknown, message_of(value));
+            return Self::new(TaskErrorKind::Unknown, error_message_from_json(value));
         };
         let field = |name: &str| map.get(name).filter(|value| !value.is_null());
-        let word = field("kind").and_then(Json::as_str);
-        let kind = word.and_then(|word| TaskErrorKind::parse(word).ok());
-        let foreign_word = word.filter(|_| kind.is_none()).map(Json::from);
+        let kind_text = field("kind").and_then(Json::as_str);
+        let kind = kind_text.and_then(|kind_text| TaskErrorKind::parse(kind_text).ok());
+        let unknown_kind = kind_text.filter(|_| kind.is_none()).map(Json::from);
         let kind = kind.unwrap_or(TaskErrorKind::Unknown);
         Self {
             kind,
             retryable: field("retryable")
                 .and_then(Json::as_bool)
-                .unwrap_or(kind.retryable()),
-            code: field("code").cloned().or(foreign_word),
-            status: number(field("status")),
-            message: field("message").map_or_else(|| message_of(value), message_of),
+                .unwrap_or(kind.is_retryable()),
+            code: field("code").cloned().or(unknown_kind),
+            status: unsigned_from_json(field("status")),
+            message: field("message")
+                .map_or_else(|| error_message_from_json(value), error_message_from_json),
             details: field("details").cloned(),
             task: field("task").and_then(Json::as_str).map(Text::from),
-            attempt: number(field("attempt")),
-            index: number(field("index")),
+            attempt: unsigned_from_json(field("attempt")),
+            index: unsigned_from_json(field("index")),
         }
     }
 }
 
-fn number<T: TryFrom<u64>>(value: Option<&Json>) -> Option<T> {
+fn unsigned_from_json<T: TryFrom<u64>>(value: Option<&Json>) -> Option<T> {
     value
         .and_then(Json::as_u64)
         .and_then(|number| T::try_from(number).ok())
 }
 
-fn message_of(value: &Json) -> Text {
+fn error_message_from_json(value: &Json) -> Text {
     match value {
         Json::Str(text) => Text::from(&**text),
         other => Text::from(other.to_string()),
@@ -213,29 +213,29 @@ mod tests {
     use super::*;
     use crate::json;
 
-    fn read(text: &str) -> TaskError {
+    fn parse_error(text: &str) -> TaskError {
         TaskError::from_json(&json::parse(text.as_bytes()).unwrap())
     }
 
     #[test]
-    fn kinds() {
-        let of = |retryable: bool| -> String {
-            let words: Vec<&str> = TaskErrorKind::ALL
+    fn kinds_are_stable() {
+        let kind_names = |retryable: bool| -> String {
+            let names: Vec<&str> = TaskErrorKind::ALL
                 .iter()
-                .filter(|kind| kind.retryable() == retryable)
+                .filter(|kind| kind.is_retryable() == retryable)
                 .map(|kind| kind.as_str())
                 .collect();
-            words.join(" ")
+            names.join(" ")
         };
-        insta::assert_snapshot!(of(true), @"connection timeout rate_limit server_error db_connection db_deadlock db_timeout lost");
-        insta::assert_snapshot!(of(false), @"auth not_found client_error schema parse transform db_constraint db_error storage_quota storage_access template routing limit child cancelled unsupported unknown");
+        insta::assert_snapshot!(kind_names(true), @"connection timeout rate_limit server_error db_connection db_deadlock db_timeout lost");
+        insta::assert_snapshot!(kind_names(false), @"auth not_found client_error schema parse transform db_constraint db_error storage_quota storage_access template routing limit child cancelled unsupported unknown");
         for kind in TaskErrorKind::ALL {
             assert_eq!(TaskErrorKind::parse(kind.as_str()), Ok(*kind));
         }
     }
 
     #[test]
-    fn kinds_of_http() {
+    fn http_status_maps_to_kind() {
         for (status, kind) in [
             (200, None),
             (304, None),
@@ -247,12 +247,12 @@ mod tests {
             (503, Some(TaskErrorKind::ServerError)),
             (600, None),
         ] {
-            assert_eq!(TaskErrorKind::of_http_status(status), kind, "{status}");
+            assert_eq!(TaskErrorKind::from_http_status(status), kind, "{status}");
         }
     }
 
     #[test]
-    fn round_trip() {
+    fn task_error_round_trips() {
         let error = TaskError {
             code: Some(Json::from("40P01")),
             status: Some(503),
@@ -279,21 +279,28 @@ mod tests {
     }
 
     #[test]
-    fn strange_errors_are_errors_too() {
+    fn reads_foreign_error_formats() {
         assert_eq!(
-            read(r#""boom""#),
+            parse_error(r#""boom""#),
             TaskError::new(TaskErrorKind::Unknown, "boom")
         );
-        assert_eq!(read("[1]"), TaskError::new(TaskErrorKind::Unknown, "[1]"));
-        assert_eq!(read("{}"), TaskError::new(TaskErrorKind::Unknown, "{}"));
+        assert_eq!(
+            parse_error("[1]"),
+            TaskError::new(TaskErrorKind::Unknown, "[1]")
+        );
+        assert_eq!(
+            parse_error("{}"),
+            TaskError::new(TaskErrorKind::Unknown, "{}")
+        );
 
-        let foreign = read(r#"{"kind":"ZeroDivisionError","message":"division by zero"}"#);
+        let foreign = parse_error(r#"{"kind":"ZeroDivisionError","message":"division by zero"}"#);
         assert_eq!(foreign.kind, TaskErrorKind::Unknown);
         assert_eq!(foreign.code, Some(Json::from("ZeroDivisionError")));
         assert_eq!(foreign.message, "division by zero");
 
-        let reported =
-            read(r#"{"message":"busy","code":75,"retryable":true,"attempt":-1,"status":"x"}"#);
+        let reported = parse_error(
+            r#"{"message":"busy","code":75,"retryable":true,"attempt":-1,"status":"x"}"#,
+        );
         assert!(reported.retryable);
         assert_eq!(reported.code, Some(Json::from(75_i64)));
         assert_eq!((reported.attempt, reported.status), (None, None));

@@ -1,48 +1,54 @@
-//! The one table of aliases: other words for the same event, replaced where they enter.
+//! The table of event type aliases. An alias is replaced with the canonical name when an event
+//! enters.
 
 use super::kind::EventType;
 use super::name::{EventName, EventNameError};
 use crate::text::Text;
 
-/// Who sends an event.
+/// Sender of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sender {
-    /// The server itself, or a log that one wrote.
+pub enum EventSender {
+    /// The server, or a log that a server wrote.
     Server,
     /// A worker.
     Worker,
 }
 
-/// The canonical name of an event that was sent.
+/// Canonical name of an event that was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Normalised {
-    /// The name under which the event is stored.
+pub struct NormalizedEventName {
+    /// Name under which the event is stored.
     pub name: EventName,
-    /// The word as it was sent, where it was another one.
-    pub as_sent: Option<Text>,
+    /// Name as it was sent, if it differs.
+    pub original: Option<Text>,
 }
 
-/// Gives an event that was sent its canonical name; a word that the log does not take is refused.
-pub fn normalise(sent: &str, sender: Sender) -> Result<Normalised, EventNameError> {
-    let name = match meaning(sent) {
-        // Only the server knows when a step is over: a worker that says so has finished its call.
-        Some(EventType::StepExit) if sender == Sender::Worker => EventType::CallDone.into(),
+/// Returns the canonical name of an event that was sent, or an error if the log does not accept the
+/// name.
+pub fn normalize_event_name(
+    sent: &str,
+    sender: EventSender,
+) -> Result<NormalizedEventName, EventNameError> {
+    let name = match resolve_event_type(sent) {
+        // Only the server decides when a step is over. A step exit from a worker means that its
+        // call is done.
+        Some(EventType::StepExit) if sender == EventSender::Worker => EventType::CallDone.into(),
         Some(kind) => kind.into(),
-        None => EventName::read(sent)?,
+        None => EventName::parse(sent)?,
     };
-    let as_sent = (name.as_str() != sent).then(|| Text::from(sent));
-    Ok(Normalised { name, as_sent })
+    let original = (name.as_str() != sent).then(|| Text::from(sent));
+    Ok(NormalizedEventName { name, original })
 }
 
-/// The type that a word means, be it the canonical one or an alias.
-pub(super) fn meaning(word: &str) -> Option<EventType> {
-    EventType::parse(word).ok().or_else(|| of_alias(word))
+/// Returns the type for a canonical name or an alias.
+pub(super) fn resolve_event_type(name: &str) -> Option<EventType> {
+    EventType::parse(name).ok().or_else(|| find_alias(name))
 }
 
-fn of_alias(word: &str) -> Option<EventType> {
+fn find_alias(name: &str) -> Option<EventType> {
     ALIASES
         .iter()
-        .find(|(alias, _)| *alias == word)
+        .find(|(alias, _)| *alias == name)
         .map(|(_, kind)| *kind)
 }
 
@@ -75,12 +81,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_table() {
+    fn alias_table_is_stable() {
         let rows: Vec<String> = ALIASES
             .iter()
             .map(|(alias, _)| {
-                let by = |sender| normalise(alias, sender).unwrap().name;
-                let (server, worker) = (by(Sender::Server), by(Sender::Worker));
+                let resolve = |sender| normalize_event_name(alias, sender).unwrap().name;
+                let (server, worker) = (resolve(EventSender::Server), resolve(EventSender::Worker));
                 if server == worker {
                     format!("{alias:<22} {server}")
                 } else {
@@ -92,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_is_no_canonical_word_and_stands_once() {
+    fn aliases_are_distinct_and_not_canonical() {
         let aliases: BTreeSet<&str> = ALIASES.iter().map(|(alias, _)| *alias).collect();
         assert_eq!(aliases.len(), ALIASES.len());
         for alias in aliases {
@@ -101,29 +107,29 @@ mod tests {
     }
 
     #[test]
-    fn canonical_words_stay() {
+    fn canonical_names_are_unchanged() {
         for kind in EventType::ALL {
-            let normalised = normalise(kind.as_str(), Sender::Server).unwrap();
-            assert_eq!(normalised.name, EventName::Known(*kind));
-            assert_eq!(normalised.as_sent, None);
+            let normalized = normalize_event_name(kind.as_str(), EventSender::Server).unwrap();
+            assert_eq!(normalized.name, EventName::Known(*kind));
+            assert_eq!(normalized.original, None);
         }
     }
 
     #[test]
-    fn the_word_as_sent_is_kept() {
-        let exit = normalise("step.exit", Sender::Worker).unwrap();
+    fn keeps_name_as_sent() {
+        let exit = normalize_event_name("step.exit", EventSender::Worker).unwrap();
         assert_eq!(exit.name, EventName::Known(EventType::CallDone));
-        assert_eq!(exit.as_sent.as_deref(), Some("step.exit"));
+        assert_eq!(exit.original.as_deref(), Some("step.exit"));
 
-        let claimed = normalise("command_claimed", Sender::Server).unwrap();
-        assert_eq!(claimed.as_sent.as_deref(), Some("command_claimed"));
+        let claimed = normalize_event_name("command_claimed", EventSender::Server).unwrap();
+        assert_eq!(claimed.original.as_deref(), Some("command_claimed"));
     }
 
     #[test]
-    fn other_words_pass_if_well_formed() {
-        let domain = normalise("order.created", Sender::Worker).unwrap();
+    fn accepts_other_well_formed_names() {
+        let domain = normalize_event_name("order.created", EventSender::Worker).unwrap();
         assert_eq!(domain.name.as_str(), "order.created");
-        assert_eq!(domain.as_sent, None);
-        assert!(normalise("Order Created", Sender::Worker).is_err());
+        assert_eq!(domain.original, None);
+        assert!(normalize_event_name("Order Created", EventSender::Worker).is_err());
     }
 }

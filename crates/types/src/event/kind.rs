@@ -1,10 +1,10 @@
-//! The types of events that the house knows, and what is true of each.
+//! The known event types and their properties.
 
 use crate::status::{EventStatus, ExecutionStatus};
-use crate::words::words;
+use crate::string_enum::string_enum;
 
-words! {
-    /// Type of an event, by its canonical word.
+string_enum! {
+    /// Type of an event, by its canonical name.
     pub enum EventType("an event type") {
         PlaybookStarted = "playbook.started",
         PlaybookPaused = "playbook.paused",
@@ -20,14 +20,14 @@ words! {
         CommandIssued = "command.issued",
         CommandClaimed = "command.claimed",
         CommandStarted = "command.started",
-        /// Progress that a worker reports; a plain renewal of its lease is no event.
+        /// Progress that a worker reports. A lease renewal without progress is not an event.
         CommandHeartbeat = "command.heartbeat",
         CommandCompleted = "command.completed",
         CommandFailed = "command.failed",
         CommandCancelled = "command.cancelled",
-        /// The lease of an attempt ran out.
+        /// The lease of an attempt expired.
         CommandExpired = "command.expired",
-        /// A late or fenced result, kept for the record.
+        /// A late or fenced result, recorded for audit.
         CommandResultIgnored = "command.result_ignored",
 
         CallDone = "call.done",
@@ -71,7 +71,7 @@ words! {
         SubscriptionDraining = "subscription.draining",
         SubscriptionDeactivated = "subscription.deactivated",
         SubscriptionRateLimited = "subscription.rate_limited",
-        /// A message that made no second execution, kept in the log of the first.
+        /// A message that started no second execution, recorded in the log of the first.
         SubscriptionMessageDeduplicated = "subscription.message.deduplicated",
         SubscriptionMessageDirectivesApplied = "subscription.message.directives_applied",
         SubscriptionMessageSpooled = "subscription.message.spooled",
@@ -84,53 +84,54 @@ words! {
         SubscriptionCircuitOpened = "subscription.circuit.opened",
         SubscriptionCircuitClosed = "subscription.circuit.closed",
 
-        /// Accompanies a terminal event in classic logs, and is none itself.
+        /// Accompanies the terminal event in classic logs, but is not terminal itself.
         WorkflowCompleted = "workflow.completed",
-        /// Accompanies a terminal event in classic logs, and is none itself.
+        /// Accompanies the terminal event in classic logs, but is not terminal itself.
         WorkflowFailed = "workflow.failed",
     }
 }
 
-/// What is true of a type, whoever looks at it.
+/// Class of an event type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum EventTypeClass {
     /// Ends the execution.
     Terminal(ExecutionStatus),
-    /// May follow the end, and changes nothing.
+    /// Allowed after the end of the execution; changes no state.
     Audit,
-    /// Told by the server alone.
+    /// Written by the server only.
     Server,
     /// A worker may send it.
     Worker,
 }
 
 impl EventType {
-    /// Whether it ends the execution.
+    /// True if the event ends the execution.
     pub const fn is_terminal(self) -> bool {
-        self.ends_as().is_some()
+        self.terminal_status().is_some()
     }
 
-    /// The status that the execution ends with, if this ends it.
-    pub const fn ends_as(self) -> Option<ExecutionStatus> {
-        match self.class() {
-            Class::Terminal(status) => Some(status),
-            Class::Audit | Class::Server | Class::Worker => None,
+    /// Returns the final status of the execution, if this event ends it.
+    pub const fn terminal_status(self) -> Option<ExecutionStatus> {
+        match self.event_class() {
+            EventTypeClass::Terminal(status) => Some(status),
+            EventTypeClass::Audit | EventTypeClass::Server | EventTypeClass::Worker => None,
         }
     }
 
-    /// Whether it may follow the end of its execution.
+    /// True if the event is allowed after the end of its execution.
     pub const fn is_audit(self) -> bool {
-        matches!(self.class(), Class::Audit)
+        matches!(self.event_class(), EventTypeClass::Audit)
     }
 
-    /// Whether a worker may send it. What a worker sends is normalised first, so the step exit of a
-    /// classic worker is a finished call here.
+    /// True if a worker may send the event. Names from workers are normalized first, so the step
+    /// exit of a classic worker is a finished call here.
     pub const fn may_be_sent_by_worker(self) -> bool {
-        matches!(self.class(), Class::Worker)
+        matches!(self.event_class(), EventTypeClass::Worker)
     }
 
-    /// The status of every event of this type; `None` where the event itself decides.
-    pub const fn usual_status(self) -> Option<EventStatus> {
+    /// Returns the status of every event of this type; `None` if the event itself carries the
+    /// status.
+    pub const fn default_status(self) -> Option<EventStatus> {
         use EventStatus as Status;
         match self {
             Self::PlaybookStarted | Self::TimerStarted => Some(Status::Started),
@@ -194,17 +195,17 @@ impl EventType {
         }
     }
 
-    const fn class(self) -> Class {
+    const fn event_class(self) -> EventTypeClass {
         match self {
-            Self::PlaybookCompleted => Class::Terminal(ExecutionStatus::Completed),
-            Self::PlaybookFailed => Class::Terminal(ExecutionStatus::Failed),
-            Self::PlaybookCancelled => Class::Terminal(ExecutionStatus::Cancelled),
+            Self::PlaybookCompleted => EventTypeClass::Terminal(ExecutionStatus::Completed),
+            Self::PlaybookFailed => EventTypeClass::Terminal(ExecutionStatus::Failed),
+            Self::PlaybookCancelled => EventTypeClass::Terminal(ExecutionStatus::Cancelled),
 
             Self::CommandResultIgnored
             | Self::ExecutionForked
             | Self::ExecutionExported
             | Self::ExecutionVerified
-            | Self::SubscriptionMessageDeduplicated => Class::Audit,
+            | Self::SubscriptionMessageDeduplicated => EventTypeClass::Audit,
 
             Self::CommandStarted
             | Self::CommandHeartbeat
@@ -233,7 +234,7 @@ impl EventType {
             | Self::SubscriptionSpoolDraining
             | Self::SubscriptionSpoolAlert
             | Self::SubscriptionCircuitOpened
-            | Self::SubscriptionCircuitClosed => Class::Worker,
+            | Self::SubscriptionCircuitClosed => EventTypeClass::Worker,
 
             Self::PlaybookStarted
             | Self::PlaybookPaused
@@ -263,7 +264,7 @@ impl EventType {
             | Self::SubscriptionDraining
             | Self::SubscriptionDeactivated
             | Self::WorkflowCompleted
-            | Self::WorkflowFailed => Class::Server,
+            | Self::WorkflowFailed => EventTypeClass::Server,
         }
     }
 }
@@ -274,16 +275,17 @@ mod tests {
 
     use super::*;
 
-    /// The words are in every log ever written: a change of this table is a change of them.
+    /// These names are in every stored log, so a changed snapshot is a change of the log format.
     #[test]
-    fn the_whole_table() {
+    fn event_type_table_is_stable() {
         let rows: Vec<String> = EventType::ALL
             .iter()
             .map(|kind| {
                 format!(
                     "{kind:<40} {:?}, {}",
-                    kind.class(),
-                    kind.usual_status().map_or("as given", EventStatus::as_str)
+                    kind.event_class(),
+                    kind.default_status()
+                        .map_or("as given", EventStatus::as_str)
                 )
             })
             .collect();
@@ -291,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn words_are_distinct_and_read_back() {
-        let words: BTreeSet<&str> = EventType::ALL.iter().map(|kind| kind.as_str()).collect();
-        assert_eq!(words.len(), EventType::ALL.len());
+    fn event_types_are_distinct_and_round_trip() {
+        let names: BTreeSet<&str> = EventType::ALL.iter().map(|kind| kind.as_str()).collect();
+        assert_eq!(names.len(), EventType::ALL.len());
         for kind in EventType::ALL {
             assert_eq!(EventType::parse(kind.as_str()), Ok(*kind));
         }
@@ -304,16 +306,16 @@ mod tests {
     }
 
     #[test]
-    fn ends() {
+    fn terminal_types_have_execution_status() {
         let ends: Vec<_> = EventType::ALL
             .iter()
             .filter(|kind| kind.is_terminal())
             .collect();
         assert_eq!(ends.len(), 3);
         for kind in ends {
-            let status = kind.ends_as().unwrap();
+            let status = kind.terminal_status().unwrap();
             assert!(status.is_terminal());
-            assert_eq!(kind.usual_status(), Some(status.into()));
+            assert_eq!(kind.default_status(), Some(status.into()));
             assert!(!kind.is_audit() && !kind.may_be_sent_by_worker());
         }
     }

@@ -1,4 +1,4 @@
-//! The name under which an event is stored: a type that the house knows, or another word.
+//! The name under which an event is stored: a known type, or a custom name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,39 +10,38 @@ use super::kind::EventType;
 use crate::limits::MAX_EVENT_NAME_CHARS;
 use crate::text::{Text, excerpt};
 
-/// The name of a stored event.
+/// Name of a stored event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventName {
-    /// A type of the vocabulary.
+    /// A known type.
     Known(EventType),
-    /// Any other word: of a domain event, or of an event copied from elsewhere.
-    Other(OtherName),
+    /// Any other name: of a domain event, or of a projected event.
+    Other(CustomEventName),
 }
 
-/// A name outside of the vocabulary; made by [`EventName`] alone, so that no known type can hide in
-/// it.
+/// A name that is not a known type. Only [`EventName`] creates it, so it never holds a known type.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OtherName(Text);
+pub struct CustomEventName(Text);
 
-/// Why a text cannot name an event.
+/// Error for a text that cannot name an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventNameError {
-    /// Not shaped like the name of an event.
+    /// The text does not have the shape of an event name.
     #[error(
-        "`{0}` is not an event type: up to five words of a-z, 0-9 and `_` with dots between them"
+        "`{0}` is not an event type: up to five segments of a-z, 0-9 and `_`, separated by dots"
     )]
     Shape(String),
-    /// Empty, or too long.
+    /// The text is empty or too long.
     #[error("an event type has 1 to {MAX_EVENT_NAME_CHARS} characters, not {0}")]
     Length(usize),
-    /// A name that no database can hold.
+    /// The text contains NUL, which databases cannot store.
     #[error("an event type cannot contain a NUL character")]
     Nul,
 }
 
 impl EventName {
-    /// Reads a name on the ordinary path, where it must be well formed.
-    pub fn read(text: &str) -> Result<Self, EventNameError> {
+    /// Parses the name of a new event, which must be well formed.
+    pub fn parse(text: &str) -> Result<Self, EventNameError> {
         check_length(text)?;
         if let Ok(kind) = EventType::parse(text) {
             return Ok(Self::Known(kind));
@@ -50,11 +49,12 @@ impl EventName {
         if !is_well_formed(text) {
             return Err(EventNameError::Shape(excerpt(text)));
         }
-        Ok(Self::Other(OtherName(Text::from(text))))
+        Ok(Self::Other(CustomEventName(Text::from(text))))
     }
 
-    /// Reads the name of a copied event, which is stored as it came; without one it is `unknown`.
-    pub fn read_copied(text: Option<&str>) -> Result<Self, EventNameError> {
+    /// Parses the name of a projected event, which is stored as received. A missing name becomes
+    /// `unknown`.
+    pub fn parse_lenient(text: Option<&str>) -> Result<Self, EventNameError> {
         let Some(text) = text else {
             return Ok(Self::unknown());
         };
@@ -63,44 +63,46 @@ impl EventName {
             return Ok(Self::Known(kind));
         }
         let text = Text::new(text).map_err(|_| EventNameError::Nul)?;
-        Ok(Self::Other(OtherName(text)))
+        Ok(Self::Other(CustomEventName(text)))
     }
 
-    /// The name of a copied event that came without one.
+    /// Returns the name of a projected event that was sent without one.
     pub fn unknown() -> Self {
-        Self::Other(OtherName(Text::from("unknown")))
+        Self::Other(CustomEventName(Text::from("unknown")))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Known(kind) => kind.as_str(),
-            Self::Other(OtherName(text)) => text,
+            Self::Other(CustomEventName(text)) => text,
         }
     }
 
-    /// The type, if the name is the canonical word of one.
-    pub fn known(&self) -> Option<EventType> {
+    /// Returns the type if the name is the canonical name of one.
+    pub fn known_type(&self) -> Option<EventType> {
         match self {
             Self::Known(kind) => Some(*kind),
             Self::Other(_) => None,
         }
     }
 
-    /// The type that a fold sees: the known one, or the one that an alias in a copied log means.
-    pub fn meaning(&self) -> Option<EventType> {
+    /// Returns the type for state folding: the known type, or the type that an alias in a projected
+    /// log refers to.
+    pub fn resolved_type(&self) -> Option<EventType> {
         match self {
             Self::Known(kind) => Some(*kind),
-            Self::Other(OtherName(text)) => alias::meaning(text),
+            Self::Other(CustomEventName(text)) => alias::resolve_event_type(text),
         }
     }
 
-    /// Whether it may follow the end of its execution.
+    /// True if the event is allowed after the end of its execution.
     pub fn is_audit(&self) -> bool {
-        self.known().is_some_and(EventType::is_audit)
+        self.known_type().is_some_and(EventType::is_audit)
     }
 
-    /// Whether a worker may send it; a word of its own only for an event about a business object.
+    /// True if a worker may send the event. A custom name is allowed only for an event about a
+    /// business object.
     pub fn may_be_sent_by_worker(&self, is_about_business_object: bool) -> bool {
         match self {
             Self::Known(kind) => kind.may_be_sent_by_worker(),
@@ -108,7 +110,8 @@ impl EventName {
         }
     }
 
-    /// The name as tokens of a NATS subject: what such a token cannot hold becomes `_`.
+    /// Returns the name as tokens of a NATS subject. Characters that are not allowed in a token
+    /// become `_`.
     pub fn subject_tokens(&self) -> Cow<'_, str> {
         let name = self.as_str();
         if is_well_formed(name) {
@@ -137,15 +140,15 @@ fn check_length(text: &str) -> Result<(), EventNameError> {
 
 /// `^[a-z][a-z0-9_]*(\.[a-z0-9_]+){0,4}$`
 fn is_well_formed(text: &str) -> bool {
-    let is_word = |word: &str| {
-        !word.is_empty()
-            && word
+    let is_segment = |segment: &str| {
+        !segment.is_empty()
+            && segment
                 .bytes()
                 .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'))
     };
     text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.split('.').count() <= 5
-        && text.split('.').all(is_word)
+        && text.split('.').all(is_segment)
 }
 
 impl From<EventType> for EventName {
@@ -156,7 +159,7 @@ impl From<EventType> for EventName {
 
 impl PartialEq<EventType> for EventName {
     fn eq(&self, other: &EventType) -> bool {
-        self.known() == Some(*other)
+        self.known_type() == Some(*other)
     }
 }
 
@@ -172,7 +175,7 @@ impl fmt::Debug for EventName {
     }
 }
 
-impl fmt::Debug for OtherName {
+impl fmt::Debug for CustomEventName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
     }
@@ -184,11 +187,11 @@ impl Serialize for EventName {
     }
 }
 
-/// Reads what is stored, which may be a copied name.
+/// Accepts the name of a projected event as well.
 impl<'de> Deserialize<'de> for EventName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         crate::text::deserialize(deserializer, "an event type", |text| {
-            Self::read_copied(Some(text))
+            Self::parse_lenient(Some(text))
         })
     }
 }
@@ -200,21 +203,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_canonical_word_is_well_formed() {
+    fn canonical_names_are_well_formed() {
         for kind in EventType::ALL {
             assert!(is_well_formed(kind.as_str()), "{kind}");
-            assert_eq!(EventName::read(kind.as_str()), Ok(EventName::Known(*kind)));
+            assert_eq!(EventName::parse(kind.as_str()), Ok(EventName::Known(*kind)));
             assert_eq!(
-                EventName::read_copied(Some(kind.as_str())),
+                EventName::parse_lenient(Some(kind.as_str())),
                 Ok(EventName::Known(*kind))
             );
         }
     }
 
     #[test]
-    fn the_ordinary_path_checks_the_shape() {
+    fn parse_checks_shape() {
         for name in ["order", "order.created", "a.b.c.d.e", "a1_.2.__"] {
-            assert_eq!(EventName::read(name).unwrap().as_str(), name);
+            assert_eq!(EventName::parse(name).unwrap().as_str(), name);
         }
         for name in [
             "Order",
@@ -229,50 +232,53 @@ mod tests {
             "ä",
         ] {
             assert!(
-                matches!(EventName::read(name), Err(EventNameError::Shape(_))),
+                matches!(EventName::parse(name), Err(EventNameError::Shape(_))),
                 "{name}"
             );
         }
-        assert_eq!(EventName::read(""), Err(EventNameError::Length(0)));
+        assert_eq!(EventName::parse(""), Err(EventNameError::Length(0)));
         assert_eq!(
-            EventName::read(&"a".repeat(256)),
+            EventName::parse(&"a".repeat(256)),
             Err(EventNameError::Length(256))
         );
     }
 
     #[test]
-    fn the_copy_path_takes_any_text() {
+    fn lenient_parse_accepts_any_text() {
         let longest = "Ü".repeat(255);
         for name in ["Step Done!", "a..b", longest.as_str()] {
-            assert_eq!(EventName::read_copied(Some(name)).unwrap().as_str(), name);
+            assert_eq!(EventName::parse_lenient(Some(name)).unwrap().as_str(), name);
         }
-        assert_eq!(EventName::read_copied(None).unwrap().as_str(), "unknown");
+        assert_eq!(EventName::parse_lenient(None).unwrap().as_str(), "unknown");
         assert_eq!(
-            EventName::read_copied(Some("")),
+            EventName::parse_lenient(Some("")),
             Err(EventNameError::Length(0))
         );
         assert_eq!(
-            EventName::read_copied(Some("a\0b")),
+            EventName::parse_lenient(Some("a\0b")),
             Err(EventNameError::Nul)
         );
         assert_eq!(
-            EventName::read_copied(Some(&"Ü".repeat(256))),
+            EventName::parse_lenient(Some(&"Ü".repeat(256))),
             Err(EventNameError::Length(256))
         );
     }
 
     #[test]
-    fn folds_see_through_aliases() {
-        let copied = EventName::read_copied(Some("step_enter")).unwrap();
-        assert_eq!(copied.as_str(), "step_enter");
-        assert_eq!(copied.known(), None);
-        assert_eq!(copied.meaning(), Some(EventType::StepEnter));
-        assert_eq!(EventName::read("order.created").unwrap().meaning(), None);
+    fn resolved_type_follows_aliases() {
+        let projected = EventName::parse_lenient(Some("step_enter")).unwrap();
+        assert_eq!(projected.as_str(), "step_enter");
+        assert_eq!(projected.known_type(), None);
+        assert_eq!(projected.resolved_type(), Some(EventType::StepEnter));
+        assert_eq!(
+            EventName::parse("order.created").unwrap().resolved_type(),
+            None
+        );
     }
 
     #[test]
-    fn words_of_a_worker() {
-        let domain = EventName::read("order.created").unwrap();
+    fn names_that_workers_may_send() {
+        let domain = EventName::parse("order.created").unwrap();
         assert!(domain.may_be_sent_by_worker(true));
         assert!(!domain.may_be_sent_by_worker(false));
         assert!(!EventName::from(EventType::StepExit).may_be_sent_by_worker(true));
@@ -280,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn subjects() {
+    fn subject_tokens_replace_illegal_characters() {
         for (name, subject) in [
             ("step.enter", "step.enter"),
             ("Step Done!", "Step_Done_"),
@@ -288,15 +294,15 @@ mod tests {
             ("a.*.>", "a._._"),
             ("größe", "gr__e"),
         ] {
-            let name = EventName::read_copied(Some(name)).unwrap();
+            let name = EventName::parse_lenient(Some(name)).unwrap();
             assert_eq!(name.subject_tokens(), subject);
         }
     }
 
     proptest! {
         #[test]
-        fn subjects_are_always_legal(name in "\\PC{1,80}|[a-z.*> ]{1,20}") {
-            let name = EventName::read_copied(Some(&name)).unwrap();
+        fn subject_tokens_are_always_legal(name in "\\PC{1,80}|[a-z.*> ]{1,20}") {
+            let name = EventName::parse_lenient(Some(&name)).unwrap();
             let subject = name.subject_tokens();
             let is_legal = |token: &str| {
                 !token.is_empty()
@@ -306,9 +312,9 @@ mod tests {
         }
 
         #[test]
-        fn the_ordinary_path_is_within_the_copy_path(name in "[a-z_.0-9A-Z]{0,30}") {
-            if let Ok(read) = EventName::read(&name) {
-                prop_assert_eq!(EventName::read_copied(Some(&name)), Ok(read));
+        fn lenient_parse_accepts_everything_parse_accepts(name in "[a-z_.0-9A-Z]{0,30}") {
+            if let Ok(parsed) = EventName::parse(&name) {
+                prop_assert_eq!(EventName::parse_lenient(Some(&name)), Ok(parsed));
             }
         }
     }

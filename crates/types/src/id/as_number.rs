@@ -1,6 +1,7 @@
-//! Ids as JSON numbers, for `#[serde(with = "...")]` on the wires whose clients read them so.
+//! Ids as JSON numbers, for `#[serde(with = "...")]` in wire formats whose clients expect numbers.
 //!
-//! Everywhere else an id is a text, since JavaScript rounds numbers above 2^53. Reading takes both.
+//! Everywhere else an id is a string, because JavaScript rounds numbers above 2^53. Deserialization
+//! accepts both.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,26 +9,26 @@ use std::marker::PhantomData;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::ser::Serializer;
 
-use super::kinds::Id;
+use super::kinds::TypedId;
 use super::snowflake::Snowflake;
 
-/// Writes a number.
-pub fn serialize<T: Id, S: Serializer>(id: &T, serializer: S) -> Result<S::Ok, S::Error> {
+/// Serializes an id as a number.
+pub fn serialize<T: TypedId, S: Serializer>(id: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_i64(id.snowflake().get())
 }
 
-/// Reads a number or a text of digits.
-pub fn deserialize<'de, T: Id, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+/// Deserializes a number or a string of digits.
+pub fn deserialize<'de, T: TypedId, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserializer.deserialize_any(IdVisitor(PhantomData))
 }
 
 struct IdVisitor<T>(PhantomData<T>);
 
-impl<T: Id> Visitor<'_> for IdVisitor<T> {
+impl<T: TypedId> Visitor<'_> for IdVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} as a number or a text of digits", T::KIND)
+        write!(f, "{} as a number or a string of digits", T::KIND)
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
@@ -50,14 +51,14 @@ impl<T: Id> Visitor<'_> for IdVisitor<T> {
     }
 }
 
-/// An id that may be absent.
+/// Optional ids.
 pub mod option {
     use serde::Deserialize;
 
-    use super::{Deserializer, Id, Serializer};
+    use super::{Deserializer, Serializer, TypedId};
 
-    /// Writes a number or null.
-    pub fn serialize<T: Id, S: Serializer>(
+    /// Serializes a number or null.
+    pub fn serialize<T: TypedId, S: Serializer>(
         id: &Option<T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -67,31 +68,34 @@ pub mod option {
         }
     }
 
-    /// Reads a number, a text of digits, or null.
+    /// Deserializes a number, a string of digits, or null.
     pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
     where
-        T: Id + Deserialize<'de>,
+        T: TypedId + Deserialize<'de>,
         D: Deserializer<'de>,
     {
         Option::deserialize(deserializer)
     }
 }
 
-/// A list of ids.
+/// Lists of ids.
 pub mod list {
     use serde::Deserialize;
 
-    use super::{Deserializer, Id, Serializer};
+    use super::{Deserializer, Serializer, TypedId};
 
-    /// Writes numbers.
-    pub fn serialize<T: Id, S: Serializer>(ids: &[T], serializer: S) -> Result<S::Ok, S::Error> {
+    /// Serializes numbers.
+    pub fn serialize<T: TypedId, S: Serializer>(
+        ids: &[T],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(ids.iter().map(|id| id.snowflake().get()))
     }
 
-    /// Reads numbers or texts of digits.
+    /// Deserializes numbers or strings of digits.
     pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
     where
-        T: Id + Deserialize<'de>,
+        T: TypedId + Deserialize<'de>,
         D: Deserializer<'de>,
     {
         Vec::deserialize(deserializer)
@@ -105,7 +109,7 @@ mod tests {
     use crate::id::{EventId, ExecutionId, OutboxId};
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Row {
+    struct NumericIdRow {
         #[serde(with = "crate::id::as_number")]
         event_id: EventId,
         #[serde(with = "crate::id::as_number::option", default)]
@@ -115,15 +119,15 @@ mod tests {
     }
 
     #[test]
-    fn written_as_numbers_read_as_both() {
-        let row: Row =
+    fn writes_numbers_and_reads_both_forms() {
+        let row: NumericIdRow =
             serde_json::from_str(r#"{"event_id":"7","execution_id":8,"outbox_ids":[1,"2"]}"#)
                 .unwrap();
         assert_eq!(
             serde_json::to_string(&row).unwrap(),
             r#"{"event_id":7,"execution_id":8,"outbox_ids":[1,2]}"#
         );
-        let row: Row = serde_json::from_str(r#"{"event_id":7,"outbox_ids":[]}"#).unwrap();
+        let row: NumericIdRow = serde_json::from_str(r#"{"event_id":7,"outbox_ids":[]}"#).unwrap();
         assert_eq!(
             serde_json::to_string(&row).unwrap(),
             r#"{"event_id":7,"execution_id":null,"outbox_ids":[]}"#
@@ -131,10 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id() {
+    fn rejects_invalid_ids() {
         for wrong in ["0", "true", "{}", "18446744073709551615"] {
             let json = format!(r#"{{"event_id":{wrong},"outbox_ids":[]}}"#);
-            assert!(serde_json::from_str::<Row>(&json).is_err(), "{wrong}");
+            assert!(
+                serde_json::from_str::<NumericIdRow>(&json).is_err(),
+                "{wrong}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The text by which classic workers know a command: `<execution>:<step>:<event>[:i<index>]`.
+//! The text that identifies a command to classic workers: `<execution>:<step>:<event>[:i<index>]`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,22 +7,22 @@ use super::kinds::{CommandId, ExecutionId};
 use crate::name::StepName;
 use crate::text::excerpt;
 
-/// A command as classic workers name it.
+/// Identifier of a command for classic workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLabel {
-    /// The execution that it belongs to.
+    /// Execution of the command.
     pub execution_id: ExecutionId,
-    /// The step that issued it.
+    /// Step that issued the command.
     pub step: StepName,
-    /// The command itself.
+    /// Id of the command.
     pub command_id: CommandId,
-    /// The iteration, in a loop.
+    /// Iteration, in a loop.
     pub index: Option<u64>,
 }
 
-/// Not the label of a command.
+/// Error for a text that is not a command label.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` does not name a command")]
+#[error("`{0}` is not a command label")]
 pub struct CommandLabelError(String);
 
 impl fmt::Display for CommandLabel {
@@ -39,11 +39,11 @@ impl FromStr for CommandLabel {
     type Err = CommandLabelError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        read(text).ok_or_else(|| CommandLabelError(excerpt(text)))
+        parse_label(text).ok_or_else(|| CommandLabelError(excerpt(text)))
     }
 }
 
-fn read(text: &str) -> Option<CommandLabel> {
+fn parse_label(text: &str) -> Option<CommandLabel> {
     let mut parts = text.split(':');
     let label = CommandLabel {
         execution_id: parts.next()?.parse().ok()?,
@@ -58,7 +58,7 @@ fn read(text: &str) -> Option<CommandLabel> {
 }
 
 impl CommandId {
-    /// Reads the digits or the label of a command, as `meta.command_id` may hold either.
+    /// Parses the digits or the label of a command, since `meta.command_id` may hold either.
     pub fn from_digits_or_label(text: &str) -> Result<Self, CommandLabelError> {
         match text.parse() {
             Ok(id) => Ok(id),
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn round_trip() {
+    fn label_round_trips() {
         for text in [
             "12:load:34",
             "12:load-2:34:i0",
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_command() {
+    fn rejects_invalid_labels() {
         for text in [
             "",
             "12",
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn either_form_gives_the_id() {
+    fn reads_id_from_digits_or_label() {
         let id = CommandId::new(34).unwrap();
         assert_eq!(CommandId::from_digits_or_label("34"), Ok(id));
         assert_eq!(CommandId::from_digits_or_label("12:load:34:i5"), Ok(id));

@@ -1,4 +1,4 @@
-//! The kinds of ids, each a type of its own, so that none can stand in for another.
+//! The typed ids. Each kind is a separate type, so that ids of different kinds cannot be confused.
 
 use std::fmt;
 
@@ -7,46 +7,46 @@ use super::snowflake::{IdError, Snowflake};
 use crate::json::Json;
 use crate::time::Timestamp;
 
-/// What all kinds of ids have in common.
-pub trait Id: Copy + Eq + Ord + fmt::Debug + fmt::Display {
-    /// What a person calls it, such as `execution id`.
+/// Common interface of all typed ids.
+pub trait TypedId: Copy + Eq + Ord + fmt::Debug + fmt::Display {
+    /// Human-readable name of the kind, such as `execution id`.
     const KIND: &'static str;
 
-    /// The id with a number.
+    /// Wraps a number.
     fn from_snowflake(number: Snowflake) -> Self;
 
-    /// The number.
+    /// Returns the number.
     fn snowflake(self) -> Snowflake;
 }
 
-/// Declares a kind of id.
+/// Declares a typed id.
 macro_rules! id {
     ($(#[$meta:meta])* pub struct $name:ident($kind:literal)) => {
         $(#[$meta])*
         ///
-        /// As text, and in JSON, it is its decimal digits; [`crate::id::as_number`] writes it as a
-        /// JSON number instead. Both are read.
+        /// As text and in JSON, an id is its decimal digits. [`crate::id::as_number`] writes a JSON
+        /// number instead. Both forms are accepted on input.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Snowflake);
 
         impl $name {
-            /// The id with a number.
+            /// Wraps a number.
             pub fn new(number: i64) -> Result<Self, IdError> {
                 Snowflake::new(number).map(Self)
             }
 
-            /// The number.
+            /// Returns the number.
             pub const fn get(self) -> i64 {
                 self.0.get()
             }
 
-            /// Reads a number or a text of digits.
+            /// Reads a number or a string of digits.
             pub fn from_json(value: &Json) -> Result<Self, IdError> {
                 Snowflake::from_json(value).map(Self)
             }
         }
 
-        impl Id for $name {
+        impl TypedId for $name {
             const KIND: &'static str = $kind;
 
             fn from_snowflake(number: Snowflake) -> Self {
@@ -109,13 +109,13 @@ macro_rules! id {
             }
 
             fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                crate::schema::id(generator)
+                crate::schema::id_schema(generator)
             }
         }
     };
 }
 
-/// Declares a kind of id that the generator makes.
+/// Declares a typed id that the generator produces.
 macro_rules! snowflake_id {
     ($(#[$meta:meta])* pub struct $name:ident($kind:literal)) => {
         id! {
@@ -124,17 +124,17 @@ macro_rules! snowflake_id {
         }
 
         impl $name {
-            /// When it was made, in milliseconds of the Unix epoch.
+            /// Returns the creation time in milliseconds since the Unix epoch.
             pub const fn unix_ms(self) -> i64 {
                 self.0.unix_ms()
             }
 
-            /// When it was made, to the millisecond.
+            /// Returns the creation time, to the millisecond.
             pub fn time(self) -> Timestamp {
                 self.0.time()
             }
 
-            /// Who made it.
+            /// Returns the machine that generated the id.
             pub fn machine(self) -> MachineId {
                 self.0.machine()
             }
@@ -148,12 +148,12 @@ snowflake_id! {
 }
 
 snowflake_id! {
-    /// Id of an event; unique together with its execution.
+    /// Id of an event. Unique together with its execution.
     pub struct EventId("event id")
 }
 
 snowflake_id! {
-    /// Id of a command: that of the event that issued it.
+    /// Id of a command: the id of the event that issued it.
     pub struct CommandId("command id")
 }
 
@@ -168,7 +168,7 @@ snowflake_id! {
 }
 
 snowflake_id! {
-    /// Id of an entry of the cache of the keychain.
+    /// Id of an entry of the keychain cache.
     pub struct KeychainId("keychain id")
 }
 
@@ -178,12 +178,12 @@ snowflake_id! {
 }
 
 snowflake_id! {
-    /// Id of a subscription; its first log is the execution with the same number.
+    /// Id of a subscription. Its first log is the execution with the same number.
     pub struct SubscriptionId("subscription id")
 }
 
 snowflake_id! {
-    /// Id of a registered server, pool of workers or broker.
+    /// Id of a registered server, worker pool or broker.
     pub struct RuntimeId("runtime id")
 }
 
@@ -198,22 +198,22 @@ snowflake_id! {
 }
 
 snowflake_id! {
-    /// Id of an entry of an audit trail.
+    /// Id of an audit log entry.
     pub struct AuditId("audit id")
 }
 
 snowflake_id! {
-    /// Id of a signal that was sent to whoever waits for it.
+    /// Id of a signal.
     pub struct SignalId("signal id")
 }
 
 snowflake_id! {
-    /// Id of a refused row that is kept for an operator.
+    /// Id of a rejected row in quarantine.
     pub struct QuarantineId("quarantine id")
 }
 
 id! {
-    /// Id of an outbox row. The store counts these itself, so it says nothing about time.
+    /// Id of an outbox row. The store assigns these from a counter, so they carry no time.
     pub struct OutboxId("outbox id")
 }
 
@@ -229,7 +229,7 @@ impl From<CommandId> for EventId {
     }
 }
 
-/// The execution that holds the log of the subscription's first month.
+/// Returns the execution that holds the log of the subscription's first month.
 impl From<SubscriptionId> for ExecutionId {
     fn from(id: SubscriptionId) -> Self {
         Self(id.0)
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readable_forms() {
+    fn display_and_debug_forms() {
         let id = ExecutionId::new(123).unwrap();
         assert_eq!(id.to_string(), "123");
         assert_eq!(format!("{id:?}"), "ExecutionId(123)");
@@ -252,19 +252,18 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_id_takes_no_more_room() {
+    fn optional_id_has_same_size() {
         assert_eq!(size_of::<Option<ExecutionId>>(), 8);
     }
 
     #[test]
-    fn a_command_is_named_by_its_event() {
+    fn command_id_equals_event_id() {
         let event = EventId::new(77).unwrap();
         assert_eq!(EventId::from(CommandId::from(event)), event);
     }
 
-    /// Hole P8.
     #[test]
-    fn numbers_and_texts_are_read() {
+    fn reads_numbers_and_texts() {
         for json in ["9007199254740993", "\"9007199254740993\""] {
             let id: EventId = serde_json::from_str(json).unwrap();
             assert_eq!(id.get(), 9_007_199_254_740_993);
@@ -293,7 +292,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(number in 1..=i64::MAX) {
+        fn id_round_trips(number in 1..=i64::MAX) {
             let id = CatalogId::new(number).unwrap();
             prop_assert_eq!(id.to_string().parse(), Ok(id));
             let json = serde_json::to_string(&id).unwrap();

@@ -1,18 +1,19 @@
-//! The number of a machine in the ids that it makes.
+//! The machine number in generated ids.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::text::excerpt;
 
-/// Number of a machine, 0..=1023; unique among the processes that make ids at the same time.
+/// Number of a machine, 0..=1023. Must be unique among the processes that generate ids at the same
+/// time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MachineId(u16);
 
-/// Not the number of a machine.
+/// Error for a text that is not a machine id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is not a machine id: it is a whole number from 0 to {}",
+    "`{text}` is not a machine id: expected a whole number from 0 to {}",
     MachineId::MAX
 )]
 pub struct MachineIdError {
@@ -20,15 +21,15 @@ pub struct MachineIdError {
 }
 
 impl MachineId {
-    /// Bits that it takes of an id.
+    /// Number of bits in an id.
     pub(super) const BITS: u32 = 10;
 
-    /// The first.
+    /// The smallest machine id.
     pub const MIN: Self = Self(0);
-    /// The last.
+    /// The largest machine id.
     pub const MAX: Self = Self((1 << Self::BITS) - 1);
 
-    /// The machine with a number.
+    /// Wraps a number.
     pub fn new(number: u16) -> Result<Self, MachineIdError> {
         if number > Self::MAX.0 {
             return Err(MachineIdError {
@@ -38,12 +39,12 @@ impl MachineId {
         Ok(Self(number))
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u16 {
         self.0
     }
 
-    /// The machine that the lowest bits of a number name.
+    /// Returns the machine in the lowest bits of a number.
     pub(super) fn from_low_bits(number: i64) -> Self {
         Self(u16::try_from(number & i64::from(Self::MAX.0)).unwrap_or(0))
     }
@@ -53,13 +54,13 @@ impl FromStr for MachineId {
     type Err = MachineIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let refused = || MachineIdError {
+        let error = || MachineIdError {
             text: excerpt(text),
         };
         if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(refused());
+            return Err(error());
         }
-        text.parse().map_err(|_| refused()).and_then(Self::new)
+        text.parse().map_err(|_| error()).and_then(Self::new)
     }
 }
 
@@ -80,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn range() {
+    fn accepts_numbers_in_range() {
         for (text, number) in [("0", 0), ("7", 7), ("1023", 1023)] {
             assert_eq!(text.parse::<MachineId>().unwrap().get(), number);
         }
         for wrong in ["", "1024", "-1", "+1", "70000", "host-7", "1.0", " 1"] {
             assert_eq!(
                 wrong.parse::<MachineId>().unwrap_err().to_string(),
-                format!("`{wrong}` is not a machine id: it is a whole number from 0 to 1023")
+                format!("`{wrong}` is not a machine id: expected a whole number from 0 to 1023")
             );
         }
     }

@@ -1,8 +1,8 @@
-//! Ids: one type per kind of thing, all of them snowflakes.
+//! Typed ids, all based on snowflakes.
 //!
-//! Owns their layout, their texts and the generator. An id says what and when, never in which
-//! order: order inside of an execution is [`crate::record::Seq`]. Reads no clock; the generator is
-//! told the time.
+//! Owns their layout, their text forms and the generator. An id states kind and time, not order:
+//! the order within an execution is [`crate::record::Seq`]. Reads no clock: the caller passes the
+//! time to the generator.
 
 pub mod as_number;
 mod command_label;
@@ -12,10 +12,10 @@ mod machine;
 mod snowflake;
 
 pub use command_label::{CommandLabel, CommandLabelError};
-pub use generator::{ClockError, HighWater, IdGenerator};
+pub use generator::{ClockError, HighWaterMark, IdGenerator};
 pub use kinds::{
-    AuditId, CatalogId, CommandId, CredentialId, EventId, ExecutionId, Id, KeychainId, OutboxId,
-    QuarantineId, ResultId, RuntimeId, ScheduleId, SignalId, SubscriptionId, TokenId,
+    AuditId, CatalogId, CommandId, CredentialId, EventId, ExecutionId, KeychainId, OutboxId,
+    QuarantineId, ResultId, RuntimeId, ScheduleId, SignalId, SubscriptionId, TokenId, TypedId,
 };
 pub use machine::{MachineId, MachineIdError};
 pub use snowflake::{IdError, Snowflake, first_id_at};

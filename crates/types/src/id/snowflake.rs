@@ -1,4 +1,4 @@
-//! The layout: 41 bits of milliseconds since 2024, 10 bits of machine, 12 bits of sequence.
+//! The layout of ids: 41 bits of milliseconds since 2024, 10 bits of machine, 12 bits of sequence.
 
 use std::fmt;
 use std::num::NonZeroI64;
@@ -9,18 +9,18 @@ use crate::json::Json;
 use crate::text::excerpt;
 use crate::time::Timestamp;
 
-/// Milliseconds of the Unix epoch at which ids start: 2024-01-01T00:00:00Z.
+/// Start of ids in milliseconds since the Unix epoch: 2024-01-01T00:00:00Z.
 pub(super) const EPOCH_UNIX_MS: i64 = 1_704_067_200_000;
 pub(super) const SEQUENCE_BITS: u32 = 12;
 pub(super) const TICK_SHIFT: u32 = MachineId::BITS + SEQUENCE_BITS;
 /// The last millisecond that fits, in the year 2093.
 pub(super) const LAST_TICK: i64 = i64::MAX >> TICK_SHIFT;
 
-/// The number inside of every id: positive, and in range of what a JSON number or a database holds.
+/// The number in every id. It is positive, and fits a JSON integer and a database column.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Snowflake(NonZeroI64);
 
-/// Why a value is not an id.
+/// Error for a value that is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// Not decimal digits, or too many of them.
@@ -30,12 +30,12 @@ pub enum IdError {
     #[error("{0} is not an id: ids are positive")]
     NotPositive(i64),
     /// A value of another type.
-    #[error("an id is a number or a text of digits, not a {0}")]
+    #[error("an id is a number or a string of digits, not a {0}")]
     Type(&'static str),
 }
 
 impl Snowflake {
-    /// The id of a number.
+    /// Wraps a number.
     pub const fn new(value: i64) -> Result<Self, IdError> {
         match NonZeroI64::new(value) {
             Some(number) if number.is_positive() => Ok(Self(number)),
@@ -43,38 +43,42 @@ impl Snowflake {
         }
     }
 
-    /// Puts an id together; the parts must be in range.
-    pub(super) fn assemble(tick: i64, machine: MachineId, sequence: i64) -> Result<Self, IdError> {
+    /// Builds an id from its parts, which must be in range.
+    pub(super) fn from_parts(
+        tick: i64,
+        machine: MachineId,
+        sequence: i64,
+    ) -> Result<Self, IdError> {
         Self::new(tick << TICK_SHIFT | i64::from(machine.get()) << SEQUENCE_BITS | sequence)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> i64 {
         self.0.get()
     }
 
-    /// When it was made, in milliseconds of the Unix epoch.
+    /// Returns the creation time in milliseconds since the Unix epoch.
     pub const fn unix_ms(self) -> i64 {
         (self.get() >> TICK_SHIFT) + EPOCH_UNIX_MS
     }
 
-    /// When it was made, to the millisecond.
+    /// Returns the creation time, to the millisecond.
     pub fn time(self) -> Timestamp {
-        // The layout ends in the year 2093, so the bound is never taken.
+        // The layout ends in the year 2093, so the fallback is never used.
         Timestamp::from_unix_ms(self.unix_ms()).unwrap_or(Timestamp::MAX)
     }
 
-    /// Who made it.
+    /// Returns the machine that generated the id.
     pub fn machine(self) -> MachineId {
         MachineId::from_low_bits(self.get() >> SEQUENCE_BITS)
     }
 
-    /// Its number among those that the machine made in the same millisecond.
+    /// Returns the sequence number within the machine and the millisecond.
     pub const fn sequence(self) -> i64 {
         self.get() & ((1 << SEQUENCE_BITS) - 1)
     }
 
-    /// Reads decimal digits: no sign, no leading zero, no blanks.
+    /// Parses decimal digits, without sign, leading zero or blanks.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         let is_plain = text.bytes().all(|byte| byte.is_ascii_digit())
             && (text == "0" || !text.starts_with('0'));
@@ -85,7 +89,7 @@ impl Snowflake {
             .and_then(Self::new)
     }
 
-    /// Reads a number or a text of digits.
+    /// Reads a number or a string of digits.
     pub fn from_json(value: &Json) -> Result<Self, IdError> {
         match value {
             Json::Int(number) => Self::new(*number),
@@ -118,10 +122,11 @@ impl FromStr for Snowflake {
     }
 }
 
-/// The least number that an id made at a time can have; ids made earlier are all below it.
+/// Returns the smallest number that an id generated at a time can have. All ids generated earlier
+/// are below it.
 ///
-/// This is a bound for ranges of ids, not an id: before ids start it is 0, after they end
-/// `i64::MAX`.
+/// This is a bound for ranges of ids, not an id: it is 0 before the epoch of ids and `i64::MAX`
+/// after the end of the layout.
 pub const fn first_id_at(unix_ms: i64) -> i64 {
     let tick = unix_ms.saturating_sub(EPOCH_UNIX_MS);
     if tick <= 0 {
@@ -140,10 +145,10 @@ mod tests {
     use super::*;
     use crate::time::Month;
 
-    /// Worked out by hand: 2026-11-05T14:30:00.123Z is 89821800123 ms after the start of ids;
-    /// 89821800123 * 2^22 + 5 * 2^12 + 7.
+    /// Computed by hand: 2026-11-05T14:30:00.123Z is 89821800123 ms after the epoch of ids, so the
+    /// id is 89821800123 * 2^22 + 5 * 2^12 + 7.
     #[test]
-    fn layout_of_a_known_id() {
+    fn decodes_known_id() {
         let id = Snowflake::new(376_739_935_543_099_392 + 20_480 + 7).unwrap();
         assert_eq!(id.time().to_string(), "2026-11-05T14:30:00.123Z");
         assert_eq!(id.machine().get(), 5);
@@ -151,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_the_layout() {
+    fn decodes_smallest_and_largest_id() {
         let first = Snowflake::new(1).unwrap();
         assert_eq!(first.time().to_string(), "2024-01-01T00:00:00Z");
         assert_eq!((first.machine().get(), first.sequence()), (0, 1));
@@ -161,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn texts() {
+    fn parses_texts() {
         assert_eq!(Snowflake::parse("123").unwrap().get(), 123);
         assert_eq!(
             Snowflake::parse("9223372036854775807").unwrap().get(),
@@ -194,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn json_values() {
+    fn reads_json_values() {
         let read = |text: &str| Snowflake::from_json(&crate::json::parse(text.as_bytes()).unwrap());
         assert_eq!(read("123").unwrap().get(), 123);
         assert_eq!(read("\"123\"").unwrap().get(), 123);
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_months() {
+    fn first_id_at_month_boundaries() {
         let november = Month::new(2026, 11).unwrap();
         let bound = first_id_at(november.first_instant().as_unix_ms());
         assert_eq!(
@@ -225,13 +230,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_id_lies_in_the_range_of_its_time(number in 1..=i64::MAX) {
+        fn id_is_in_range_of_its_time(number in 1..=i64::MAX) {
             let id = Snowflake::new(number).unwrap();
             prop_assert!(first_id_at(id.unix_ms()) <= number);
             prop_assert!(number <= first_id_at(id.unix_ms() + 1));
             prop_assert_eq!(Snowflake::parse(&id.to_string()), Ok(id));
-            let again = Snowflake::assemble(id.unix_ms() - EPOCH_UNIX_MS, id.machine(), id.sequence());
-            prop_assert_eq!(again, Ok(id));
+            let rebuilt = Snowflake::from_parts(id.unix_ms() - EPOCH_UNIX_MS, id.machine(), id.sequence());
+            prop_assert_eq!(rebuilt, Ok(id));
         }
     }
 }

@@ -1,24 +1,24 @@
-//! Canonical text: UTF-8, keys sorted by code point, no blanks, exact 64-bit integers, every other
-//! number as RFC 8785 writes it.
+//! Canonical JSON text: UTF-8, keys sorted by code point, no blanks, exact 64-bit integers, all
+//! other numbers as in RFC 8785.
 //!
-//! Hot paths write typed fields straight into a [`CanonicalWriter`]; nothing builds a value tree
-//! only to print it.
+//! Hot paths write typed fields directly to a [`CanonicalWriter`] instead of building a value tree
+//! first.
 
 use super::value::Json;
 
-/// Something that can write itself as canonical JSON.
+/// Types that can be written as canonical JSON.
 pub trait WriteCanonical {
     /// Appends the canonical text of `self`.
     fn write_canonical(&self, writer: &mut CanonicalWriter);
 }
 
-/// A growing canonical text.
+/// Buffer of canonical text.
 #[derive(Debug, Default)]
 pub struct CanonicalWriter {
     text: Vec<u8>,
 }
 
-/// The canonical bytes of a value.
+/// Returns the canonical bytes of a value.
 pub fn to_canonical(value: &(impl WriteCanonical + ?Sized)) -> Vec<u8> {
     let mut writer = CanonicalWriter::default();
     value.write_canonical(&mut writer);
@@ -26,62 +26,63 @@ pub fn to_canonical(value: &(impl WriteCanonical + ?Sized)) -> Vec<u8> {
 }
 
 impl CanonicalWriter {
-    /// A text with room for so many bytes.
+    /// Creates a writer with capacity for this many bytes.
     pub fn with_capacity(bytes: usize) -> Self {
         Self {
             text: Vec::with_capacity(bytes),
         }
     }
 
-    /// The text written so far.
+    /// Returns the text written so far.
     pub fn into_bytes(self) -> Vec<u8> {
         self.text
     }
 
-    /// The text written so far, where it lies.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// Returns a view of the text written so far.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.text
     }
 
-    /// Forgets the text, and keeps its place for the next one.
+    /// Clears the text and keeps the allocated buffer.
     pub(crate) fn clear(&mut self) {
         self.text.clear();
     }
 
-    /// Writes what is canonical already, or a part of it.
-    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+    /// Appends bytes that are already canonical text, or a part of it.
+    pub(crate) fn write_raw(&mut self, bytes: &[u8]) {
         self.text.extend_from_slice(bytes);
     }
 
     /// Writes `null`.
-    pub fn null(&mut self) {
+    pub fn write_null(&mut self) {
         self.text.extend_from_slice(b"null");
     }
 
     /// Writes a bool.
-    pub fn bool(&mut self, value: bool) {
+    pub fn write_bool(&mut self, value: bool) {
         self.text
             .extend_from_slice(if value { b"true" } else { b"false" });
     }
 
     /// Writes a signed integer as exact digits.
-    pub fn int(&mut self, value: i64) {
-        self.digits(value);
+    pub fn write_int(&mut self, value: i64) {
+        self.write_digits(value);
     }
 
     /// Writes an unsigned integer as exact digits.
-    pub fn uint(&mut self, value: u64) {
-        self.digits(value);
+    pub fn write_uint(&mut self, value: u64) {
+        self.write_digits(value);
     }
 
     /// Writes a finite number that is not a 64-bit integer.
-    fn float(&mut self, value: f64) {
+    fn write_float(&mut self, value: f64) {
         self.text
             .extend_from_slice(ryu_js::Buffer::new().format_finite(value).as_bytes());
     }
 
-    /// Writes a text with the escapes of RFC 8785: the short ones, `\u00xx` for other controls.
-    pub fn text(&mut self, value: &str) {
+    /// Writes a string with the escapes of RFC 8785: the short ones, and `\u00xx` for other control
+    /// characters.
+    pub fn write_text(&mut self, value: &str) {
         self.text.push(b'"');
         let bytes = value.as_bytes();
         let mut clean_from = 0;
@@ -91,19 +92,19 @@ impl CanonicalWriter {
             }
             self.text.extend_from_slice(&bytes[clean_from..at]);
             clean_from = at + 1;
-            self.escape(byte);
+            self.write_escape(byte);
         }
         self.text.extend_from_slice(&bytes[clean_from..]);
         self.text.push(b'"');
     }
 
-    /// Writes what is the canonical text of a value already.
-    pub fn canonical(&mut self, text: &str) {
+    /// Writes text that already is the canonical form of a value.
+    pub fn write_canonical_text(&mut self, text: &str) {
         self.text.extend_from_slice(text.as_bytes());
     }
 
-    /// Writes a list, each item by `write`.
-    pub fn list<T>(
+    /// Writes a list, with `write` for each item.
+    pub fn write_list<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
         mut write: impl FnMut(&mut Self, T),
@@ -118,8 +119,8 @@ impl CanonicalWriter {
         self.text.push(b']');
     }
 
-    /// Starts an object; its fields must come in sorted order.
-    pub fn object(&mut self) -> CanonicalObject<'_> {
+    /// Starts an object. Its fields must be written in sorted order.
+    pub fn begin_object(&mut self) -> CanonicalObject<'_> {
         self.text.push(b'{');
         CanonicalObject {
             writer: self,
@@ -128,7 +129,7 @@ impl CanonicalWriter {
         }
     }
 
-    fn escape(&mut self, byte: u8) {
+    fn write_escape(&mut self, byte: u8) {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         match byte {
             b'"' => self.text.extend_from_slice(b"\\\""),
@@ -146,29 +147,29 @@ impl CanonicalWriter {
         }
     }
 
-    fn digits(&mut self, value: impl itoa::Integer) {
+    fn write_digits(&mut self, value: impl itoa::Integer) {
         self.text
             .extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     }
 }
 
-/// An object being written; closes itself when dropped.
+/// An object being written. Dropping it writes the closing brace.
 #[derive(Debug)]
 pub struct CanonicalObject<'w> {
     writer: &'w mut CanonicalWriter,
     is_empty: bool,
-    /// Kept in debug builds only, to check the order of keys.
+    /// Set in debug builds only, to check the order of keys.
     last_key: Option<String>,
 }
 
 impl CanonicalObject<'_> {
-    /// Writes a key and hands out the writer for its value. Keys must rise; a debug build checks
-    /// it.
-    pub fn key(&mut self, key: &str) -> &mut CanonicalWriter {
+    /// Writes a key and returns the writer for its value. Keys must be in ascending order, which
+    /// debug builds check.
+    pub fn write_key(&mut self, key: &str) -> &mut CanonicalWriter {
         if cfg!(debug_assertions) {
             debug_assert!(
                 self.last_key.as_deref().is_none_or(|last| last < key),
-                "canonical keys must rise: {key:?} after {:?}",
+                "canonical keys must be in ascending order: {key:?} after {:?}",
                 self.last_key
             );
             self.last_key = Some(key.to_owned());
@@ -177,21 +178,21 @@ impl CanonicalObject<'_> {
             self.writer.text.push(b',');
         }
         self.is_empty = false;
-        self.writer.text(key);
+        self.writer.write_text(key);
         self.writer.text.push(b':');
         self.writer
     }
 
     /// Writes a field.
-    pub fn field(&mut self, key: &str, value: &(impl WriteCanonical + ?Sized)) -> &mut Self {
-        value.write_canonical(self.key(key));
+    pub fn write_field(&mut self, key: &str, value: &(impl WriteCanonical + ?Sized)) -> &mut Self {
+        value.write_canonical(self.write_key(key));
         self
     }
 
-    /// Writes a field unless it is absent.
-    pub fn optional<T: WriteCanonical>(&mut self, key: &str, value: Option<&T>) -> &mut Self {
+    /// Writes a field if it is present.
+    pub fn write_optional<T: WriteCanonical>(&mut self, key: &str, value: Option<&T>) -> &mut Self {
         if let Some(value) = value {
-            self.field(key, value);
+            self.write_field(key, value);
         }
         self
     }
@@ -206,17 +207,17 @@ impl Drop for CanonicalObject<'_> {
 impl WriteCanonical for Json {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
         match self {
-            Self::Null => writer.null(),
-            Self::Bool(value) => writer.bool(*value),
-            Self::Int(value) => writer.int(*value),
-            Self::UInt(value) => writer.uint(*value),
-            Self::Float(value) => writer.float(*value),
-            Self::Str(value) => writer.text(value),
-            Self::List(items) => writer.list(items.iter(), |w, item| item.write_canonical(w)),
+            Self::Null => writer.write_null(),
+            Self::Bool(value) => writer.write_bool(*value),
+            Self::Int(value) => writer.write_int(*value),
+            Self::UInt(value) => writer.write_uint(*value),
+            Self::Float(value) => writer.write_float(*value),
+            Self::Str(value) => writer.write_text(value),
+            Self::List(items) => writer.write_list(items.iter(), |w, item| item.write_canonical(w)),
             Self::Map(map) => {
-                let mut object = writer.object();
+                let mut object = writer.begin_object();
                 for (key, value) in map.iter() {
-                    object.field(key, value);
+                    object.write_field(key, value);
                 }
             }
         }
@@ -225,35 +226,35 @@ impl WriteCanonical for Json {
 
 impl WriteCanonical for str {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.text(self);
+        writer.write_text(self);
     }
 }
 
 impl WriteCanonical for String {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.text(self);
+        writer.write_text(self);
     }
 }
 
 impl WriteCanonical for bool {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.bool(*self);
+        writer.write_bool(*self);
     }
 }
 
 impl WriteCanonical for i64 {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.int(*self);
+        writer.write_int(*self);
     }
 }
 
 impl WriteCanonical for u64 {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.uint(*self);
+        writer.write_uint(*self);
     }
 }
 
-/// Canonical JSON text.
+/// Writes canonical JSON text.
 impl std::fmt::Display for Json {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&String::from_utf8_lossy(&to_canonical(self)))

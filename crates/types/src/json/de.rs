@@ -1,4 +1,5 @@
-//! The door: reading JSON text and serde input into a [`Json`], refusing what the log refuses.
+//! Deserialization of JSON text and serde input into [`Json`]. Rejects values that the log cannot
+//! store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,33 +8,33 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde::ser::{SerializeMap as _, SerializeSeq as _, Serializer};
 use serde::{Deserialize, Serialize};
 
-use super::value::{Json, JsonMap, JsonRefused};
+use super::value::{Json, JsonMap, JsonValueError};
 use crate::limits::MAX_JSON_DEPTH;
 
-/// Why a text is not JSON that we accept.
+/// Error for a text that is not acceptable JSON.
 #[derive(Debug, thiserror::Error)]
 #[error("{message} at line {line} column {column}")]
-pub struct JsonTextError {
-    /// What is wrong, without the position.
+pub struct JsonParseError {
+    /// Message without the position.
     pub message: String,
-    /// Line, from 1; 0 when unknown.
+    /// Line, from 1; 0 if unknown.
     pub line: usize,
-    /// Column, from 1; 0 when unknown.
+    /// Column, from 1; 0 if unknown.
     pub column: usize,
 }
 
-/// Reads a JSON text.
-pub fn parse(text: &[u8]) -> Result<Json, JsonTextError> {
-    serde_json::from_slice(text).map_err(|error| refusal(&error))
+/// Parses JSON from bytes.
+pub fn parse(text: &[u8]) -> Result<Json, JsonParseError> {
+    serde_json::from_slice(text).map_err(|error| to_parse_error(&error))
 }
 
-/// Reads a JSON text that is known to be UTF-8.
-pub fn parse_text(text: &str) -> Result<Json, JsonTextError> {
-    serde_json::from_str(text).map_err(|error| refusal(&error))
+/// Parses JSON from a string.
+pub fn parse_str(text: &str) -> Result<Json, JsonParseError> {
+    serde_json::from_str(text).map_err(|error| to_parse_error(&error))
 }
 
-fn refusal(error: &serde_json::Error) -> JsonTextError {
-    JsonTextError {
+fn to_parse_error(error: &serde_json::Error) -> JsonParseError {
+    JsonParseError {
         message: without_position(&error.to_string()),
         line: error.line(),
         column: error.column(),
@@ -53,16 +54,16 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Reads one value at a given depth, so that nesting is bounded whatever the format.
+/// Deserializes one value at a given depth, so that nesting is limited for every input format.
 #[derive(Clone, Copy)]
 struct ValueSeed {
     depth: usize,
 }
 
 impl ValueSeed {
-    fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
+    fn enter_nested<E: serde::de::Error>(self) -> Result<Self, E> {
         if self.depth >= MAX_JSON_DEPTH {
-            return Err(E::custom(JsonRefused::TooDeep));
+            return Err(E::custom(JsonValueError::TooDeep));
         }
         Ok(Self {
             depth: self.depth + 1,
@@ -118,7 +119,7 @@ impl<'de> Visitor<'de> for ValueSeed {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
-        let seed = self.deeper()?;
+        let seed = self.enter_nested()?;
         let mut items = Vec::new();
         while let Some(item) = seq.next_element_seed(seed)? {
             items.push(item);
@@ -127,7 +128,7 @@ impl<'de> Visitor<'de> for ValueSeed {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Json, A::Error> {
-        let seed = self.deeper()?;
+        let seed = self.enter_nested()?;
         let mut map = JsonMap::new();
         while let Some(key) = access.next_key_seed(KeySeed)? {
             let value = access.next_value_seed(seed)?;
@@ -139,7 +140,7 @@ impl<'de> Visitor<'de> for ValueSeed {
     }
 }
 
-/// Reads a key straight into its shared text, without a copy in between.
+/// Deserializes a key directly into its shared string, without an intermediate copy.
 struct KeySeed;
 
 impl<'de> DeserializeSeed<'de> for KeySeed {
@@ -159,7 +160,7 @@ impl Visitor<'_> for KeySeed {
 
     fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<Arc<str>, E> {
         if key.contains('\0') {
-            return Err(E::custom(JsonRefused::Nul));
+            return Err(E::custom(JsonValueError::Nul));
         }
         Ok(key.into())
     }

@@ -1,19 +1,19 @@
-//! The value itself: construction, access, comparison.
+//! The JSON value: construction, access, comparison.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The contents of a JSON object, sorted by code point of the key.
+/// The fields of a JSON object, sorted by code point of the key.
 pub type JsonMap = BTreeMap<Arc<str>, Json>;
 
-/// Keys that are sooner looked through than searched.
-const FEW_KEYS: usize = 12;
+/// Maximum number of keys for which a linear scan is faster than a tree lookup.
+const MAX_LINEAR_SCAN_KEYS: usize = 12;
 
 /// A canonical JSON value.
 ///
-/// Numbers are in the smallest fitting variant: `Int` before `UInt` (only values above `i64::MAX`)
-/// before `Float` (never an integral value that fits the other two). [`Json::from_f64`] and the
-/// `From` impls keep that rule; build floats through them.
+/// Numbers use the first variant that fits: `Int`, then `UInt` (only values above `i64::MAX`), then
+/// `Float` (never an integral value that fits the other two). [`Json::from_f64`] and the `From`
+/// impls preserve this rule, so create floats through them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Json {
     /// `null`
@@ -27,7 +27,7 @@ pub enum Json {
     UInt(u64),
     /// Any other finite number.
     Float(f64),
-    /// Text without NUL.
+    /// A string without NUL.
     Str(Arc<str>),
     /// A list.
     List(Arc<Vec<Json>>),
@@ -35,16 +35,16 @@ pub enum Json {
     Map(Arc<JsonMap>),
 }
 
-/// Why a value cannot be JSON of the log.
+/// Error for a value that the log cannot store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum JsonRefused {
-    /// A text holds NUL, which not every database can store.
+pub enum JsonValueError {
+    /// A string contains NUL, which not every database can store.
     #[error("text contains a NUL character")]
     Nul,
     /// NaN or an infinity.
     #[error("number is not finite")]
     NotFinite,
-    /// An integer outside of 64 bits.
+    /// An integer does not fit 64 bits.
     #[error("integer does not fit 64 bits")]
     TooBig,
     /// A key occurs twice in one object.
@@ -59,13 +59,13 @@ pub enum JsonRefused {
 impl Eq for Json {}
 
 impl Json {
-    /// A number from a float: integral values that fit become integers.
-    pub fn from_f64(value: f64) -> Result<Self, JsonRefused> {
+    /// Creates a number from a float. Integral values that fit become integers.
+    pub fn from_f64(value: f64) -> Result<Self, JsonValueError> {
         if !value.is_finite() {
-            return Err(JsonRefused::NotFinite);
+            return Err(JsonValueError::NotFinite);
         }
         if value.fract() == 0.0 {
-            // Both bounds are exact powers of two, so the comparisons are exact as well.
+            // Both bounds are exact powers of two, so the comparisons are exact.
             if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value) {
                 #[expect(clippy::cast_possible_truncation, reason = "range checked above")]
                 return Ok(Self::Int(value as i64));
@@ -82,43 +82,43 @@ impl Json {
         Ok(Self::Float(value))
     }
 
-    /// A number from a wide integer, or a refusal when it does not fit 64 bits.
-    pub fn from_i128(value: i128) -> Result<Self, JsonRefused> {
+    /// Creates a number from a wide integer; an error if it does not fit 64 bits.
+    pub fn from_i128(value: i128) -> Result<Self, JsonValueError> {
         if let Ok(value) = i64::try_from(value) {
             Ok(Self::Int(value))
         } else if let Ok(value) = u64::try_from(value) {
             Ok(Self::UInt(value))
         } else {
-            Err(JsonRefused::TooBig)
+            Err(JsonValueError::TooBig)
         }
     }
 
-    /// A text, or a refusal when it holds NUL.
-    pub fn text(value: impl Into<Arc<str>>) -> Result<Self, JsonRefused> {
+    /// Creates a string; an error if it contains NUL.
+    pub fn text(value: impl Into<Arc<str>>) -> Result<Self, JsonValueError> {
         let value = value.into();
         if value.contains('\0') {
-            return Err(JsonRefused::Nul);
+            return Err(JsonValueError::Nul);
         }
         Ok(Self::Str(value))
     }
 
-    /// A list of values.
+    /// Creates a list.
     pub fn list(values: impl IntoIterator<Item = Self>) -> Self {
         Self::List(Arc::new(values.into_iter().collect()))
     }
 
-    /// An object; of two equal keys the later one wins. NUL in a key becomes U+FFFD.
+    /// Creates an object. For duplicate keys the last value wins. NUL in a key becomes U+FFFD.
     pub fn object<K: Into<Arc<str>>>(entries: impl IntoIterator<Item = (K, Self)>) -> Self {
         let map: JsonMap = entries.into_iter().map(|(k, v)| (k.into(), v)).collect();
         Self::from(map)
     }
 
-    /// The empty object.
+    /// Creates an empty object.
     pub fn empty_map() -> Self {
         Self::Map(Arc::default())
     }
 
-    /// What a person calls this value: `null`, `bool`, `number`, `text`, `list`, `map`.
+    /// Returns the name of the type: `null`, `bool`, `number`, `text`, `list`, `map`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -130,12 +130,12 @@ impl Json {
         }
     }
 
-    /// Whether this is `null`.
+    /// True if this is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 
-    /// The text, if this is one.
+    /// Returns the string, if this is one.
     pub fn as_str(&self) -> Option<&str> {
         if let Self::Str(text) = self {
             Some(text)
@@ -144,7 +144,7 @@ impl Json {
         }
     }
 
-    /// The bool, if this is one.
+    /// Returns the bool, if this is one.
     pub fn as_bool(&self) -> Option<bool> {
         if let Self::Bool(value) = self {
             Some(*value)
@@ -153,7 +153,7 @@ impl Json {
         }
     }
 
-    /// The integer, if this is one that fits `i64`.
+    /// Returns the integer, if this is one that fits `i64`.
     pub fn as_i64(&self) -> Option<i64> {
         if let Self::Int(value) = self {
             Some(*value)
@@ -162,7 +162,7 @@ impl Json {
         }
     }
 
-    /// The integer, if this is one that is not negative.
+    /// Returns the integer, if this is one that is not negative.
     pub fn as_u64(&self) -> Option<u64> {
         match self {
             Self::Int(value) => u64::try_from(*value).ok(),
@@ -176,10 +176,10 @@ impl Json {
         }
     }
 
-    /// The number as a float (integers above 2^53 lose precision), if this is a number.
+    /// Returns the number as a float, if this is a number. Integers above 2^53 lose precision.
     #[expect(
         clippy::cast_precision_loss,
-        reason = "documented; callers want a measure"
+        reason = "documented; callers need an approximate value"
     )]
     pub fn as_f64(&self) -> Option<f64> {
         match self {
@@ -190,7 +190,7 @@ impl Json {
         }
     }
 
-    /// The items, if this is a list.
+    /// Returns the items, if this is a list.
     pub fn as_list(&self) -> Option<&[Self]> {
         if let Self::List(items) = self {
             Some(items)
@@ -199,7 +199,7 @@ impl Json {
         }
     }
 
-    /// The entries, if this is an object.
+    /// Returns the fields, if this is an object.
     pub fn as_map(&self) -> Option<&JsonMap> {
         if let Self::Map(map) = self {
             Some(map)
@@ -208,13 +208,13 @@ impl Json {
         }
     }
 
-    /// The value under a key, if this is an object that has it.
+    /// Returns the value of a key, if this is an object that has it.
     pub fn get(&self, key: &str) -> Option<&Self> {
         let map = self.as_map()?;
-        if map.len() > FEW_KEYS {
+        if map.len() > MAX_LINEAR_SCAN_KEYS {
             return map.get(key);
         }
-        // Most keys differ in their length already, which stands beside the pointer to the text.
+        // Most keys already differ in length, which is stored next to the pointer to the text.
         let mut entries = map.iter();
         let found = entries.find(|(name, _)| name.len() == key.len() && &***name == key);
         found.map(|(_, value)| value)
@@ -257,7 +257,8 @@ impl From<usize> for Json {
     }
 }
 
-/// NUL, which a `Json` cannot hold, becomes U+FFFD; use [`Json::text`] where a refusal is wanted.
+/// Replaces NUL, which a `Json` cannot hold, with U+FFFD. Use [`Json::text`] to get an error
+/// instead.
 impl From<&str> for Json {
     fn from(value: &str) -> Self {
         if value.contains('\0') {
@@ -274,7 +275,7 @@ impl From<String> for Json {
     }
 }
 
-/// NUL in a key, which a `Json` cannot hold, becomes U+FFFD.
+/// Replaces NUL in a key, which a `Json` cannot hold, with U+FFFD.
 impl From<JsonMap> for Json {
     fn from(value: JsonMap) -> Self {
         if value.keys().any(|key| key.contains('\0')) {

@@ -1,34 +1,34 @@
-//! The hash chain over the log of an execution: an edit made by hand breaks every link behind it.
+//! The hash chain over the log of an execution. A manual edit invalidates every later link.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::event::{EventRecord, StoredEvent};
-use super::order::{Seq, Version};
+use super::order::{ExecutionVersion, Seq};
 use crate::digest::{Digest, DigestLengthError, sha256_of_parts};
 use crate::time::Timestamp;
 
-/// A link of the chain; its text is hexadecimal.
+/// A link of the hash chain. Its text form is hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Chain(Digest);
+pub struct ChainHash(Digest);
 
-impl Chain {
-    /// What the first event of an execution is linked to.
+impl ChainHash {
+    /// Link before the first event of an execution.
     pub const START: Self = Self(Digest::from_bytes([0; Digest::LEN]));
 
-    /// A link that was computed before.
+    /// Wraps a link that was computed before.
     pub const fn from_bytes(bytes: [u8; Digest::LEN]) -> Self {
         Self(Digest::from_bytes(bytes))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub const fn as_bytes(&self) -> &[u8; Digest::LEN] {
         self.0.as_bytes()
     }
 
-    /// The link of the event that follows.
+    /// Returns the link of the next event.
     #[must_use]
     pub fn next(&self, seq: Seq, ingest_time: Timestamp, envelope: &Digest) -> Self {
         Self(sha256_of_parts(&[
@@ -39,9 +39,9 @@ impl Chain {
         ]))
     }
 
-    /// The link of a record that follows.
+    /// Returns the link of a record that comes next.
     #[must_use]
-    pub fn link(&self, record: &EventRecord) -> Self {
+    pub fn next_for_record(&self, record: &EventRecord) -> Self {
         self.next(
             record.seq,
             record.ingest_time,
@@ -50,13 +50,13 @@ impl Chain {
     }
 }
 
-impl Default for Chain {
+impl Default for ChainHash {
     fn default() -> Self {
         Self::START
     }
 }
 
-impl TryFrom<&[u8]> for Chain {
+impl TryFrom<&[u8]> for ChainHash {
     type Error = DigestLengthError;
 
     fn try_from(bytes: &[u8]) -> Result<Self, Self::Error> {
@@ -64,111 +64,112 @@ impl TryFrom<&[u8]> for Chain {
     }
 }
 
-impl fmt::Display for Chain {
+impl fmt::Display for ChainHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
     }
 }
 
-impl fmt::Debug for Chain {
+impl fmt::Debug for ChainHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Chain({})", self.0)
+        write!(f, "ChainHash({})", self.0)
     }
 }
 
-/// Where a log is not what was written.
+/// Error for a log that differs from what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ChainBroken {
-    /// An event is missing, repeated or out of place.
-    #[error("event {expected} is missing: event {found} stands in its place")]
+pub enum ChainError {
+    /// An event is missing, repeated or out of order.
+    #[error("event {expected} is missing: found event {found} instead")]
     Gap {
-        /// The place that should have come.
+        /// Expected sequence number.
         expected: Seq,
-        /// The place that came.
+        /// Sequence number that was found.
         found: Seq,
     },
-    /// An event, or its link, was changed.
-    #[error("event {seq} is not what was written")]
-    Edited {
-        /// Its place.
+    /// An event or its link was modified.
+    #[error("event {seq} was modified after it was written")]
+    Modified {
+        /// Sequence number of the event.
         seq: Seq,
     },
 }
 
-impl ChainBroken {
-    /// The first place that cannot be trusted.
+impl ChainError {
+    /// Returns the first sequence number that cannot be trusted.
     pub const fn first_bad_seq(self) -> Seq {
         match self {
             Self::Gap { expected, .. } => expected,
-            Self::Edited { seq } => seq,
+            Self::Modified { seq } => seq,
         }
     }
 }
 
-/// Walks along a log, page by page, and checks every link.
+/// Verifies every link of a log, page by page.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ChainCheck {
-    version: Version,
-    head: Chain,
+pub struct ChainVerifier {
+    version: ExecutionVersion,
+    head: ChainHash,
 }
 
-impl ChainCheck {
-    /// From an event whose link is known to be good; [`ChainCheck::default`] is from the beginning.
-    pub const fn resume(version: Version, head: Chain) -> Self {
+impl ChainVerifier {
+    /// Starts after an event whose link is known to be valid. [`ChainVerifier::default`] starts at
+    /// the first event.
+    pub const fn resume_from(version: ExecutionVersion, head: ChainHash) -> Self {
         Self { version, head }
     }
 
-    /// The link of the last event that was taken.
-    pub const fn head(&self) -> Chain {
+    /// Returns the link of the last accepted event.
+    pub const fn head(&self) -> ChainHash {
         self.head
     }
 
-    /// Takes the following event if its place and its link are right.
-    pub fn check(&mut self, stored: &StoredEvent) -> Result<(), ChainBroken> {
-        let link = self.follow(&stored.record)?;
+    /// Accepts the next event if its sequence number and its link are correct.
+    pub fn verify_event(&mut self, stored: &StoredEvent) -> Result<(), ChainError> {
+        let link = self.expected_link(&stored.record)?;
         if link != stored.chain {
-            return Err(ChainBroken::Edited {
+            return Err(ChainError::Modified {
                 seq: stored.record.seq,
             });
         }
-        self.take(stored.record.seq, link);
+        self.advance_to(stored.record.seq, link);
         Ok(())
     }
 
-    /// Takes the following event of a log that carries no links, such as an exported one; its head
-    /// is then compared with the one that the export names.
-    pub fn extend(&mut self, record: &EventRecord) -> Result<(), ChainBroken> {
-        let link = self.follow(record)?;
-        self.take(record.seq, link);
+    /// Accepts the next event of a log without links, such as an exported log. The caller then
+    /// compares the head with the one in the export.
+    pub fn extend_with(&mut self, record: &EventRecord) -> Result<(), ChainError> {
+        let link = self.expected_link(record)?;
+        self.advance_to(record.seq, link);
         Ok(())
     }
 
-    fn follow(&self, record: &EventRecord) -> Result<Chain, ChainBroken> {
+    fn expected_link(&self, record: &EventRecord) -> Result<ChainHash, ChainError> {
         let expected = self.version.next_seq();
         if record.seq != expected {
-            return Err(ChainBroken::Gap {
+            return Err(ChainError::Gap {
                 expected,
                 found: record.seq,
             });
         }
-        Ok(self.head.link(record))
+        Ok(self.head.next_for_record(record))
     }
 
-    fn take(&mut self, seq: Seq, link: Chain) {
+    fn advance_to(&mut self, seq: Seq, link: ChainHash) {
         self.version = seq.into();
         self.head = link;
     }
 }
 
-/// Checks a whole log from its first event, and gives its last link.
+/// Verifies a whole log from its first event, and returns its last link.
 ///
-/// The events must be as they are stored: an upcast record has another envelope.
+/// The events must be as stored: an upcast record has a different envelope.
 pub fn verify_chain<'e>(
     events: impl IntoIterator<Item = &'e StoredEvent>,
-) -> Result<Chain, ChainBroken> {
-    let mut check = ChainCheck::default();
+) -> Result<ChainHash, ChainError> {
+    let mut verifier = ChainVerifier::default();
     for event in events {
-        check.check(event)?;
+        verifier.verify_event(event)?;
     }
-    Ok(check.head())
+    Ok(verifier.head())
 }

@@ -1,57 +1,57 @@
-//! How long something took, as an event records it.
+//! Elapsed time, as recorded in an event.
 
 use std::fmt;
 
-use crate::json::{CanonicalWriter, Json, JsonRefused, WriteCanonical};
+use crate::json::{CanonicalWriter, Json, JsonValueError, WriteCanonical};
 use crate::time::Millis;
 
-/// Milliseconds as a finite number, to whatever precision the producer measured.
+/// Elapsed milliseconds as a finite number, with the precision that the producer measured.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
-pub struct Elapsed(f64);
+pub struct ElapsedTime(f64);
 
 // Equality is total: the number is never NaN.
-impl Eq for Elapsed {}
+impl Eq for ElapsedTime {}
 
-impl Elapsed {
-    /// So many milliseconds; refused when not finite.
-    pub fn from_ms(ms: f64) -> Result<Self, JsonRefused> {
+impl ElapsedTime {
+    /// Creates a value from milliseconds; an error if the number is not finite.
+    pub fn from_ms(ms: f64) -> Result<Self, JsonValueError> {
         if !ms.is_finite() {
-            return Err(JsonRefused::NotFinite);
+            return Err(JsonValueError::NotFinite);
         }
-        // A sum with zero turns the negative zero into the one that canonical JSON knows.
+        // Adding zero turns negative zero into positive zero, the only zero of canonical JSON.
         Ok(Self(ms + 0.0))
     }
 
-    /// The number of milliseconds.
+    /// Returns the milliseconds.
     pub const fn as_ms(self) -> f64 {
         self.0
     }
 }
 
-impl From<Millis> for Elapsed {
+impl From<Millis> for ElapsedTime {
     #[expect(
         clippy::cast_precision_loss,
-        reason = "a measure; exact below 285 000 years"
+        reason = "approximate value; exact below 285 000 years"
     )]
     fn from(duration: Millis) -> Self {
         Self(duration.as_ms() as f64)
     }
 }
 
-impl From<Elapsed> for Json {
-    fn from(elapsed: Elapsed) -> Self {
+impl From<ElapsedTime> for Json {
+    fn from(elapsed: ElapsedTime) -> Self {
         // Always finite, so always a number.
         Self::from_f64(elapsed.0).unwrap_or_default()
     }
 }
 
-impl WriteCanonical for Elapsed {
+impl WriteCanonical for ElapsedTime {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
         Json::from(*self).write_canonical(writer);
     }
 }
 
-impl fmt::Debug for Elapsed {
+impl fmt::Debug for ElapsedTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}ms", self.0)
     }
@@ -62,18 +62,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finite_numbers_only() {
-        assert_eq!(Elapsed::from_ms(f64::NAN), Err(JsonRefused::NotFinite));
-        assert_eq!(Elapsed::from_ms(f64::INFINITY), Err(JsonRefused::NotFinite));
-        assert_eq!(Json::from(Elapsed::from_ms(12.0).unwrap()), Json::Int(12));
+    fn accepts_only_finite_numbers() {
         assert_eq!(
-            Json::from(Elapsed::from_ms(0.25).unwrap()).to_string(),
+            ElapsedTime::from_ms(f64::NAN),
+            Err(JsonValueError::NotFinite)
+        );
+        assert_eq!(
+            ElapsedTime::from_ms(f64::INFINITY),
+            Err(JsonValueError::NotFinite)
+        );
+        assert_eq!(
+            Json::from(ElapsedTime::from_ms(12.0).unwrap()),
+            Json::Int(12)
+        );
+        assert_eq!(
+            Json::from(ElapsedTime::from_ms(0.25).unwrap()).to_string(),
             "0.25"
         );
-        assert!(Elapsed::from_ms(-0.0).unwrap().as_ms().is_sign_positive());
+        assert!(
+            ElapsedTime::from_ms(-0.0)
+                .unwrap()
+                .as_ms()
+                .is_sign_positive()
+        );
         assert_eq!(
-            Ok(Elapsed::from(Millis::from_secs(2))),
-            Elapsed::from_ms(2000.0)
+            Ok(ElapsedTime::from(Millis::from_secs(2))),
+            ElapsedTime::from_ms(2000.0)
         );
     }
 }

@@ -1,7 +1,7 @@
-//! The row: what a producer says, and what the store adds.
+//! The event as sent by its producer, and the fields that the store adds.
 
-use super::chain::Chain;
-use super::elapsed::Elapsed;
+use super::chain::ChainHash;
+use super::elapsed::ElapsedTime;
 use super::order::{FeedPosition, Seq};
 use crate::digest::{Digest, sha256};
 use crate::event::{EventName, EventType};
@@ -13,9 +13,9 @@ use crate::status::StatusName;
 use crate::text::Text;
 use crate::time::Timestamp;
 
-/// What the producer of an event says: all that its envelope covers.
+/// An event as sent by its producer: all fields that its envelope covers.
 ///
-/// Built from [`NewEvent::new`] with the update syntax, naming only what differs:
+/// Created from [`NewEvent::new`] with struct update syntax, naming only the fields that differ:
 ///
 /// ```
 /// # use noetl_types::{EventId, EventType, ExecutionId, Timestamp, record::NewEvent};
@@ -29,88 +29,88 @@ use crate::time::Timestamp;
 /// # Ok::<(), noetl_types::id::IdError>(())
 /// ```
 ///
-/// `Some(Json::Null)` is written, and so counted, as absent.
+/// `Some(Json::Null)` is written as absent and counts as absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
-    /// The execution that it belongs to.
+    /// Execution of the event.
     pub execution_id: ExecutionId,
-    /// Its id, unique in the execution.
+    /// Id, unique in the execution.
     pub event_id: EventId,
-    /// What happened.
+    /// Type of the event.
     pub event_type: EventName,
-    /// With what outcome.
+    /// Status that the event records.
     pub status: StatusName,
-    /// Whose it is.
+    /// Tenant of the execution.
     pub tenant_id: TenantId,
-    /// Whose it is, inside of the tenant.
+    /// Organization within the tenant.
     pub organization_id: OrganizationId,
-    /// When it happened, says the producer.
+    /// Event time according to the producer.
     pub event_time: Timestamp,
-    /// When it happened, as far as that is believed; see [`NewEvent::believable_time`].
+    /// Creation time: the event time if it is plausible, see [`NewEvent::plausible_time`].
     pub created_at: Timestamp,
-    /// The node of the graph.
+    /// Node of the graph.
     pub node_id: Option<Text>,
-    /// The step, or the playbook's path.
+    /// Name of the step, or path of the playbook.
     pub node_name: Option<Text>,
-    /// What the node is: `execution`, a kind of tool.
+    /// Type of the node: `execution`, or a kind of tool.
     pub node_type: Option<Text>,
-    /// The definition that the execution runs.
+    /// Definition that the execution runs.
     pub catalog_id: Option<CatalogId>,
-    /// The event that caused it.
+    /// Event that caused this one.
     pub parent_event_id: Option<EventId>,
-    /// The execution that started this one.
+    /// Execution that started this one.
     pub parent_execution_id: Option<ExecutionId>,
-    /// The event before it, where its producer keeps such a list.
+    /// Previous event, if the producer maintains such a list.
     pub prev_event_id: Option<EventId>,
-    /// The command that it is about.
+    /// Command that the event is about.
     pub command_id: Option<CommandId>,
-    /// The stage that it is about.
+    /// Stage that the event is about.
     pub stage_id: Option<Text>,
-    /// The frame that it is about.
+    /// Frame that the event is about.
     pub frame_id: Option<Text>,
-    /// Kind of the aggregate that it belongs to.
+    /// Kind of the aggregate that the event belongs to.
     pub aggregate_type: Option<Text>,
-    /// The aggregate that it belongs to.
+    /// Aggregate that the event belongs to.
     pub aggregate_id: Option<Text>,
-    /// The stream that it belongs to.
+    /// Stream that the event belongs to.
     pub stream_id: Option<Text>,
-    /// Its place in that stream.
+    /// Version of the event in its stream.
     pub stream_version: Option<i64>,
-    /// The schema of its body, where it is not ours.
+    /// Schema name of the body, if it is not the NoETL schema.
     pub schema_name: Option<Text>,
-    /// The version of that schema.
+    /// Version of the schema.
     pub schema_version: SchemaVersion,
-    /// How long it took.
-    pub duration: Option<Elapsed>,
-    /// What it was done with.
+    /// Elapsed time.
+    pub duration: Option<ElapsedTime>,
+    /// Context or input.
     pub context: Option<Json>,
-    /// What came out.
+    /// Result or output.
     pub result: Option<Json>,
-    /// What else is known about it.
+    /// Metadata.
     pub meta: Option<Json>,
-    /// Where its payload is, when it is stored elsewhere.
+    /// Reference to the payload, if it is stored elsewhere.
     pub payload_ref: Option<Json>,
-    /// What went wrong.
+    /// Error message.
     pub error: Option<Text>,
-    /// Where it went wrong.
+    /// Stack trace of the error.
     pub stack_trace: Option<Text>,
-    /// The worker that it comes from.
+    /// Worker that sent the event.
     pub worker_id: Option<Text>,
-    /// The program that wrote it.
+    /// Program that wrote the event.
     pub producer: Option<Text>,
-    /// What it is an answer to.
+    /// Id of the message that caused the event.
     pub causation_id: Option<Text>,
-    /// What it belongs together with.
+    /// Id that links related events.
     pub correlation_id: Option<Text>,
-    /// The key under which it was sent.
+    /// Idempotency key of the request.
     pub idempotency_key: Option<Text>,
-    /// What only copied events carry; boxed, since hardly any event has it.
-    pub copied: Option<Box<CopiedFields>>,
+    /// Fields of projected events. Boxed because few events have them.
+    pub projected: Option<Box<ProjectedFields>>,
 }
 
-/// Fields of events that were written elsewhere and copied into this log.
+/// Fields of events that were written elsewhere and projected into this log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CopiedFields {
+pub struct ProjectedFields {
     /// Index of an iteration.
     pub current_index: Option<i64>,
     /// Item of an iteration.
@@ -123,26 +123,27 @@ pub struct CopiedFields {
     pub distributed_state: Option<Text>,
     /// Trace of the component.
     pub trace_component: Option<Json>,
-    /// Fields that this version does not know: an object, and never an empty one.
+    /// Fields that this version does not know: an object that is never empty.
     pub extra: Option<Json>,
 }
 
-impl CopiedFields {
-    /// The fields, unless all of them are absent: an event without any has one form only.
+impl ProjectedFields {
+    /// Returns `None` if all fields are absent, so that an event without such fields has one form
+    /// only.
     pub fn into_option(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
 }
 
-/// Version of the schema of an event's body.
+/// Version of the schema of an event body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SchemaVersion(u32);
 
 impl SchemaVersion {
-    /// The first, and that of an event that names none.
+    /// The first version. Also the version of an event that names none.
     pub const FIRST: Self = Self(1);
 
-    /// The version with a number, from 1 to what a database holds.
+    /// Wraps a number between 1 and the maximum of a database integer.
     pub fn new(number: i64) -> Option<Self> {
         i32::try_from(number)
             .ok()
@@ -151,19 +152,19 @@ impl SchemaVersion {
             .map(Self)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The version after this one.
+    /// Returns the next version.
     pub(super) const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 }
 
 impl NewEvent {
-    /// An event that says no more than it must, with the usual status of its type.
+    /// Creates an event with only the required fields and the default status of its type.
     pub fn new(
         execution_id: ExecutionId,
         event_id: EventId,
@@ -173,8 +174,8 @@ impl NewEvent {
         let event_type = event_type.into();
         Self {
             status: event_type
-                .known()
-                .and_then(EventType::usual_status)
+                .known_type()
+                .and_then(EventType::default_status)
                 .map_or(StatusName::None, StatusName::Known),
             execution_id,
             event_id,
@@ -198,7 +199,7 @@ impl NewEvent {
             stream_id: None,
             stream_version: None,
             schema_name: None,
-            schema_version: super::upcast::CURRENT,
+            schema_version: super::upcast::CURRENT_SCHEMA_VERSION,
             duration: None,
             context: None,
             result: None,
@@ -211,43 +212,43 @@ impl NewEvent {
             causation_id: None,
             correlation_id: None,
             idempotency_key: None,
-            copied: None,
+            projected: None,
         }
     }
 
-    /// The producer's time, unless no clock can mean it: not after the Unix epoch, or far in the
-    /// future of the server that receives it.
-    pub fn believable_time(event_time: Timestamp, ingest_time: Timestamp) -> Option<Timestamp> {
+    /// Returns the producer's time if it is plausible: after the Unix epoch, and not far ahead of
+    /// the clock of the server that receives the event.
+    pub fn plausible_time(event_time: Timestamp, ingest_time: Timestamp) -> Option<Timestamp> {
         let latest = ingest_time.saturating_add(MAX_EVENT_TIME_AHEAD);
         (Timestamp::UNIX_EPOCH < event_time && event_time <= latest).then_some(event_time)
     }
 
-    /// Digest of the canonical envelope: equal exactly when the producer said the same.
+    /// Returns the digest of the canonical envelope. Equal digests mean equal envelopes.
     pub fn envelope_checksum(&self) -> Digest {
-        sha256(self.envelope())
+        sha256(self.to_envelope())
     }
 }
 
-/// An event as it is read and sent: what its producer said, with its place in the log.
+/// An event as it is read and sent: the producer's fields and its position in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRecord {
-    /// What the producer said.
+    /// Fields from the producer.
     pub event: NewEvent,
-    /// Its place in the execution.
+    /// Position in the execution.
     pub seq: Seq,
-    /// When the server took it; never decreases inside of an execution.
+    /// Time at which the server received the event. Never decreases within an execution.
     pub ingest_time: Timestamp,
-    /// Digest of the envelope, kept where id or body came from a client.
+    /// Digest of the envelope, stored if the id or the body came from a client.
     pub envelope_checksum: Option<Digest>,
 }
 
-/// An event as a store keeps it: with what never leaves the store.
+/// An event as stored, with the fields that never leave the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
     /// The event.
     pub record: EventRecord,
-    /// Its link in the hash chain of the execution.
-    pub chain: Chain,
-    /// Its place in the feed of the log.
+    /// Link in the hash chain of the execution.
+    pub chain: ChainHash,
+    /// Position in the feed of the log.
     pub feed: FeedPosition,
 }

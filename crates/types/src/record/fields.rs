@@ -1,12 +1,12 @@
-//! The fields of an event under their names, in the one order that canonical JSON has.
+//! The named fields of an event, in the order of canonical JSON.
 //!
-//! One list serves the envelope, which the chain and the checksum cover, and the body, which
-//! streams and exports carry, so that the two cannot drift apart.
+//! One list serves both the envelope, which the chain and the checksum cover, and the body, which
+//! streams and exports carry, so that the two cannot diverge.
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
-use super::elapsed::Elapsed;
-use super::event::{CopiedFields, EventRecord, NewEvent, SchemaVersion};
+use super::elapsed::ElapsedTime;
+use super::event::{EventRecord, NewEvent, ProjectedFields, SchemaVersion};
 use super::order::Seq;
 use crate::digest::Digest;
 use crate::event::EventName;
@@ -17,84 +17,84 @@ use crate::status::StatusName;
 use crate::text::Text;
 use crate::time::Timestamp;
 
-/// Which form of an event is written.
+/// Form in which an event is written.
 #[derive(Clone, Copy)]
-enum Form<'e> {
-    /// What the producer said, the believed time under `timestamp`.
+enum EventForm<'e> {
+    /// Producer's fields, with the creation time as `timestamp`.
     Envelope,
-    /// Every column but those that never leave the store.
+    /// All columns except those that never leave the store.
     Body(&'e EventRecord),
 }
 
-/// Puts every field that is present, in rising order of names.
-fn put_fields<'e, F>(event: &'e NewEvent, form: Form<'e>, to: &mut Sink<F>)
+/// Writes every present field, in ascending order of names.
+fn write_fields<'e, F>(event: &'e NewEvent, form: EventForm<'e>, sink: &mut FieldSink<F>)
 where
-    F: FnMut(&'static str, Value<'e>),
+    F: FnMut(&'static str, FieldValue<'e>),
 {
-    let copied = event.copied.as_deref().unwrap_or(&NOTHING_COPIED);
+    let projected = event.projected.as_deref().unwrap_or(&NO_PROJECTED_FIELDS);
     let body = form.body();
-    to.put("aggregate_id", &event.aggregate_id);
-    to.put("aggregate_type", &event.aggregate_type);
-    to.put("catalog_id", &event.catalog_id);
-    to.put("causation_id", &event.causation_id);
-    to.put("command_id", &event.command_id);
-    to.put("context", &event.context);
-    to.put("context_key", &copied.context_key);
-    to.put("context_value", &copied.context_value);
-    to.put("correlation_id", &event.correlation_id);
-    to.put_if(body.is_some(), "created_at", &event.created_at);
-    to.put("current_index", &copied.current_index);
-    to.put("current_item", &copied.current_item);
-    to.put("distributed_state", &copied.distributed_state);
-    to.put("duration", &event.duration);
+    sink.write("aggregate_id", &event.aggregate_id);
+    sink.write("aggregate_type", &event.aggregate_type);
+    sink.write("catalog_id", &event.catalog_id);
+    sink.write("causation_id", &event.causation_id);
+    sink.write("command_id", &event.command_id);
+    sink.write("context", &event.context);
+    sink.write("context_key", &projected.context_key);
+    sink.write("context_value", &projected.context_value);
+    sink.write("correlation_id", &event.correlation_id);
+    sink.write_if(body.is_some(), "created_at", &event.created_at);
+    sink.write("current_index", &projected.current_index);
+    sink.write("current_item", &projected.current_item);
+    sink.write("distributed_state", &projected.distributed_state);
+    sink.write("duration", &event.duration);
     if let Some(record) = body {
-        to.put("envelope_checksum", &record.envelope_checksum);
+        sink.write("envelope_checksum", &record.envelope_checksum);
     }
-    to.put("error", &event.error);
-    to.put("event_id", &event.event_id);
-    // In an envelope the producer's time is worth a field only where it is not the believed one.
+    sink.write("error", &event.error);
+    sink.write("event_id", &event.event_id);
+    // The envelope has the producer's time only if it differs from the creation time.
     let has_own_time = event.event_time != event.created_at;
-    to.put_if(
+    sink.write_if(
         body.is_some() || has_own_time,
         "event_time",
         &event.event_time,
     );
-    to.put("event_type", &event.event_type);
-    to.put("execution_id", &event.execution_id);
-    to.put("extra", &copied.extra);
-    to.put("frame_id", &event.frame_id);
-    to.put("idempotency_key", &event.idempotency_key);
+    sink.write("event_type", &event.event_type);
+    sink.write("execution_id", &event.execution_id);
+    sink.write("extra", &projected.extra);
+    sink.write("frame_id", &event.frame_id);
+    sink.write("idempotency_key", &event.idempotency_key);
     if let Some(record) = body {
-        to.put("ingest_time", &record.ingest_time);
+        sink.write("ingest_time", &record.ingest_time);
     }
-    to.put("meta", &event.meta);
-    to.put("node_id", &event.node_id);
-    to.put("node_name", &event.node_name);
-    to.put("node_type", &event.node_type);
-    to.put("organization_id", &event.organization_id);
-    to.put("parent_event_id", &event.parent_event_id);
-    to.put("parent_execution_id", &event.parent_execution_id);
-    to.put("payload_ref", &event.payload_ref);
-    to.put("prev_event_id", &event.prev_event_id);
-    to.put("producer", &event.producer);
-    to.put("result", &event.result);
-    to.put("schema_name", &event.schema_name);
-    to.put("schema_version", &event.schema_version);
+    sink.write("meta", &event.meta);
+    sink.write("node_id", &event.node_id);
+    sink.write("node_name", &event.node_name);
+    sink.write("node_type", &event.node_type);
+    sink.write("organization_id", &event.organization_id);
+    sink.write("parent_event_id", &event.parent_event_id);
+    sink.write("parent_execution_id", &event.parent_execution_id);
+    sink.write("payload_ref", &event.payload_ref);
+    sink.write("prev_event_id", &event.prev_event_id);
+    sink.write("producer", &event.producer);
+    sink.write("result", &event.result);
+    sink.write("schema_name", &event.schema_name);
+    sink.write("schema_version", &event.schema_version);
     if let Some(record) = body {
-        to.put("seq", &record.seq);
+        sink.write("seq", &record.seq);
     }
-    to.put("stack_trace", &event.stack_trace);
-    to.put("stage_id", &event.stage_id);
-    to.put("status", &event.status);
-    to.put("stream_id", &event.stream_id);
-    to.put("stream_version", &event.stream_version);
-    to.put("tenant_id", &event.tenant_id);
-    to.put_if(body.is_none(), "timestamp", &event.created_at);
-    to.put("trace_component", &copied.trace_component);
-    to.put("worker_id", &event.worker_id);
+    sink.write("stack_trace", &event.stack_trace);
+    sink.write("stage_id", &event.stage_id);
+    sink.write("status", &event.status);
+    sink.write("stream_id", &event.stream_id);
+    sink.write("stream_version", &event.stream_version);
+    sink.write("tenant_id", &event.tenant_id);
+    sink.write_if(body.is_none(), "timestamp", &event.created_at);
+    sink.write("trace_component", &projected.trace_component);
+    sink.write("worker_id", &event.worker_id);
 }
 
-static NOTHING_COPIED: CopiedFields = CopiedFields {
+static NO_PROJECTED_FIELDS: ProjectedFields = ProjectedFields {
     current_index: None,
     current_item: None,
     context_key: None,
@@ -104,7 +104,7 @@ static NOTHING_COPIED: CopiedFields = CopiedFields {
     extra: None,
 };
 
-impl<'e> Form<'e> {
+impl<'e> EventForm<'e> {
     fn body(self) -> Option<&'e EventRecord> {
         match self {
             Self::Envelope => None,
@@ -113,50 +113,50 @@ impl<'e> Form<'e> {
     }
 }
 
-/// Where the fields go.
-struct Sink<F>(F);
+/// Receiver of the fields.
+struct FieldSink<F>(F);
 
-impl<'e, F: FnMut(&'static str, Value<'e>)> Sink<F> {
-    fn put(&mut self, name: &'static str, field: &'e impl Field) {
-        if let Some(value) = field.value() {
+impl<'e, F: FnMut(&'static str, FieldValue<'e>)> FieldSink<F> {
+    fn write(&mut self, name: &'static str, field: &'e impl EventField) {
+        if let Some(value) = field.to_field_value() {
             (self.0)(name, value);
         }
     }
 
-    fn put_if(&mut self, condition: bool, name: &'static str, field: &'e impl Field) {
+    fn write_if(&mut self, condition: bool, name: &'static str, field: &'e impl EventField) {
         if condition {
-            self.put(name, field);
+            self.write(name, field);
         }
     }
 }
 
-/// The value of a field.
-enum Value<'e> {
+/// Value of a field.
+enum FieldValue<'e> {
     Int(i64),
-    Elapsed(Elapsed),
+    Elapsed(ElapsedTime),
     Time(Timestamp),
     Text(&'e str),
     Digest(&'e Digest),
     Json(&'e Json),
 }
 
-/// A type that an event has fields of; an absent field has no value.
-trait Field {
-    fn value(&self) -> Option<Value<'_>>;
+/// Types of event fields. An absent field has no value.
+trait EventField {
+    fn to_field_value(&self) -> Option<FieldValue<'_>>;
 }
 
-impl<T: Field> Field for Option<T> {
-    fn value(&self) -> Option<Value<'_>> {
-        self.as_ref().and_then(Field::value)
+impl<T: EventField> EventField for Option<T> {
+    fn to_field_value(&self) -> Option<FieldValue<'_>> {
+        self.as_ref().and_then(EventField::to_field_value)
     }
 }
 
-/// Says how the value of a field is had from its type.
+/// Implements [`EventField`] for types by an expression each.
 macro_rules! fields {
     ($( $kind:ty => |$field:ident| $value:expr; )+) => {
         $(
-            impl Field for $kind {
-                fn value(&self) -> Option<Value<'_>> {
+            impl EventField for $kind {
+                fn to_field_value(&self) -> Option<FieldValue<'_>> {
                     let $field = self;
                     Some($value)
                 }
@@ -166,43 +166,43 @@ macro_rules! fields {
 }
 
 fields! {
-    i64 => |number| Value::Int(*number);
-    CatalogId => |id| Value::Int(id.get());
-    CommandId => |id| Value::Int(id.get());
-    EventId => |id| Value::Int(id.get());
-    ExecutionId => |id| Value::Int(id.get());
-    Seq => |seq| Value::Int(seq.get());
-    SchemaVersion => |version| Value::Int(version.get().into());
-    Elapsed => |elapsed| Value::Elapsed(*elapsed);
-    Timestamp => |time| Value::Time(*time);
-    Digest => |digest| Value::Digest(digest);
-    Text => |text| Value::Text(text);
-    EventName => |name| Value::Text(name.as_str());
-    StatusName => |status| Value::Text(status.as_str());
-    TenantId => |tenant| Value::Text(tenant.as_str());
-    OrganizationId => |organization| Value::Text(organization.as_str());
+    i64 => |number| FieldValue::Int(*number);
+    CatalogId => |id| FieldValue::Int(id.get());
+    CommandId => |id| FieldValue::Int(id.get());
+    EventId => |id| FieldValue::Int(id.get());
+    ExecutionId => |id| FieldValue::Int(id.get());
+    Seq => |seq| FieldValue::Int(seq.get());
+    SchemaVersion => |version| FieldValue::Int(version.get().into());
+    ElapsedTime => |elapsed| FieldValue::Elapsed(*elapsed);
+    Timestamp => |time| FieldValue::Time(*time);
+    Digest => |digest| FieldValue::Digest(digest);
+    Text => |text| FieldValue::Text(text);
+    EventName => |name| FieldValue::Text(name.as_str());
+    StatusName => |status| FieldValue::Text(status.as_str());
+    TenantId => |tenant| FieldValue::Text(tenant.as_str());
+    OrganizationId => |organization| FieldValue::Text(organization.as_str());
 }
 
-impl Field for Json {
-    fn value(&self) -> Option<Value<'_>> {
-        (!self.is_null()).then_some(Value::Json(self))
+impl EventField for Json {
+    fn to_field_value(&self) -> Option<FieldValue<'_>> {
+        (!self.is_null()).then_some(FieldValue::Json(self))
     }
 }
 
-impl WriteCanonical for Value<'_> {
+impl WriteCanonical for FieldValue<'_> {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
         match self {
-            Self::Int(value) => writer.int(*value),
+            Self::Int(value) => writer.write_int(*value),
             Self::Elapsed(value) => value.write_canonical(writer),
             Self::Time(value) => value.write_canonical(writer),
-            Self::Text(value) => writer.text(value),
-            Self::Digest(value) => writer.text(&value.to_string()),
+            Self::Text(value) => writer.write_text(value),
+            Self::Digest(value) => writer.write_text(&value.to_string()),
             Self::Json(value) => value.write_canonical(writer),
         }
     }
 }
 
-impl Serialize for Value<'_> {
+impl Serialize for FieldValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Int(value) => serializer.serialize_i64(*value),
@@ -215,34 +215,34 @@ impl Serialize for Value<'_> {
     }
 }
 
-fn write_form<'e>(event: &'e NewEvent, form: Form<'e>, writer: &mut CanonicalWriter) {
-    let mut object = writer.object();
-    let mut sink = Sink(|name, value: Value<'e>| {
-        object.field(name, &value);
+fn write_event_form<'e>(event: &'e NewEvent, form: EventForm<'e>, writer: &mut CanonicalWriter) {
+    let mut object = writer.begin_object();
+    let mut sink = FieldSink(|name, value: FieldValue<'e>| {
+        object.write_field(name, &value);
     });
-    put_fields(event, form, &mut sink);
+    write_fields(event, form, &mut sink);
 }
 
-struct Envelope<'e>(&'e NewEvent);
+struct EventEnvelope<'e>(&'e NewEvent);
 
-impl WriteCanonical for Envelope<'_> {
+impl WriteCanonical for EventEnvelope<'_> {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        write_form(self.0, Form::Envelope, writer);
+        write_event_form(self.0, EventForm::Envelope, writer);
     }
 }
 
 impl NewEvent {
-    /// The canonical envelope: the producer's fields only, what is null left out, defaults filled
-    /// in, times as instants.
-    pub fn envelope(&self) -> Vec<u8> {
-        to_canonical(&Envelope(self))
+    /// Returns the canonical envelope: only the producer's fields, without nulls, with defaults
+    /// filled in and times as instants.
+    pub fn to_envelope(&self) -> Vec<u8> {
+        to_canonical(&EventEnvelope(self))
     }
 }
 
-/// The body that streams and exports carry; the same bytes for the same event, whoever writes them.
+/// Writes the body that streams and exports carry. The bytes depend only on the event.
 impl WriteCanonical for EventRecord {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        write_form(&self.event, Form::Body(self), writer);
+        write_event_form(&self.event, EventForm::Body(self), writer);
     }
 }
 
@@ -250,12 +250,12 @@ impl Serialize for EventRecord {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         let mut outcome = Ok(());
-        let mut sink = Sink(|name, value: Value<'_>| {
+        let mut sink = FieldSink(|name, value: FieldValue<'_>| {
             if outcome.is_ok() {
                 outcome = map.serialize_entry(name, &value);
             }
         });
-        put_fields(&self.event, Form::Body(self), &mut sink);
+        write_fields(&self.event, EventForm::Body(self), &mut sink);
         outcome?;
         map.end()
     }

@@ -1,7 +1,7 @@
 //! The event as it is written, stored and sent.
 //!
-//! Owns the typed row, its canonical envelope, its JSON form, the hash chain over a log, and the
-//! reading of older schema versions. Decides nothing about a run, and reads nothing from a store.
+//! Owns the typed event, its canonical envelope, its JSON form, the hash chain over a log, and the
+//! upcasting of older schema versions. Contains no execution logic and reads no store.
 
 mod chain;
 mod elapsed;
@@ -15,10 +15,10 @@ mod upcast;
 #[cfg(test)]
 mod tests;
 
-pub use chain::{Chain, ChainBroken, ChainCheck, verify_chain};
-pub use elapsed::Elapsed;
-pub use event::{CopiedFields, EventRecord, NewEvent, SchemaVersion, StoredEvent};
-pub use order::{FeedPosition, Seq, SeqError, Version};
-pub use projected::{Arrival, Projected, Rejection, read_projected};
-pub use read::{FieldProblem, RecordError};
-pub use upcast::{UpcastError, is_current, upcast};
+pub use chain::{ChainError, ChainHash, ChainVerifier, verify_chain};
+pub use elapsed::ElapsedTime;
+pub use event::{EventRecord, NewEvent, ProjectedFields, SchemaVersion, StoredEvent};
+pub use order::{ExecutionVersion, FeedPosition, Seq, SeqError};
+pub use projected::{EventRejection, ProjectedEvent, ProjectionContext, parse_projected_event};
+pub use read::{FieldError, RecordError};
+pub use upcast::{UpcastError, is_current_schema, upcast_record};

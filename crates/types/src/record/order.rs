@@ -1,23 +1,23 @@
-//! What orders events: `seq` inside of an execution, the feed position across all of them.
+//! The order of events: `seq` within an execution, the feed position across all executions.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Place of an event in its execution: 1, 2, 3 and so on without gaps.
+/// Sequence number of an event in its execution: 1, 2, 3 and so on without gaps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(i64);
 
-/// A number that is no place.
+/// Error for a number that is not a sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is not a seq: the first event of an execution has 1")]
 pub struct SeqError(pub i64);
 
 impl Seq {
-    /// Of the first event.
+    /// Sequence number of the first event.
     pub const FIRST: Self = Self(1);
 
-    /// The place with a number.
+    /// Wraps a number.
     pub const fn new(number: i64) -> Result<Self, SeqError> {
         if number < 1 {
             return Err(SeqError(number));
@@ -25,12 +25,13 @@ impl Seq {
         Ok(Self(number))
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> i64 {
         self.0
     }
 
-    /// The following place. No log reaches the last one, which follows itself.
+    /// Returns the next sequence number. The largest number, which no log reaches, is its own
+    /// successor.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -61,16 +62,16 @@ impl<'de> Deserialize<'de> for Seq {
     }
 }
 
-/// Version of an execution: the seq of its last event, 0 before the first. Appends name the one
-/// that they expect.
+/// Version of an execution: the seq of its last event, 0 before the first. Appends state the
+/// version that they expect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version(i64);
+pub struct ExecutionVersion(i64);
 
-impl Version {
-    /// Of an execution without events.
+impl ExecutionVersion {
+    /// Version of an execution without events.
     pub const EMPTY: Self = Self(0);
 
-    /// The version with a number.
+    /// Wraps a number.
     pub const fn new(number: i64) -> Result<Self, SeqError> {
         if number < 0 {
             return Err(SeqError(number));
@@ -78,41 +79,41 @@ impl Version {
         Ok(Self(number))
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> i64 {
         self.0
     }
 
-    /// The place that the next event gets.
+    /// Returns the sequence number of the next event.
     pub const fn next_seq(self) -> Seq {
         Seq(self.0.saturating_add(1))
     }
 }
 
-impl From<Seq> for Version {
+impl From<Seq> for ExecutionVersion {
     fn from(seq: Seq) -> Self {
         Self(seq.0)
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ExecutionVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
     }
 }
 
-/// Place of an event in the feed of a whole log.
+/// Position of an event in the feed of the whole log.
 ///
-/// The order of commits is that of the pair; neither part alone means anything.
+/// The pair defines the commit order. Neither part has a meaning alone.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FeedPosition {
-    // The fields stand in the order in which they are compared.
-    /// The transaction that wrote the event.
+    // Field order defines comparison order.
+    /// Transaction that wrote the event.
     pub tx: u64,
-    /// The number of the row.
+    /// Row number.
     pub position: i64,
 }
 
@@ -121,23 +122,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_and_places() {
+    fn version_is_last_seq() {
         assert_eq!(Seq::FIRST.get(), 1);
-        assert_eq!(Version::EMPTY.next_seq(), Seq::FIRST);
+        assert_eq!(ExecutionVersion::EMPTY.next_seq(), Seq::FIRST);
         let third = Seq::new(3).unwrap();
-        assert_eq!(Version::from(third).next_seq().get(), 4);
+        assert_eq!(ExecutionVersion::from(third).next_seq().get(), 4);
         assert_eq!(third.next().get(), 4);
-        assert_eq!(Version::new(0), Ok(Version::EMPTY));
-        assert_eq!(Version::new(3).unwrap().get(), 3);
-        assert!(Version::EMPTY < Version::from(Seq::FIRST));
+        assert_eq!(ExecutionVersion::new(0), Ok(ExecutionVersion::EMPTY));
+        assert_eq!(ExecutionVersion::new(3).unwrap().get(), 3);
+        assert!(ExecutionVersion::EMPTY < ExecutionVersion::from(Seq::FIRST));
         for wrong in [0, -1, i64::MIN] {
             assert_eq!(Seq::new(wrong), Err(SeqError(wrong)));
         }
-        assert_eq!(Version::new(-1), Err(SeqError(-1)));
+        assert_eq!(ExecutionVersion::new(-1), Err(SeqError(-1)));
     }
 
     #[test]
-    fn the_feed_is_ordered_by_the_pair() {
+    fn feed_is_ordered_by_transaction_then_position() {
         let late_row = FeedPosition {
             tx: 7,
             position: 90,

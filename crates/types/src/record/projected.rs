@@ -1,11 +1,11 @@
-//! Reading an event that was written elsewhere and is copied into this log.
+//! Parsing of projected events, which were written elsewhere and are copied into this log.
 //!
-//! The envelope is tolerated as far as it can be: unknown fields are kept, times come in several
-//! forms or not at all. What cannot be kept is refused by itself, with a code, so that one bad
-//! event never fails its batch.
+//! The parser is lenient: unknown fields are preserved, and times may have several forms or be
+//! absent. An event that cannot be stored is rejected alone, with a code, so that one bad event
+//! never fails its batch.
 
 use super::event::{EventRecord, NewEvent};
-use super::read::{Fields, Misfit, RecordError, text_of};
+use super::read::{JsonFields, MismatchPolicy, RecordError, str_from_json};
 use crate::error::RejectCode;
 use crate::event::EventName;
 use crate::id::{CommandId, EventId, ExecutionId};
@@ -15,51 +15,51 @@ use crate::name::{OrganizationId, TenantId};
 use crate::text::Text;
 use crate::time::Timestamp;
 
-/// How an envelope arrives: when, and on whose behalf.
+/// Context in which an envelope is received: the time and the caller.
 #[derive(Debug, Clone)]
-pub struct Arrival {
-    /// The server's clock.
+pub struct ProjectionContext {
+    /// Current time of the server.
     pub now: Timestamp,
-    /// The tenant of the caller; never the envelope's word.
+    /// Tenant of the caller. Never taken from the envelope.
     pub tenant_id: TenantId,
-    /// The organization of the caller; never the envelope's word.
+    /// Organization of the caller. Never taken from the envelope.
     pub organization_id: OrganizationId,
 }
 
-/// An event read from an envelope.
+/// An event parsed from an envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Projected {
+pub struct ProjectedEvent {
     /// The event, ready to be appended.
     pub event: NewEvent,
-    /// The tenant that the envelope names, for the caller to compare.
-    pub said_tenant: Option<Text>,
-    /// The organization that the envelope names, for the caller to compare.
-    pub said_organization: Option<Text>,
-    filled_in: FilledIn,
+    /// Tenant named by the envelope, for the caller to compare.
+    pub envelope_tenant: Option<Text>,
+    /// Organization named by the envelope, for the caller to compare.
+    pub envelope_organization: Option<Text>,
+    defaulted: DefaultedFields,
 }
 
-/// What the server adds to an event because its envelope does not say it.
+/// Fields that the server fills in because the envelope lacks them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FilledIn {
-    /// There is no time at all, so the event happens when it arrives.
+struct DefaultedFields {
+    /// The envelope has no time at all, so the event time is the time of arrival.
     event_time: bool,
-    /// No believable time of creation is given: it is the event's own time, or that of its arrival.
+    /// The envelope has no plausible creation time. The event time or the time of arrival is used.
     created_at: bool,
-    /// The command is only told by the meta data.
+    /// The command id is present only in the metadata.
     command_id: bool,
 }
 
-/// Why an envelope cannot be stored.
+/// Reason why an envelope cannot be stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Rejection {
-    /// The code that the answer carries.
+pub struct EventRejection {
+    /// Code for the response.
     pub code: RejectCode,
-    /// What is wrong, for a person.
+    /// Human-readable message.
     pub message: String,
 }
 
-impl From<RecordError> for Rejection {
+impl From<RecordError> for EventRejection {
     fn from(error: RecordError) -> Self {
         Self {
             code: RejectCode::BadValue,
@@ -68,31 +68,36 @@ impl From<RecordError> for Rejection {
     }
 }
 
-/// Reads an envelope.
-pub fn read_projected(envelope: &Json, arrival: &Arrival) -> Result<Projected, Rejection> {
-    let mut fields = Fields::of(envelope)?;
-    let event_id = fields.id("event_id", Misfit::Refused)?.ok_or(Rejection {
-        code: RejectCode::BadValue,
-        message: "the event has no event_id".to_owned(),
-    })?;
+/// Parses an envelope.
+pub fn parse_projected_event(
+    envelope: &Json,
+    context: &ProjectionContext,
+) -> Result<ProjectedEvent, EventRejection> {
+    let mut fields = JsonFields::from_json(envelope)?;
+    let event_id = fields
+        .take_id("event_id", MismatchPolicy::Reject)?
+        .ok_or(EventRejection {
+            code: RejectCode::BadValue,
+            message: "the event has no event_id".to_owned(),
+        })?;
     let execution_id = fields
-        .id("execution_id", Misfit::Refused)?
-        .ok_or(Rejection {
+        .take_id("execution_id", MismatchPolicy::Reject)?
+        .ok_or(EventRejection {
             code: RejectCode::MissingExecutionId,
             message: "the event has no execution_id".to_owned(),
         })?;
-    check_not_in_future(event_id, execution_id, arrival.now)?;
-    let name = |value: &Json| Ok(EventName::read_copied(Some(text_of(value)?))?);
+    check_not_in_future(event_id, execution_id, context.now)?;
+    let name = |value: &Json| Ok(EventName::parse_lenient(Some(str_from_json(value)?))?);
     let event_type = fields
-        .take("event_type", Misfit::Refused, name)?
+        .take_field("event_type", MismatchPolicy::Reject, name)?
         .unwrap_or_else(EventName::unknown);
-    let times = Times::take(&mut fields, arrival.now)?;
-    let said_tenant = fields.text("tenant_id", Misfit::Refused)?;
-    let said_organization = fields.text("organization_id", Misfit::Refused)?;
-    let own_command = own_command_id(&mut fields)?;
-    let command_id = own_command.or_else(|| command_id_in_meta(envelope));
-    // Places that only the log which the event comes from can give.
-    for own in [
+    let times = EventTimes::from_fields(&mut fields, context.now)?;
+    let envelope_tenant = fields.take_text("tenant_id", MismatchPolicy::Reject)?;
+    let envelope_organization = fields.take_text("organization_id", MismatchPolicy::Reject)?;
+    let own_command = take_command_id(&mut fields)?;
+    let command_id = own_command.or_else(|| command_id_from_meta(envelope));
+    // Fields that only the log of origin can assign.
+    for field in [
         "seq",
         "position",
         "tx",
@@ -100,23 +105,23 @@ pub fn read_projected(envelope: &Json, arrival: &Arrival) -> Result<Projected, R
         "ingest_time",
         "envelope_checksum",
     ] {
-        fields.ignore(own);
+        fields.drop_field(field);
     }
     let event = NewEvent {
         event_time: times.event_time,
         created_at: times.created_at,
-        tenant_id: arrival.tenant_id.clone(),
-        organization_id: arrival.organization_id.clone(),
+        tenant_id: context.tenant_id.clone(),
+        organization_id: context.organization_id.clone(),
         command_id,
-        ..NewEvent::new(execution_id, event_id, event_type, arrival.now)
+        ..NewEvent::new(execution_id, event_id, event_type, context.now)
     };
-    Ok(Projected {
-        event: event.describe(fields, Misfit::Kept)?,
-        said_tenant,
-        said_organization,
-        filled_in: FilledIn {
+    Ok(ProjectedEvent {
+        event: event.fill_from_fields(fields, MismatchPolicy::KeepAsExtra)?,
+        envelope_tenant,
+        envelope_organization,
+        defaulted: DefaultedFields {
             command_id: own_command.is_none(),
-            ..times.filled_in
+            ..times.defaulted
         },
     })
 }
@@ -125,93 +130,98 @@ fn check_not_in_future(
     event_id: EventId,
     execution_id: ExecutionId,
     now: Timestamp,
-) -> Result<(), Rejection> {
+) -> Result<(), EventRejection> {
     let latest = now.saturating_add(MAX_ID_AHEAD).as_unix_ms();
-    let made = event_id.unix_ms().max(execution_id.unix_ms());
-    if made <= latest {
+    let created_ms = event_id.unix_ms().max(execution_id.unix_ms());
+    if created_ms <= latest {
         return Ok(());
     }
-    Err(Rejection {
+    Err(EventRejection {
         code: RejectCode::IdInFuture,
         message: format!(
-            "event {event_id} of execution {execution_id} lies {} ms ahead of the clock",
-            made - now.as_unix_ms()
+            "event {event_id} of execution {execution_id} is {} ms ahead of the clock",
+            created_ms - now.as_unix_ms()
         ),
     })
 }
 
-/// The command that the event says it is about. A text that names no command of ours is left over.
-fn own_command_id(fields: &mut Fields) -> Result<Option<CommandId>, RecordError> {
-    fields.take("command_id", Misfit::Kept, |value| {
-        match value.as_str().map(CommandId::from_digits_or_label) {
+/// Takes the command id of the event. A text that is not one of our command ids is left in the
+/// fields.
+fn take_command_id(fields: &mut JsonFields) -> Result<Option<CommandId>, RecordError> {
+    fields.take_field(
+        "command_id",
+        MismatchPolicy::KeepAsExtra,
+        |value| match value.as_str().map(CommandId::from_digits_or_label) {
             Some(Ok(id)) => Ok(id),
             Some(Err(_)) | None => Ok(CommandId::from_json(value)?),
-        }
-    })
+        },
+    )
 }
 
-/// The command that only the meta data tell.
-fn command_id_in_meta(envelope: &Json) -> Option<CommandId> {
-    let said = envelope.get("meta")?.get("command_id")?;
-    match said.as_str() {
+/// Returns the command id in the metadata.
+fn command_id_from_meta(envelope: &Json) -> Option<CommandId> {
+    let id = envelope.get("meta")?.get("command_id")?;
+    match id.as_str() {
         Some(text) => CommandId::from_digits_or_label(text).ok(),
-        None => CommandId::from_json(said).ok(),
+        None => CommandId::from_json(id).ok(),
     }
 }
 
-/// The times of an event, as far as its envelope tells them.
-struct Times {
+/// Times of an event, as far as the envelope has them.
+struct EventTimes {
     event_time: Timestamp,
     created_at: Timestamp,
-    filled_in: FilledIn,
+    defaulted: DefaultedFields,
 }
 
-impl Times {
-    fn take(fields: &mut Fields, now: Timestamp) -> Result<Self, RecordError> {
+impl EventTimes {
+    fn from_fields(fields: &mut JsonFields, now: Timestamp) -> Result<Self, RecordError> {
         let mut time = |field| {
             fields
-                .take(field, Misfit::Refused, |value| {
-                    Ok(Timestamp::parse_lenient(text_of(value)?)?)
+                .take_field(field, MismatchPolicy::Reject, |value| {
+                    Ok(Timestamp::parse_lenient(str_from_json(value)?)?)
                 })
                 .map(Option::flatten)
         };
         let (event_time, timestamp, created_at) =
             (time("event_time")?, time("timestamp")?, time("created_at")?);
-        let happened = event_time.or(timestamp);
-        let producers = happened.or(created_at);
-        let believed = |time| NewEvent::believable_time(time, now);
-        // Where it is the only time, the time of creation is that of the event.
-        let given = happened.and(created_at).and_then(believed);
-        let event_time = producers.unwrap_or(now);
+        let producer_event_time = event_time.or(timestamp);
+        let producer_time = producer_event_time.or(created_at);
+        let plausible = |time| NewEvent::plausible_time(time, now);
+        // If it is the only time, the creation time is the event time.
+        let plausible_creation = producer_event_time.and(created_at).and_then(plausible);
+        let event_time = producer_time.unwrap_or(now);
         Ok(Self {
             event_time,
-            created_at: given.or_else(|| believed(event_time)).unwrap_or(now),
-            filled_in: FilledIn {
-                event_time: producers.is_none(),
-                created_at: given.is_none(),
+            created_at: plausible_creation
+                .or_else(|| plausible(event_time))
+                .unwrap_or(now),
+            defaulted: DefaultedFields {
+                event_time: producer_time.is_none(),
+                created_at: plausible_creation.is_none(),
                 command_id: false,
             },
         })
     }
 }
 
-impl Projected {
-    /// Whether the log already holds this event: the same id with the same envelope. What the
-    /// server filled in is not the producer's word, so it is not compared.
+impl ProjectedEvent {
+    /// True if the log already holds this event: the same id with the same envelope. Fields that
+    /// the server filled in do not come from the producer, so they are not compared.
     pub fn is_same_as(&self, stored: &EventRecord) -> bool {
         let mut event = self.event.clone();
-        if self.filled_in.event_time {
+        if self.defaulted.event_time {
             event.event_time = stored.event.event_time;
         }
-        if self.filled_in.created_at {
+        if self.defaulted.created_at {
             event.created_at = stored.event.created_at;
         }
-        if self.filled_in.command_id {
+        if self.defaulted.command_id {
             event.command_id = stored.event.command_id;
         }
-        let of_stored = stored
+        let stored_checksum = stored
             .envelope_checksum
             .unwrap_or_else(|| stored.event.envelope_checksum());
-        event.envelope_checksum() == of_stored
+        event.envelope_checksum() == stored_checksum
     }
 }

@@ -1,105 +1,105 @@
-//! Reading an event from its JSON form.
+//! Parsing of an event from its JSON form.
 //!
-//! What the form holds beyond the fields of this version is kept in `extra`, so that nothing a
-//! newer or a foreign producer says is lost.
+//! Fields that this version does not know are preserved in `extra`, so that no data of a newer or a
+//! foreign producer is lost.
 
 use serde::{Deserialize, Deserializer};
 
-use super::elapsed::Elapsed;
-use super::event::{CopiedFields, EventRecord, NewEvent, SchemaVersion};
+use super::elapsed::ElapsedTime;
+use super::event::{EventRecord, NewEvent, ProjectedFields, SchemaVersion};
 use super::order::{Seq, SeqError};
 use crate::digest::{Digest, DigestTextError};
 use crate::event::{EventName, EventNameError};
 use crate::id::Snowflake;
-use crate::id::{Id, IdError};
-use crate::json::{Json, JsonMap, JsonRefused};
+use crate::id::{IdError, TypedId};
+use crate::json::{Json, JsonMap, JsonValueError};
 use crate::name::NameError;
 use crate::status::StatusName;
-use crate::text::{HoldsNul, Text};
+use crate::text::{ContainsNul, Text};
 use crate::time::{Timestamp, TimestampTextError};
 
-/// Why a JSON value is not an event.
+/// Error for a JSON value that is not an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// Not an object.
+    /// The value is not an object.
     #[error("an event is an object, not a {0}")]
     NotAnObject(&'static str),
-    /// A field is wrong.
+    /// A field is invalid.
     #[error("field `{field}`: {problem}")]
     Field {
-        /// The name of the field.
+        /// Name of the field.
         field: &'static str,
-        /// What is wrong with it.
+        /// Problem with the field.
         #[source]
-        problem: FieldProblem,
+        problem: FieldError,
     },
 }
 
-/// What is wrong with a field.
+/// Error of a field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FieldProblem {
-    /// It must be there.
+pub enum FieldError {
+    /// The field is required.
     #[error("missing")]
     Missing,
-    /// A value of another type.
+    /// The value has the wrong type.
     #[error("expected {expected}, found a {found}")]
     Type {
-        /// The type wanted.
+        /// Expected type.
         expected: &'static str,
-        /// The type found.
+        /// Type that was found.
         found: &'static str,
     },
-    /// Not an id.
+    /// Invalid id.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// Not a time.
+    /// Invalid time.
     #[error(transparent)]
     Time(#[from] TimestampTextError),
-    /// Not the name of an event.
+    /// Invalid event name.
     #[error(transparent)]
     EventName(#[from] EventNameError),
-    /// Not a name.
+    /// Invalid name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// Not a digest.
+    /// Invalid digest.
     #[error(transparent)]
     Digest(#[from] DigestTextError),
-    /// Not a place in an execution.
+    /// Invalid sequence number.
     #[error(transparent)]
     Seq(#[from] SeqError),
-    /// Not a text of the log.
+    /// Text that the log cannot store.
     #[error(transparent)]
-    Text(#[from] HoldsNul),
-    /// Not a number of the log.
+    Text(#[from] ContainsNul),
+    /// Number that the log cannot store.
     #[error(transparent)]
-    Number(#[from] JsonRefused),
-    /// Not a version of a schema.
+    Number(#[from] JsonValueError),
+    /// Invalid schema version.
     #[error("{0} is not a schema version")]
     SchemaVersion(i64),
 }
 
-/// The fields of an object, taken out one by one; what is never taken is left over.
-pub(super) struct Fields {
+/// The fields of an object, removed one by one as they are read. The rest is left over.
+pub(super) struct JsonFields {
     rest: JsonMap,
 }
 
-/// How a field is taken that does not fit its column.
+/// Handling of a field that does not fit its column.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Misfit {
-    /// The event is refused.
-    Refused,
-    /// The field is left over, and so kept.
-    Kept,
+pub(super) enum MismatchPolicy {
+    /// Reject the event.
+    Reject,
+    /// Leave the field over, so that it is preserved in `extra`.
+    KeepAsExtra,
 }
 
-type Taken<T> = Result<Option<T>, RecordError>;
+type FieldResult<T> = Result<Option<T>, RecordError>;
 
-impl Fields {
-    pub(super) fn of(value: &Json) -> Result<Self, RecordError> {
+impl JsonFields {
+    pub(super) fn from_json(value: &Json) -> Result<Self, RecordError> {
         let map = value
             .as_map()
             .ok_or(RecordError::NotAnObject(value.type_name()))?;
-        // A null says no more than an absent field.
+        // A null is equivalent to an absent field.
         let rest = map
             .iter()
             .filter(|(_, value)| !value.is_null())
@@ -108,48 +108,64 @@ impl Fields {
         Ok(Self { rest })
     }
 
-    /// Takes a field, if it is there, by reading its value.
-    pub(super) fn take<T>(
+    /// Takes a field, if it is present, by parsing its value.
+    pub(super) fn take_field<T>(
         &mut self,
         field: &'static str,
-        misfit: Misfit,
-        read: impl FnOnce(&Json) -> Result<T, FieldProblem>,
-    ) -> Taken<T> {
-        match (self.rest.get(field).map(read), misfit) {
-            (None, _) | (Some(Err(_)), Misfit::Kept) => Ok(None),
+        on_mismatch: MismatchPolicy,
+        read: impl FnOnce(&Json) -> Result<T, FieldError>,
+    ) -> FieldResult<T> {
+        match (self.rest.get(field).map(read), on_mismatch) {
+            (None, _) | (Some(Err(_)), MismatchPolicy::KeepAsExtra) => Ok(None),
             (Some(Ok(value)), _) => {
                 self.rest.remove(field);
                 Ok(Some(value))
             }
-            (Some(Err(problem)), Misfit::Refused) => Err(RecordError::Field { field, problem }),
+            (Some(Err(problem)), MismatchPolicy::Reject) => {
+                Err(RecordError::Field { field, problem })
+            }
         }
     }
 
-    pub(super) fn json(&mut self, field: &'static str) -> Option<Json> {
+    pub(super) fn take_json(&mut self, field: &'static str) -> Option<Json> {
         self.rest.remove(field)
     }
 
-    pub(super) fn text(&mut self, field: &'static str, misfit: Misfit) -> Taken<Text> {
-        self.take(field, misfit, |value| Ok(Text::new(text_of(value)?)?))
+    pub(super) fn take_text(
+        &mut self,
+        field: &'static str,
+        on_mismatch: MismatchPolicy,
+    ) -> FieldResult<Text> {
+        self.take_field(field, on_mismatch, |value| {
+            Ok(Text::new(str_from_json(value)?)?)
+        })
     }
 
-    pub(super) fn id<T: Id>(&mut self, field: &'static str, misfit: Misfit) -> Taken<T> {
-        self.take(field, misfit, |value| {
+    pub(super) fn take_id<T: TypedId>(
+        &mut self,
+        field: &'static str,
+        on_mismatch: MismatchPolicy,
+    ) -> FieldResult<T> {
+        self.take_field(field, on_mismatch, |value| {
             Ok(T::from_snowflake(Snowflake::from_json(value)?))
         })
     }
 
-    fn integer(&mut self, field: &'static str, misfit: Misfit) -> Taken<i64> {
-        self.take(field, misfit, integer_of)
+    fn take_integer(
+        &mut self,
+        field: &'static str,
+        on_mismatch: MismatchPolicy,
+    ) -> FieldResult<i64> {
+        self.take_field(field, on_mismatch, integer_from_json)
     }
 
-    /// Drops a field without looking at it.
-    pub(super) fn ignore(&mut self, field: &'static str) {
+    /// Drops a field without parsing it.
+    pub(super) fn drop_field(&mut self, field: &'static str) {
         self.rest.remove(field);
     }
 
-    /// The extra fields, with all that was left over among them.
-    fn extra(mut self) -> Option<Json> {
+    /// Returns the extra fields together with all fields that are left over.
+    fn into_extra(mut self) -> Option<Json> {
         let mut extra = match self.rest.remove("extra") {
             Some(Json::Map(extra)) => extra.as_ref().clone(),
             Some(other) => JsonMap::from([("extra".into(), other)]),
@@ -160,35 +176,35 @@ impl Fields {
     }
 }
 
-pub(super) fn text_of(value: &Json) -> Result<&str, FieldProblem> {
-    value.as_str().ok_or(FieldProblem::Type {
+pub(super) fn str_from_json(value: &Json) -> Result<&str, FieldError> {
+    value.as_str().ok_or(FieldError::Type {
         expected: "a text",
         found: value.type_name(),
     })
 }
 
-fn integer_of(value: &Json) -> Result<i64, FieldProblem> {
-    value.as_i64().ok_or(FieldProblem::Type {
+fn integer_from_json(value: &Json) -> Result<i64, FieldError> {
+    value.as_i64().ok_or(FieldError::Type {
         expected: "a 64-bit integer",
         found: value.type_name(),
     })
 }
 
-fn elapsed_of(value: &Json) -> Result<Elapsed, FieldProblem> {
-    let ms = value.as_f64().ok_or(FieldProblem::Type {
+fn elapsed_from_json(value: &Json) -> Result<ElapsedTime, FieldError> {
+    let ms = value.as_f64().ok_or(FieldError::Type {
         expected: "a number of milliseconds",
         found: value.type_name(),
     })?;
-    Ok(Elapsed::from_ms(ms)?)
+    Ok(ElapsedTime::from_ms(ms)?)
 }
 
-fn schema_version_of(value: &Json) -> Result<SchemaVersion, FieldProblem> {
-    let number = integer_of(value)?;
-    SchemaVersion::new(number).ok_or(FieldProblem::SchemaVersion(number))
+fn schema_version_from_json(value: &Json) -> Result<SchemaVersion, FieldError> {
+    let number = integer_from_json(value)?;
+    SchemaVersion::new(number).ok_or(FieldError::SchemaVersion(number))
 }
 
-/// An error that is no text is kept as its canonical JSON: better a crude message than none.
-fn message_of(value: &Json) -> Result<Text, FieldProblem> {
+/// Keeps an error that is not a string as its canonical JSON: a crude message is better than none.
+fn message_from_json(value: &Json) -> Result<Text, FieldError> {
     match value {
         Json::Str(text) => Ok(Text::new(text.clone())?),
         other => Ok(Text::from(other.to_string())),
@@ -196,93 +212,100 @@ fn message_of(value: &Json) -> Result<Text, FieldProblem> {
 }
 
 impl NewEvent {
-    /// Fills in what only describes the event. The fields of an envelope must fit; of the others,
-    /// `misfit` decides.
-    pub(super) fn describe(
+    /// Fills in the descriptive fields. The fields of an envelope must fit. For the others,
+    /// `on_mismatch` decides.
+    pub(super) fn fill_from_fields(
         mut self,
-        mut fields: Fields,
-        misfit: Misfit,
+        mut fields: JsonFields,
+        on_mismatch: MismatchPolicy,
     ) -> Result<Self, RecordError> {
-        use Misfit::Refused;
+        use MismatchPolicy::Reject;
 
-        let status = |value: &Json| Ok(StatusName::read(text_of(value)?)?);
-        self.status = fields.take("status", Refused, status)?.unwrap_or_default();
-        self.node_id = fields.text("node_id", Refused)?;
-        self.node_name = fields.text("node_name", Refused)?;
-        self.node_type = fields.text("node_type", Refused)?;
-        self.catalog_id = fields.id("catalog_id", Refused)?;
-        self.parent_event_id = fields.id("parent_event_id", Refused)?;
-        self.duration = fields.take("duration", Refused, elapsed_of)?;
-        self.error = fields.take("error", Refused, message_of)?;
-        self.stack_trace = fields.take("stack_trace", Refused, message_of)?;
-        self.context = fields.json("context");
-        self.result = fields.json("result");
-        self.meta = fields.json("meta");
+        let status = |value: &Json| Ok(StatusName::parse(str_from_json(value)?)?);
+        self.status = fields
+            .take_field("status", Reject, status)?
+            .unwrap_or_default();
+        self.node_id = fields.take_text("node_id", Reject)?;
+        self.node_name = fields.take_text("node_name", Reject)?;
+        self.node_type = fields.take_text("node_type", Reject)?;
+        self.catalog_id = fields.take_id("catalog_id", Reject)?;
+        self.parent_event_id = fields.take_id("parent_event_id", Reject)?;
+        self.duration = fields.take_field("duration", Reject, elapsed_from_json)?;
+        self.error = fields.take_field("error", Reject, message_from_json)?;
+        self.stack_trace = fields.take_field("stack_trace", Reject, message_from_json)?;
+        self.context = fields.take_json("context");
+        self.result = fields.take_json("result");
+        self.meta = fields.take_json("meta");
 
-        self.parent_execution_id = fields.id("parent_execution_id", misfit)?;
-        self.prev_event_id = fields.id("prev_event_id", misfit)?;
-        self.stage_id = fields.text("stage_id", misfit)?;
-        self.frame_id = fields.text("frame_id", misfit)?;
-        self.aggregate_type = fields.text("aggregate_type", misfit)?;
-        self.aggregate_id = fields.text("aggregate_id", misfit)?;
-        self.stream_id = fields.text("stream_id", misfit)?;
-        self.stream_version = fields.integer("stream_version", misfit)?;
-        self.schema_name = fields.text("schema_name", misfit)?;
+        self.parent_execution_id = fields.take_id("parent_execution_id", on_mismatch)?;
+        self.prev_event_id = fields.take_id("prev_event_id", on_mismatch)?;
+        self.stage_id = fields.take_text("stage_id", on_mismatch)?;
+        self.frame_id = fields.take_text("frame_id", on_mismatch)?;
+        self.aggregate_type = fields.take_text("aggregate_type", on_mismatch)?;
+        self.aggregate_id = fields.take_text("aggregate_id", on_mismatch)?;
+        self.stream_id = fields.take_text("stream_id", on_mismatch)?;
+        self.stream_version = fields.take_integer("stream_version", on_mismatch)?;
+        self.schema_name = fields.take_text("schema_name", on_mismatch)?;
         self.schema_version = fields
-            .take("schema_version", misfit, schema_version_of)?
+            .take_field("schema_version", on_mismatch, schema_version_from_json)?
             .unwrap_or(SchemaVersion::FIRST);
-        self.payload_ref = fields.json("payload_ref");
-        self.worker_id = fields.text("worker_id", misfit)?;
-        self.producer = fields.text("producer", misfit)?;
-        self.causation_id = fields.text("causation_id", misfit)?;
-        self.correlation_id = fields.text("correlation_id", misfit)?;
-        self.idempotency_key = fields.text("idempotency_key", misfit)?;
-        self.copied = CopiedFields {
-            current_index: fields.integer("current_index", misfit)?,
-            current_item: fields.text("current_item", misfit)?,
-            context_key: fields.text("context_key", misfit)?,
-            context_value: fields.text("context_value", misfit)?,
-            distributed_state: fields.text("distributed_state", misfit)?,
-            trace_component: fields.json("trace_component"),
-            extra: fields.extra(),
+        self.payload_ref = fields.take_json("payload_ref");
+        self.worker_id = fields.take_text("worker_id", on_mismatch)?;
+        self.producer = fields.take_text("producer", on_mismatch)?;
+        self.causation_id = fields.take_text("causation_id", on_mismatch)?;
+        self.correlation_id = fields.take_text("correlation_id", on_mismatch)?;
+        self.idempotency_key = fields.take_text("idempotency_key", on_mismatch)?;
+        self.projected = ProjectedFields {
+            current_index: fields.take_integer("current_index", on_mismatch)?,
+            current_item: fields.take_text("current_item", on_mismatch)?,
+            context_key: fields.take_text("context_key", on_mismatch)?,
+            context_value: fields.take_text("context_value", on_mismatch)?,
+            distributed_state: fields.take_text("distributed_state", on_mismatch)?,
+            trace_component: fields.take_json("trace_component"),
+            extra: fields.into_extra(),
         }
         .into_option();
         Ok(self)
     }
 }
 
-fn required<T>(field: &'static str, taken: Taken<T>) -> Result<T, RecordError> {
-    taken?.ok_or(RecordError::Field {
+fn require_field<T>(field: &'static str, value: FieldResult<T>) -> Result<T, RecordError> {
+    value?.ok_or(RecordError::Field {
         field,
-        problem: FieldProblem::Missing,
+        problem: FieldError::Missing,
     })
 }
 
 impl EventRecord {
-    /// Reads the form that streams and exports carry.
+    /// Parses the form that streams and exports carry.
     pub fn from_json(value: &Json) -> Result<Self, RecordError> {
-        use Misfit::Refused;
+        use MismatchPolicy::Reject;
 
-        let mut fields = Fields::of(value)?;
-        let time = |value: &Json| Ok(Timestamp::parse(text_of(value)?)?);
-        let name = |value: &Json| Ok(EventName::read_copied(Some(text_of(value)?))?);
-        let seq = |value: &Json| Ok(Seq::new(integer_of(value)?)?);
-        let digest = |value: &Json| Ok(Digest::parse(text_of(value)?)?);
+        let mut fields = JsonFields::from_json(value)?;
+        let time = |value: &Json| Ok(Timestamp::parse(str_from_json(value)?)?);
+        let name = |value: &Json| Ok(EventName::parse_lenient(Some(str_from_json(value)?))?);
+        let seq = |value: &Json| Ok(Seq::new(integer_from_json(value)?)?);
+        let digest = |value: &Json| Ok(Digest::parse(str_from_json(value)?)?);
         let event = NewEvent::new(
-            required("execution_id", fields.id("execution_id", Refused))?,
-            required("event_id", fields.id("event_id", Refused))?,
-            required("event_type", fields.take("event_type", Refused, name))?,
-            required("created_at", fields.take("created_at", Refused, time))?,
+            require_field("execution_id", fields.take_id("execution_id", Reject))?,
+            require_field("event_id", fields.take_id("event_id", Reject))?,
+            require_field("event_type", fields.take_field("event_type", Reject, name))?,
+            require_field("created_at", fields.take_field("created_at", Reject, time))?,
         );
-        let event_time = fields.take("event_time", Refused, time)?;
-        let tenant = fields.take("tenant_id", Refused, |value| Ok(text_of(value)?.parse()?))?;
-        let organization = fields.take("organization_id", Refused, |value| {
-            Ok(text_of(value)?.parse()?)
+        let event_time = fields.take_field("event_time", Reject, time)?;
+        let tenant = fields.take_field("tenant_id", Reject, |value| {
+            Ok(str_from_json(value)?.parse()?)
         })?;
-        let command_id = fields.id("command_id", Refused)?;
-        let seq = required("seq", fields.take("seq", Refused, seq))?;
-        let ingest_time = required("ingest_time", fields.take("ingest_time", Refused, time))?;
-        let envelope_checksum = fields.take("envelope_checksum", Refused, digest)?;
+        let organization = fields.take_field("organization_id", Reject, |value| {
+            Ok(str_from_json(value)?.parse()?)
+        })?;
+        let command_id = fields.take_id("command_id", Reject)?;
+        let seq = require_field("seq", fields.take_field("seq", Reject, seq))?;
+        let ingest_time = require_field(
+            "ingest_time",
+            fields.take_field("ingest_time", Reject, time),
+        )?;
+        let envelope_checksum = fields.take_field("envelope_checksum", Reject, digest)?;
         let event = NewEvent {
             event_time: event_time.unwrap_or(event.created_at),
             tenant_id: tenant.unwrap_or_default(),
@@ -291,7 +314,7 @@ impl EventRecord {
             ..event
         };
         Ok(Self {
-            event: event.describe(fields, Refused)?,
+            event: event.fill_from_fields(fields, Reject)?,
             seq,
             ingest_time,
             envelope_checksum,

@@ -1,12 +1,12 @@
-//! What is hidden, and what is not.
+//! Redaction of secrets in texts and values.
 
 use proptest::prelude::*;
 
-use super::packed::sextets;
+use super::base64_forms::to_sextets;
 use super::*;
 
-fn secrets(texts: &[&str]) -> Secrets {
-    let mut secrets = Secrets::default();
+fn build_secrets(texts: &[&str]) -> SecretSet {
+    let mut secrets = SecretSet::default();
     for text in texts {
         secrets.add_text(text);
     }
@@ -14,8 +14,8 @@ fn secrets(texts: &[&str]) -> Secrets {
 }
 
 #[test]
-fn a_secret_is_found_in_every_form() {
-    let secrets = secrets(&["p@ss w\"rd/1"]);
+fn redacts_secret_in_every_encoding() {
+    let secrets = build_secrets(&["p@ss w\"rd/1"]);
     for (text, expected) in [
         ("p@ss w\"rd/1", "[REDACTED]"),
         (
@@ -33,145 +33,154 @@ fn a_secret_is_found_in_every_form() {
             r#""{\"password\":\"p@ss w\\\"rd\/1\"}""#,
             r#""{\"password\":\"[REDACTED]\"}""#,
         ),
-        // The base64 of `user:p@ss w"rd/1`, as in a header. Its ends hold bits of the neighbours, too.
+        // The base64 of `user:p@ss w"rd/1`, as in a header. Its first and last characters also
+        // encode bits of the adjacent text.
         (
             "Basic dXNlcjpwQHNzIHcicmQvMQ==",
             "Basic dXNlcjp[REDACTED]Q==",
         ),
     ] {
-        let hidden = secrets.hidden_in(text);
-        assert_eq!(hidden.as_deref(), Some(expected), "{text}");
+        let redacted = secrets.redact_text(text);
+        assert_eq!(redacted.as_deref(), Some(expected), "{text}");
     }
-    assert_eq!(secrets.hidden_in("author, token_count, 12345"), None);
+    assert_eq!(secrets.redact_text("author, token_count, 12345"), None);
 }
 
 #[test]
-fn short_values_and_names_of_fields_hide_nothing() {
-    let secrets = secrets(&["abc12", "     a      "]);
+fn short_values_are_not_redacted() {
+    let secrets = build_secrets(&["abc12", "     a      "]);
     assert!(secrets.is_empty());
-    assert_eq!(secrets.hidden_in("password: abc12"), None);
+    assert_eq!(secrets.redact_text("password: abc12"), None);
 }
 
 #[test]
-fn the_longest_goes_first() {
-    let secrets = secrets(&["hunter", "hunter22"]);
+fn longest_secret_is_redacted_first() {
+    let secrets = build_secrets(&["hunter", "hunter22"]);
     assert_eq!(
-        secrets.hidden_in("hunter22 hunter").unwrap(),
+        secrets.redact_text("hunter22 hunter").unwrap(),
         "[REDACTED] [REDACTED]"
     );
 }
 
 #[test]
-fn what_overlaps_is_one() {
-    let secrets = secrets(&["hunter", "terrier", "unterrie"]);
-    assert_eq!(secrets.hidden_in("a hunterrier.").unwrap(), "a [REDACTED].");
+fn overlapping_secrets_are_redacted_once() {
+    let secrets = build_secrets(&["hunter", "terrier", "unterrie"]);
+    assert_eq!(
+        secrets.redact_text("a hunterrier.").unwrap(),
+        "a [REDACTED]."
+    );
 }
 
 #[test]
-fn space_around_a_secret_is_no_part_of_it() {
-    let secrets = secrets(&["  sesame-1\n"]);
-    assert_eq!(secrets.hidden_in("(sesame-1)").unwrap(), "([REDACTED])");
+fn surrounding_whitespace_is_ignored() {
+    let secrets = build_secrets(&["  sesame-1\n"]);
+    assert_eq!(secrets.redact_text("(sesame-1)").unwrap(), "([REDACTED])");
 }
 
 #[test]
-fn lines_that_base64_is_broken_into_are_no_hiding_place() {
+fn redacts_secret_in_wrapped_base64() {
     let secret = "a long secret that `base64` breaks into lines of seventy-six characters";
-    let packed = "YSBsb25nIHNlY3JldCB0aGF0IGBiYXNlNjRgIGJyZWFrcyBpbnRvIGxpbmVzIG9mIHNldmVudHkt\n\
+    let encoded = "YSBsb25nIHNlY3JldCB0aGF0IGBiYXNlNjRgIGJyZWFrcyBpbnRvIGxpbmVzIG9mIHNldmVudHkt\n\
         c2l4IGNoYXJhY3RlcnM=";
-    let hidden = secrets(&[secret]).hidden_in(packed).unwrap();
-    // The last character holds bits of what follows, too.
-    assert_eq!(hidden, "[REDACTED]M=");
+    let redacted = build_secrets(&[secret]).redact_text(encoded).unwrap();
+    // The last character also encodes bits of the following text.
+    assert_eq!(redacted, "[REDACTED]M=");
 }
 
 #[test]
-fn a_secret_that_an_output_was_cut_within_is_hidden() {
+fn redacts_secret_truncated_at_end() {
     let text = format!("{}sesame-op", "many words ".repeat(100));
-    let hidden = secrets(&["sesame-opens-42"]).hidden_in(&text).unwrap();
-    assert!(hidden.ends_with("words [REDACTED]"), "{hidden}");
+    let redacted = build_secrets(&["sesame-opens-42"])
+        .redact_text(&text)
+        .unwrap();
+    assert!(redacted.ends_with("words [REDACTED]"), "{redacted}");
 }
 
 #[test]
-fn what_nobody_cut_is_searched_for_whole_secrets_only() {
+fn only_whole_ignores_partial_secrets() {
     let text = format!("{}sesame-op", "many words ".repeat(100));
-    let secrets = secrets(&["sesame-opens-42"]).only_whole();
+    let secrets = build_secrets(&["sesame-opens-42"]).only_whole();
     for text in [&text, "sesame-op…"] {
-        assert_eq!(secrets.hidden_in(text), None);
+        assert_eq!(secrets.redact_text(text), None);
     }
-    assert!(secrets.hidden_in("<sesame-opens-42>").is_some());
+    assert!(secrets.redact_text("<sesame-opens-42>").is_some());
 }
 
-/// The work is in proportion to the text and not to the secret as well, or this does not end.
+/// The search is linear in the text regardless of the secret, otherwise this test would not finish.
 #[test]
-fn a_long_secret_that_repeats_itself_is_looked_for_in_a_long_text() {
-    for (letter, length) in [
+fn search_is_linear_for_repetitive_secrets() {
+    for (unit, length) in [
         ("a", 1 << 20),
         ("\\", 1 << 16),
         ("%", 1 << 16),
         ("\\n", 1 << 16),
     ] {
-        let secret = letter.repeat(64 << 10);
-        let text = letter.repeat(length);
-        let hidden = secrets(&[&secret, &format!("{secret}x")]).hidden_in(&text);
-        assert_eq!(hidden.as_deref(), Some(REDACTED), "{letter}");
+        let secret = unit.repeat(64 << 10);
+        let text = unit.repeat(length);
+        let redacted = build_secrets(&[&secret, &format!("{secret}x")]).redact_text(&text);
+        assert_eq!(redacted.as_deref(), Some(REDACTED), "{unit}");
     }
 }
 
 #[test]
-fn what_one_command_resolves_the_others_of_its_run_hide() {
-    let runs = SecretsOfRuns::default();
-    let run = crate::ExecutionId::new(7).unwrap();
-    let (one, other) = (runs.of(run), runs.of(run));
+fn execution_secrets_are_shared_between_commands() {
+    let registry = ExecutionSecretRegistry::default();
+    let execution_id = crate::ExecutionId::new(7).unwrap();
+    let (one, other) = (
+        registry.get_or_create(execution_id),
+        registry.get_or_create(execution_id),
+    );
     one.add(&Json::from("its own"));
-    one.add_for_run(None, &Json::from("of all"));
-    assert!(other.known().hidden_in("of all").is_some());
-    assert!(other.known().hidden_in("its own").is_none());
-    let stranger = runs.of(crate::ExecutionId::new(8).unwrap());
-    assert!(stranger.known().is_empty());
+    one.add_credential(None, &Json::from("of all"));
+    assert!(other.current_secrets().redact_text("of all").is_some());
+    assert!(other.current_secrets().redact_text("its own").is_none());
+    let other_execution = registry.get_or_create(crate::ExecutionId::new(8).unwrap());
+    assert!(other_execution.current_secrets().is_empty());
 }
 
 #[test]
-fn lines_of_a_key_are_hidden_too() {
-    let secrets = secrets(&["-----BEGIN-----\nMIIEvQIBADAN\n-----END-----"]);
-    assert!(secrets.hidden_in("got MIIEvQIBADAN").is_some());
+fn redacts_single_lines_of_keys() {
+    let secrets = build_secrets(&["-----BEGIN-----\nMIIEvQIBADAN\n-----END-----"]);
+    assert!(secrets.redact_text("got MIIEvQIBADAN").is_some());
 }
 
 #[test]
-fn values_are_hidden_at_every_depth() {
-    let mut secrets = Secrets::default();
+fn redacts_values_at_every_depth() {
+    let mut secrets = SecretSet::default();
     secrets
         .add(&crate::json::parse(br#"{"user":"ada","pin":[12345678],"key":"sesame-1"}"#).unwrap());
     let value = crate::json::parse(br#"{"a":[{"sesame-1":"x sesame-1 y"}],"n":12345678,"m":1}"#);
-    let hidden = secrets.hide(value.unwrap());
+    let redacted = secrets.redact_json(value.unwrap());
     assert_eq!(
-        hidden.to_string(),
+        redacted.to_string(),
         r#"{"a":[{"[REDACTED]":"x [REDACTED] y"}],"m":1,"n":"[REDACTED]"}"#
     );
 }
 
 proptest! {
     #[test]
-    fn base64_around_a_secret_hides_it(
+    fn redacts_secret_inside_base64(
         before in "[ -~]{0,9}",
         secret in "[!-~]{8,40}",
         after in "[ -~]{0,9}",
     ) {
         let whole = format!("{before}{secret}{after}");
         let alphabet: Vec<char> = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain("+/".chars()).collect();
-        let packed: String = sextets(whole.as_bytes()).map(|sextet| alphabet[sextet]).collect();
-        prop_assert!(secrets(&[&secret]).hidden_in(&packed).is_some());
+        let encoded: String = to_sextets(whole.as_bytes()).map(|sextet| alphabet[sextet]).collect();
+        prop_assert!(build_secrets(&[&secret]).redact_text(&encoded).is_some());
     }
 
     #[test]
-    fn nothing_of_a_secret_is_left(secret in "\\PC{6,30}", around in "\\PC{0,20}") {
-        prop_assume!(secret.trim().chars().count() >= SHORTEST_SECRET);
+    fn redacted_text_contains_no_secret(secret in "\\PC{6,30}", around in "\\PC{0,20}") {
+        prop_assume!(secret.trim().chars().count() >= MIN_SECRET_CHARS);
         prop_assume!(!REDACTED.contains(&secret));
         let text = format!("{around}{secret}{around}");
-        let hidden = secrets(&[&secret]).hidden_in(&text).unwrap();
-        prop_assert!(hidden.contains(REDACTED));
-        // What stands around is left alone, unless it may be meant to belong to the secret.
-        let may_belong = |it: char| "\\%…\u{FFFD}".contains(it) || secret.contains(it);
+        let redacted = build_secrets(&[&secret]).redact_text(&text).unwrap();
+        prop_assert!(redacted.contains(REDACTED));
+        // The surrounding text is unchanged unless it could be part of an encoded secret.
+        let may_belong = |c: char| "\\%…\u{FFFD}".contains(c) || secret.contains(c);
         if !around.contains(may_belong) {
-            prop_assert_eq!(hidden, text.replace(secret.trim(), REDACTED));
+            prop_assert_eq!(redacted, text.replace(secret.trim(), REDACTED));
         }
     }
 }

@@ -1,68 +1,67 @@
 //! Checksums of a replayed state: of each part, and of the whole.
 //!
-//! They are taken entry by entry, so that a state of any size is summed without a second copy of it
-//! in memory.
+//! They are computed entry by entry, so that a state of any size needs no second copy in memory.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::projection::Replayed;
-use crate::digest::{Digest, Hasher};
+use super::projection::ReplayedState;
+use crate::digest::{Digest, Sha256Hasher};
 use crate::json::{CanonicalWriter, WriteCanonical};
 use crate::text::Text;
 
-/// The checksum of each part, under its name.
+/// Checksum of each part, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProjectionChecksums {
-    /// Of the execution as a whole.
+    /// Checksum of the execution entry.
     pub execution: Digest,
-    /// Of the stages.
+    /// Checksum of the stages.
     pub stage: Digest,
-    /// Of the frames.
+    /// Checksum of the frames.
     pub frame: Digest,
-    /// Of the commands.
+    /// Checksum of the commands.
     pub command: Digest,
-    /// Of the business objects.
+    /// Checksum of the business objects.
     pub business_object: Digest,
-    /// Of the loops.
+    /// Checksum of the loops.
     #[serde(rename = "loop")]
     pub looping: Digest,
 }
 
-/// The checksums of a state.
+/// Checksums of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sums {
-    /// Of the whole.
+pub struct ReplayChecksums {
+    /// Checksum of the whole state.
     pub whole: Digest,
-    /// Of each part.
+    /// Checksum of each part.
     pub parts: ProjectionChecksums,
 }
 
-impl Replayed {
-    /// The checksums: SHA-256 over the canonical form.
-    pub fn checksums(&self) -> Sums {
-        let mut whole = Whole::default();
-        let business_object = whole.map("business_objects", &self.business_objects);
-        let command = whole.map("commands", &self.commands);
-        whole.field("event_count", &self.event_count);
-        let execution = whole.part("execution", |whole| {
+impl ReplayedState {
+    /// Computes the checksums: SHA-256 over the canonical form.
+    pub fn compute_checksums(&self) -> ReplayChecksums {
+        let mut whole = ChecksumBuilder::default();
+        let business_object = whole.write_map("business_objects", &self.business_objects);
+        let command = whole.write_map("commands", &self.commands);
+        whole.write_field("event_count", &self.event_count);
+        let execution = whole.write_part("execution", |whole| {
             self.execution.write_canonical(&mut whole.text);
         });
-        whole.field("execution_id", &self.execution_id.get());
-        let frame = whole.map("frames", &self.frames);
+        whole.write_field("execution_id", &self.execution_id.get());
+        let frame = whole.write_map("frames", &self.frames);
         if let Some(id) = &self.last_event_id {
-            whole.field("last_event_id", id);
+            whole.write_field("last_event_id", id);
         }
         if let Some(name) = &self.last_event_type {
-            whole.field("last_event_type", name);
+            whole.write_field("last_event_type", name);
         }
-        let looping = whole.map("loops", &self.loops);
-        whole.field("organization_id", self.organization_id.as_str());
-        let stage = whole.map("stages", &self.stages);
-        whole.field("tenant_id", self.tenant_id.as_str());
-        Sums {
+        let looping = whole.write_map("loops", &self.loops);
+        whole.write_field("organization_id", self.organization_id.as_str());
+        let stage = whole.write_map("stages", &self.stages);
+        whole.write_field("tenant_id", self.tenant_id.as_str());
+        ReplayChecksums {
             whole: whole.finish(),
             parts: ProjectionChecksums {
                 execution,
@@ -76,73 +75,74 @@ impl Replayed {
     }
 }
 
-/// Bytes that are summed together.
-const CHUNK: usize = 1 << 12;
+/// Bytes that are hashed at once.
+const CHUNK_BYTES: usize = 1 << 12;
 
-/// The object whose canonical text is being summed.
+/// Computes the checksum of an object while its canonical text is written.
 #[derive(Default)]
-struct Whole {
-    hasher: Hasher,
-    /// Of the part that is being written, if it is summed for itself as well.
-    part: Option<Hasher>,
-    /// What is not summed yet.
+struct ChecksumBuilder {
+    hasher: Sha256Hasher,
+    /// Hasher of the current part, if the part has a separate checksum.
+    part_hasher: Option<Sha256Hasher>,
+    /// Text that is not hashed yet.
     text: CanonicalWriter,
     has_fields: bool,
 }
 
-impl Whole {
-    fn name(&mut self, name: &str) {
-        self.text.raw(if self.has_fields { b"," } else { b"{" });
+impl ChecksumBuilder {
+    fn write_name(&mut self, name: &str) {
+        self.text
+            .write_raw(if self.has_fields { b"," } else { b"{" });
         self.has_fields = true;
-        self.text.text(name);
-        self.text.raw(b":");
+        self.text.write_text(name);
+        self.text.write_raw(b":");
     }
 
-    fn field(&mut self, name: &str, value: &(impl WriteCanonical + ?Sized)) {
-        self.name(name);
+    fn write_field(&mut self, name: &str, value: &(impl WriteCanonical + ?Sized)) {
+        self.write_name(name);
         value.write_canonical(&mut self.text);
     }
 
-    /// A field that has a checksum of its own.
-    fn part(&mut self, name: &str, write: impl FnOnce(&mut Self)) -> Digest {
-        self.name(name);
-        self.sum();
-        self.part = Some(Hasher::default());
+    /// Writes a field that has a separate checksum.
+    fn write_part(&mut self, name: &str, write: impl FnOnce(&mut Self)) -> Digest {
+        self.write_name(name);
+        self.flush_text();
+        self.part_hasher = Some(Sha256Hasher::default());
         write(self);
-        self.sum();
-        self.part.take().unwrap_or_default().finish()
+        self.flush_text();
+        self.part_hasher.take().unwrap_or_default().finish()
     }
 
-    fn map<E: WriteCanonical>(&mut self, name: &str, map: &BTreeMap<Text, E>) -> Digest {
-        self.part(name, |whole| {
-            whole.text.raw(b"{");
+    fn write_map<E: WriteCanonical>(&mut self, name: &str, map: &BTreeMap<Text, E>) -> Digest {
+        self.write_part(name, |whole| {
+            whole.text.write_raw(b"{");
             for (index, (key, entry)) in map.iter().enumerate() {
                 if index > 0 {
-                    whole.text.raw(b",");
+                    whole.text.write_raw(b",");
                 }
                 key.write_canonical(&mut whole.text);
-                whole.text.raw(b":");
+                whole.text.write_raw(b":");
                 entry.write_canonical(&mut whole.text);
-                if whole.text.bytes().len() >= CHUNK {
-                    whole.sum();
+                if whole.text.as_bytes().len() >= CHUNK_BYTES {
+                    whole.flush_text();
                 }
             }
-            whole.text.raw(b"}");
+            whole.text.write_raw(b"}");
         })
     }
 
-    fn sum(&mut self) {
-        let bytes = self.text.bytes();
+    fn flush_text(&mut self) {
+        let bytes = self.text.as_bytes();
         self.hasher.update(bytes);
-        if let Some(part) = &mut self.part {
-            part.update(bytes);
+        if let Some(part_hasher) = &mut self.part_hasher {
+            part_hasher.update(bytes);
         }
         self.text.clear();
     }
 
     fn finish(mut self) -> Digest {
-        self.text.raw(b"}");
-        self.sum();
+        self.text.write_raw(b"}");
+        self.flush_text();
         self.hasher.finish()
     }
 }
@@ -155,8 +155,8 @@ mod tests {
     use crate::json::{Json, to_canonical};
     use crate::replay::{EventNumber, LoopEntry, PayloadRef, ReferenceSummary};
 
-    fn state() -> Replayed {
-        let mut state = Replayed::new(
+    fn test_state() -> ReplayedState {
+        let mut state = ReplayedState::new(
             crate::TenantId::default(),
             crate::OrganizationId::default(),
             ExecutionId::new(7).unwrap(),
@@ -187,25 +187,25 @@ mod tests {
         state
     }
 
-    /// Piece by piece comes to the same as at once.
+    /// Incremental hashing equals hashing the complete text.
     #[test]
-    fn the_sums_are_those_of_the_canonical_text() {
-        let state = state();
-        let sums = state.checksums();
-        assert_eq!(sums.whole, sha256(to_canonical(&state)));
+    fn checksums_match_canonical_text() {
+        let state = test_state();
+        let checksums = state.compute_checksums();
+        assert_eq!(checksums.whole, sha256(to_canonical(&state)));
         let text = serde_json::to_string(&state).unwrap();
         let wire: Json = serde_json::from_str(&text).unwrap();
         assert_eq!(to_canonical(&wire), to_canonical(&state));
         let part = |name: &str| sha256(to_canonical(wire.get(name).unwrap()));
-        assert_eq!(sums.parts.execution, part("execution"));
-        assert_eq!(sums.parts.looping, part("loops"));
-        assert_eq!(sums.parts.stage, sha256(b"{}"));
-        assert_eq!(serde_json::from_str::<Replayed>(&text).unwrap(), state);
+        assert_eq!(checksums.parts.execution, part("execution"));
+        assert_eq!(checksums.parts.looping, part("loops"));
+        assert_eq!(checksums.parts.stage, sha256(b"{}"));
+        assert_eq!(serde_json::from_str::<ReplayedState>(&text).unwrap(), state);
     }
 
     #[test]
-    fn the_canonical_text() {
-        let text = String::from_utf8(to_canonical(&state())).unwrap();
+    fn canonical_text_is_stable() {
+        let text = String::from_utf8(to_canonical(&test_state())).unwrap();
         insta::assert_snapshot!(text);
     }
 }

@@ -1,7 +1,7 @@
-//! The entries.
+//! The replay entries.
 //!
-//! Ids in them are texts, and the numbers of events are numbers. The fields of each stand in the
-//! order of their names.
+//! Ids in entries are strings, and event ids are numbers. The fields of each entry are in
+//! alphabetical order.
 
 use super::field::{EventNumber, entry};
 use crate::event::EventName;
@@ -14,38 +14,38 @@ entry! {
     pub struct ExecutionEntry {
         /// The step that was last entered, left or finished.
         pub last_node_name: Option<Text>,
-        /// All that its events refer to, in their order.
+        /// References in the events, in log order.
         pub payload_refs: Vec<PayloadRef>,
-        /// Where it stands.
+        /// Current status.
         pub status: StatusName,
     }
 }
 
 entry! {
-    /// Data that an event refers to.
+    /// A reference to data in an event.
     pub struct PayloadRef {
-        /// The event.
+        /// Id of the event.
         pub event_id: Text,
-        /// The reference as the event has it.
+        /// The reference as it is in the event.
         pub reference: Json,
-        /// What the reference tells about the data.
+        /// Summary of the referenced data.
         pub summary: ReferenceSummary,
     }
 }
 
 entry! {
-    /// What a reference tells about its data.
+    /// Summary of referenced data.
     #[derive(Default)]
     pub struct ReferenceSummary {
-        /// What kind of data it is.
+        /// Media type of the data.
         pub media_type: Option<Text>,
-        /// Where it is.
+        /// Address of the data.
         pub r#ref: Option<Text>,
-        /// How many rows it has.
+        /// Number of rows.
         pub row_count: Option<i64>,
-        /// The digest of its schema.
+        /// Digest of the schema.
         pub schema_digest: Option<Text>,
-        /// Its digest.
+        /// SHA-256 digest of the data.
         pub sha256: Option<Text>,
     }
 }
@@ -53,63 +53,63 @@ entry! {
 entry! {
     /// A stage: frames that belong together.
     pub struct StageEntry {
-        /// The event that closed it.
+        /// Event that closed the stage.
         pub closed_event_id: Option<EventNumber>,
-        /// How many events its frames wrote.
+        /// Number of events that its frames wrote.
         pub events_emitted: i64,
-        /// How many of its frames failed.
+        /// Number of failed frames.
         pub failed_count: i64,
-        /// How many frames it had.
+        /// Number of frames.
         pub frame_count: i64,
-        /// What it is.
+        /// Kind of the stage.
         pub kind: Option<Text>,
-        /// The last event about it.
+        /// Last event about the stage.
         pub last_event_id: EventNumber,
-        /// The loop that it belongs to.
+        /// Event of the loop that the stage belongs to.
         pub loop_event_id: Option<EventNumber>,
-        /// The event that opened it.
+        /// Event that opened the stage.
         pub opened_event_id: Option<EventNumber>,
-        /// The stage that it is part of.
+        /// Parent stage.
         pub parent_stage_id: Option<Text>,
-        /// How many rows its frames had.
+        /// Number of rows of its frames.
         pub row_count: i64,
-        /// Its id.
+        /// Id of the stage.
         pub stage_id: Text,
-        /// Where it stands.
+        /// Current status.
         pub status: StatusName,
-        /// The step that it belongs to.
+        /// Step of the stage.
         pub step_name: Option<Text>,
     }
 }
 
 entry! {
-    /// A frame: some rows that are worked on together.
+    /// A frame: a group of rows that are processed together.
     pub struct FrameEntry {
-        /// How often it was tried.
+        /// Number of attempts.
         pub attempts: i64,
-        /// The event that gave it to a worker.
+        /// Event that assigned the frame to a worker.
         pub claimed_event_id: Option<EventNumber>,
-        /// The command that works on it.
+        /// Command that processes the frame.
         pub command_id: Option<Text>,
-        /// How many events it wrote.
+        /// Number of events that the frame wrote.
         pub events_emitted: i64,
-        /// Its id.
+        /// Id of the frame.
         pub frame_id: Text,
-        /// The last event about it.
+        /// Last event about the frame.
         pub last_event_id: EventNumber,
-        /// Where its output is.
+        /// Reference to the output.
         pub output_ref: Option<Json>,
-        /// What that reference tells.
+        /// Summary of the output reference.
         pub output_ref_summary: Option<ReferenceSummary>,
-        /// The frame that it was cut from.
+        /// Frame that this one was split from.
         pub parent_frame_id: Option<Text>,
-        /// How many rows it had.
+        /// Number of rows.
         pub row_count: i64,
-        /// The stage that it belongs to.
+        /// Stage of the frame.
         pub stage_id: Option<Text>,
-        /// Where it stands.
+        /// Current status.
         pub status: StatusName,
-        /// The event that ended it.
+        /// Event that ended the frame.
         pub terminal_event_id: Option<EventNumber>,
     }
 }
@@ -117,29 +117,29 @@ entry! {
 entry! {
     /// A command.
     pub struct CommandEntry {
-        /// The last event that gave it to a worker.
+        /// Last event that assigned the command to a worker.
         pub claimed_event_id: Option<EventNumber>,
-        /// Its id.
+        /// Id of the command.
         pub command_id: Text,
-        /// The frame that it works on.
+        /// Frame that the command processes.
         pub frame_id: Option<Text>,
-        /// The event that issued it.
+        /// Event that issued the command.
         pub issued_event_id: Option<EventNumber>,
-        /// The last event about it.
+        /// Last event about the command.
         pub last_event_id: EventNumber,
-        /// The command that it belongs to.
+        /// Parent command.
         pub parent_command_id: Option<Text>,
-        /// The stage that it belongs to.
+        /// Stage of the command.
         pub stage_id: Option<Text>,
-        /// The last event with which a worker began it.
+        /// Last event with which a worker started the command.
         pub started_event_id: Option<EventNumber>,
-        /// Where it stands.
+        /// Current status.
         pub status: StatusName,
-        /// The event that ended it.
+        /// Event that ended the command.
         pub terminal_event_id: Option<EventNumber>,
-        /// The worker that has or had it.
+        /// Current or last worker.
         pub worker_id: Option<Text>,
-        /// Where that worker is.
+        /// Location of the worker.
         pub worker_locator: Option<Text>,
     }
 }
@@ -147,31 +147,31 @@ entry! {
 entry! {
     /// A business object that events are about.
     pub struct BusinessObjectEntry {
-        /// What is known of it: a map.
+        /// Attributes of the object: a map.
         pub attributes: Json,
-        /// The event that removed it.
+        /// Event that deleted the object.
         pub deleted_event_id: Option<EventNumber>,
-        /// How many events are about it.
+        /// Number of events about the object.
         pub event_count: i64,
-        /// The first of them.
+        /// First event about the object.
         pub first_event_id: EventNumber,
-        /// The last of them.
+        /// Last event about the object.
         pub last_event_id: EventNumber,
-        /// What the last of them is.
+        /// Type of the last event.
         pub last_event_type: EventName,
-        /// The last reference of its events.
+        /// Last reference in its events.
         pub last_payload_ref: Option<PayloadRef>,
-        /// Its id.
+        /// Id of the object.
         pub object_id: Text,
-        /// Its key: type and id.
+        /// Key of the object: type and id.
         pub object_key: Text,
-        /// Its type.
+        /// Type of the object.
         pub object_type: Text,
-        /// All that its events refer to, in their order.
+        /// References in its events, in log order.
         pub payload_refs: Vec<PayloadRef>,
-        /// Where it stands.
+        /// Current status.
         pub status: StatusName,
-        /// Its version.
+        /// Version of the object.
         pub version: i64,
     }
 }
@@ -179,19 +179,19 @@ entry! {
 entry! {
     /// A loop.
     pub struct LoopEntry {
-        /// Whether it is over.
+        /// True if the loop has ended.
         pub completed: bool,
-        /// How many of its parts went well.
+        /// Number of completed parts.
         pub done: i64,
-        /// How many of its parts failed.
+        /// Number of failed parts.
         pub failed: i64,
-        /// The last event about it.
+        /// Last event about the loop.
         pub last_event_id: EventNumber,
-        /// Its id.
+        /// Id of the loop.
         pub loop_id: Text,
-        /// The step that it belongs to.
+        /// Step of the loop.
         pub step_name: Option<Text>,
-        /// How many parts it has.
+        /// Number of parts.
         pub total: Option<i64>,
     }
 }

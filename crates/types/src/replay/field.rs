@@ -1,4 +1,4 @@
-//! How the fields of an entry are written: one list serves the canonical form and the wire.
+//! Serialization of entry fields. One list serves the canonical form and the wire.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -9,7 +9,7 @@ use crate::json::{CanonicalObject, CanonicalWriter, Json, WriteCanonical};
 use crate::status::StatusName;
 use crate::text::Text;
 
-/// The id of an event where an answer gives it as a number.
+/// Id of an event that is serialized as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventNumber(pub EventId);
 
@@ -27,47 +27,47 @@ impl<'de> Deserialize<'de> for EventNumber {
 
 impl WriteCanonical for EventNumber {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.int(self.0.get());
+        writer.write_int(self.0.get());
     }
 }
 
 impl WriteCanonical for StatusName {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.text(self.as_str());
+        writer.write_text(self.as_str());
     }
 }
 
 impl WriteCanonical for EventName {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.text(self.as_str());
+        writer.write_text(self.as_str());
     }
 }
 
 impl WriteCanonical for Vec<PayloadRef> {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.list(self, |writer, item| item.write_canonical(writer));
+        writer.write_list(self, |writer, item| item.write_canonical(writer));
     }
 }
 
-/// A type that entries have fields of.
-pub(super) trait Field {
-    /// Whether the field is left out.
+/// Types of entry fields.
+pub(super) trait EntryField {
+    /// True if the field is omitted.
     fn is_absent(&self) -> bool {
         false
     }
 
-    /// Writes the field unless it is left out.
-    fn put(&self, name: &str, object: &mut CanonicalObject<'_>);
+    /// Writes the field unless it is omitted.
+    fn write_field(&self, name: &str, object: &mut CanonicalObject<'_>);
 }
 
-impl<T: Field> Field for Option<T> {
+impl<T: EntryField> EntryField for Option<T> {
     fn is_absent(&self) -> bool {
         self.is_none()
     }
 
-    fn put(&self, name: &str, object: &mut CanonicalObject<'_>) {
+    fn write_field(&self, name: &str, object: &mut CanonicalObject<'_>) {
         if let Some(value) = self {
-            value.put(name, object);
+            value.write_field(name, object);
         }
     }
 }
@@ -75,9 +75,9 @@ impl<T: Field> Field for Option<T> {
 macro_rules! fields {
     ($($kind:ty),+ $(,)?) => {
         $(
-            impl Field for $kind {
-                fn put(&self, name: &str, object: &mut CanonicalObject<'_>) {
-                    object.field(name, self);
+            impl EntryField for $kind {
+                fn write_field(&self, name: &str, object: &mut CanonicalObject<'_>) {
+                    object.write_field(name, self);
                 }
             }
         )+
@@ -97,8 +97,8 @@ fields!(
     Vec<PayloadRef>,
 );
 
-/// Declares an entry. Its fields stand in the order of their names, which is that of the canonical
-/// form; what is absent is left out of it and of the wire.
+/// Declares an entry. Its fields must be in alphabetical order, which is the order of the canonical
+/// form. Absent fields are omitted there and on the wire.
 macro_rules! entry {
     (
         $(#[$meta:meta])*
@@ -112,19 +112,19 @@ macro_rules! entry {
         pub struct $name {
             $(
                 $(#[$field_meta])*
-                #[serde(skip_serializing_if = "crate::replay::field::Field::is_absent")]
+                #[serde(skip_serializing_if = "crate::replay::field::EntryField::is_absent")]
                 pub $field: $kind,
             )+
         }
 
         impl crate::json::WriteCanonical for $name {
             fn write_canonical(&self, writer: &mut crate::json::CanonicalWriter) {
-                let mut object = writer.object();
+                let mut object = writer.begin_object();
                 $(
-                    // A field whose name is a word of Rust is written with a mark in front of it.
+                    // A field named by a Rust keyword has the prefix `r#`.
                     let name = stringify!($field);
                     let name = name.strip_prefix("r#").unwrap_or(name);
-                    crate::replay::field::Field::put(&self.$field, name, &mut object);
+                    crate::replay::field::EntryField::write_field(&self.$field, name, &mut object);
                 )+
             }
         }

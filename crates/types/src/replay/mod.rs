@@ -1,19 +1,19 @@
-//! What the replay of a log tells: an entry for everything that its events are about.
+//! The result of a log replay: an entry for every object that the events are about.
 //!
-//! Owns the shape of the entries, their one canonical form and their checksums. How events become
-//! entries is the engine's business.
+//! Owns the shape of the entries, their canonical form and their checksums. The engine defines how
+//! events become entries.
 
 mod checksum;
 mod entry;
 mod field;
-mod gist;
 mod projection;
+mod row;
 
-pub use checksum::{ProjectionChecksums, Sums};
+pub use checksum::{ProjectionChecksums, ReplayChecksums};
 pub use entry::{
     BusinessObjectEntry, CommandEntry, ExecutionEntry, FrameEntry, LoopEntry, PayloadRef,
     ReferenceSummary, StageEntry,
 };
 pub use field::EventNumber;
-pub use gist::Gist;
-pub use projection::{Projection, Replayed};
+pub use projection::{ProjectionKind, ReplayedState};
+pub use row::ReplayRow;

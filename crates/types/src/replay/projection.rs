@@ -1,4 +1,4 @@
-//! A whole replayed state, and the names of its parts.
+//! The whole replayed state, and the names of its parts.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::id::{ExecutionId, as_number};
 use crate::json::{CanonicalObject, CanonicalWriter, WriteCanonical};
 use crate::name::{OrganizationId, TenantId};
 use crate::status::{EventStatus, StatusName};
+use crate::string_enum::string_enum;
 use crate::text::Text;
-use crate::words::words;
 
-words! {
+string_enum! {
     /// A part of a replayed state.
-    pub enum Projection("a projection") {
+    pub enum ProjectionKind("a projection") {
         Execution = "execution",
         Stage = "stage",
         Frame = "frame",
@@ -30,24 +30,24 @@ words! {
     }
 }
 
-/// What the events of an execution fold to: all that the checksum covers.
+/// State folded from the events of an execution: everything that the checksum covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Replayed {
-    /// Whose it is.
+pub struct ReplayedState {
+    /// Tenant of the execution.
     pub tenant_id: TenantId,
-    /// Whose it is, inside of the tenant.
+    /// Organization within the tenant.
     pub organization_id: OrganizationId,
     /// The execution.
     #[serde(with = "as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::schema::IdNumber"))]
     pub execution_id: ExecutionId,
-    /// How many events were folded.
+    /// Number of folded events.
     pub event_count: i64,
-    /// The last of them.
+    /// Last folded event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_event_id: Option<EventNumber>,
-    /// What the last of them is.
+    /// Type of the last folded event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_event_type: Option<EventName>,
     /// The execution as a whole.
@@ -64,8 +64,8 @@ pub struct Replayed {
     pub loops: BTreeMap<Text, LoopEntry>,
 }
 
-impl Replayed {
-    /// What no events fold to.
+impl ReplayedState {
+    /// Creates the state of an execution without events.
     pub fn new(
         tenant_id: TenantId,
         organization_id: OrganizationId,
@@ -92,33 +92,33 @@ impl Replayed {
     }
 }
 
-impl WriteCanonical for Replayed {
+impl WriteCanonical for ReplayedState {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        let mut object = writer.object();
-        put_map(&mut object, "business_objects", &self.business_objects);
-        put_map(&mut object, "commands", &self.commands);
+        let mut object = writer.begin_object();
+        write_map(&mut object, "business_objects", &self.business_objects);
+        write_map(&mut object, "commands", &self.commands);
         object
-            .field("event_count", &self.event_count)
-            .field("execution", &self.execution)
-            .field("execution_id", &self.execution_id.get());
-        put_map(&mut object, "frames", &self.frames);
+            .write_field("event_count", &self.event_count)
+            .write_field("execution", &self.execution)
+            .write_field("execution_id", &self.execution_id.get());
+        write_map(&mut object, "frames", &self.frames);
         object
-            .optional("last_event_id", self.last_event_id.as_ref())
-            .optional("last_event_type", self.last_event_type.as_ref());
-        put_map(&mut object, "loops", &self.loops);
-        object.field("organization_id", self.organization_id.as_str());
-        put_map(&mut object, "stages", &self.stages);
-        object.field("tenant_id", self.tenant_id.as_str());
+            .write_optional("last_event_id", self.last_event_id.as_ref())
+            .write_optional("last_event_type", self.last_event_type.as_ref());
+        write_map(&mut object, "loops", &self.loops);
+        object.write_field("organization_id", self.organization_id.as_str());
+        write_map(&mut object, "stages", &self.stages);
+        object.write_field("tenant_id", self.tenant_id.as_str());
     }
 }
 
-fn put_map<E: WriteCanonical>(
+fn write_map<E: WriteCanonical>(
     object: &mut CanonicalObject<'_>,
     name: &str,
     map: &BTreeMap<Text, E>,
 ) {
-    let mut entries = object.key(name).object();
+    let mut entries = object.write_key(name).begin_object();
     for (key, entry) in map {
-        entries.field(key, entry);
+        entries.write_field(key, entry);
     }
 }

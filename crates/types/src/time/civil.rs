@@ -1,11 +1,11 @@
 //! Days of the proleptic Gregorian calendar, counted from 1970-01-01.
 //!
-//! Both directions count in eras of 400 years, which all have the same number of days, with the
-//! year starting in March so that the leap day is its last.
+//! Both conversions count in eras of 400 years, which all have the same number of days. The year
+//! starts in March so that the leap day is its last day.
 
 use std::ops::RangeInclusive;
 
-/// Years that a [`super::Timestamp`] can name.
+/// Years that a [`super::Timestamp`] can represent.
 pub(super) const YEARS: RangeInclusive<i64> = 1..=9999;
 
 const DAYS_PER_ERA: i64 = 146_097;
@@ -14,7 +14,7 @@ const EPOCH_DAY: i64 = 719_468;
 
 /// A day of the calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Date {
+pub(super) struct CivilDate {
     pub(super) year: i64,
     /// 1..=12
     pub(super) month: i64,
@@ -22,8 +22,8 @@ pub(super) struct Date {
     pub(super) day: i64,
 }
 
-impl Date {
-    /// The date, unless no such day exists or its year is out of range.
+impl CivilDate {
+    /// Returns the date; `None` if no such day exists or its year is out of range.
     pub(super) fn new(year: i64, month: i64, day: i64) -> Option<Self> {
         let exists = YEARS.contains(&year)
             && (1..=12).contains(&month)
@@ -31,7 +31,7 @@ impl Date {
         exists.then_some(Self { year, month, day })
     }
 
-    /// The date of a day counted from 1970-01-01.
+    /// Returns the date of a day counted from 1970-01-01.
     pub(super) fn from_epoch_day(epoch_day: i64) -> Self {
         let day = epoch_day + EPOCH_DAY;
         let era = day.div_euclid(DAYS_PER_ERA);
@@ -52,7 +52,7 @@ impl Date {
         }
     }
 
-    /// The number of days from 1970-01-01.
+    /// Returns the number of days since 1970-01-01.
     pub(super) fn epoch_day(self) -> i64 {
         let year = self.year - i64::from(self.month <= 2);
         let era = year.div_euclid(400);
@@ -79,14 +79,14 @@ mod tests {
 
     /// Walks every day of all years with a naive calendar.
     #[test]
-    fn agrees_with_counting_day_by_day() {
+    fn matches_naive_calendar() {
         let mut epoch_day = -719_162;
         for year in YEARS {
             for month in 1..=12 {
                 for day in 1..=days_in_month(year, month) {
-                    let date = Date { year, month, day };
+                    let date = CivilDate { year, month, day };
                     assert_eq!(date.epoch_day(), epoch_day);
-                    assert_eq!(Date::from_epoch_day(epoch_day), date);
+                    assert_eq!(CivilDate::from_epoch_day(epoch_day), date);
                     epoch_day += 1;
                 }
             }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn days_that_do_not_exist() {
+    fn rejects_invalid_dates() {
         for (year, month, day) in [
             (2026, 2, 29),
             (1900, 2, 29),
@@ -107,9 +107,13 @@ mod tests {
             (0, 1, 1),
             (10_000, 1, 1),
         ] {
-            assert_eq!(Date::new(year, month, day), None, "{year}-{month}-{day}");
+            assert_eq!(
+                CivilDate::new(year, month, day),
+                None,
+                "{year}-{month}-{day}"
+            );
         }
-        assert!(Date::new(2000, 2, 29).is_some());
-        assert!(Date::new(2024, 2, 29).is_some());
+        assert!(CivilDate::new(2000, 2, 29).is_some());
+        assert!(CivilDate::new(2024, 2, 29).is_some());
     }
 }

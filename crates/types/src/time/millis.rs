@@ -17,12 +17,13 @@ const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
 
 /// A duration in whole milliseconds.
 ///
-/// As text it is what playbooks write (`500ms`, `30s`, `5m`, `2h`, `1d`, or a number of seconds),
-/// and so is its serde form; a wire field whose name ends in `_ms` uses [`as_ms`] instead.
+/// The text form is the one of playbooks (`500ms`, `30s`, `5m`, `2h`, `1d`, or a number of
+/// seconds), and so is the serde form. A wire field whose name ends in `_ms` uses [`as_ms`]
+/// instead.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millis(u64);
 
-/// Why a value is not a duration.
+/// Error for a value that is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationTextError {
     /// Not a number with a known unit.
@@ -30,25 +31,25 @@ pub enum DurationTextError {
         "`{0}` is not a duration: write `500ms`, `30s`, `5m`, `2h`, `1d` or a number of seconds"
     )]
     Shape(String),
-    /// Longer than 64 bits of milliseconds.
+    /// The milliseconds exceed 64 bits.
     #[error("`{0}` is too long a duration")]
     TooLong(String),
-    /// A bool, a list, a map or nothing.
+    /// A bool, a list, a map or null.
     #[error("a duration is a text or a number of seconds, not a {0}")]
     Type(&'static str),
 }
 
 impl Millis {
-    /// No time at all.
+    /// The zero duration.
     pub const ZERO: Self = Self(0);
 
-    /// So many milliseconds.
+    /// Creates a duration from milliseconds.
     pub const fn from_ms(ms: u64) -> Self {
         Self(ms)
     }
 
-    /// In the units that tell the most in the fewest letters, for people.
-    pub fn human(self) -> String {
+    /// Formats the duration for people, in two units at most.
+    pub fn to_human(self) -> String {
         let Self(ms) = self;
         let (secs, minutes, hours) = (ms / 1_000, ms / 60_000, ms / 3_600_000);
         match ms {
@@ -60,50 +61,51 @@ impl Millis {
         }
     }
 
-    /// So many seconds.
+    /// Creates a duration from seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(MS_PER_SECOND))
     }
 
-    /// So many minutes.
+    /// Creates a duration from minutes.
     pub const fn from_minutes(minutes: u64) -> Self {
         Self(minutes.saturating_mul(MS_PER_MINUTE))
     }
 
-    /// So many hours.
+    /// Creates a duration from hours.
     pub const fn from_hours(hours: u64) -> Self {
         Self(hours.saturating_mul(MS_PER_HOUR))
     }
 
-    /// So many days.
+    /// Creates a duration from days.
     pub const fn from_days(days: u64) -> Self {
         Self(days.saturating_mul(MS_PER_DAY))
     }
 
-    /// The number of milliseconds.
+    /// Returns the number of milliseconds.
     pub const fn as_ms(self) -> u64 {
         self.0
     }
 
-    /// The duration in seconds, for people and for measures.
+    /// Returns the duration in seconds, for display and metrics.
     pub fn as_secs_f64(self) -> f64 {
         Duration::from(self).as_secs_f64()
     }
 
-    /// Whether this is no time at all.
+    /// True if the duration is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// Reads the text form. A number may have a point; what is finer than a millisecond is rounded.
+    /// Parses the text form. A number may have a decimal point. The result is rounded to
+    /// milliseconds.
     pub fn parse(text: &str) -> Result<Self, DurationTextError> {
-        read(text).map(Self).map_err(|error| match error {
+        parse_millis(text).map(Self).map_err(|error| match error {
             QuantityError::Shape | QuantityError::Unit => DurationTextError::Shape(excerpt(text)),
             QuantityError::TooBig => DurationTextError::TooLong(excerpt(text)),
         })
     }
 
-    /// Reads a text, or a number of seconds.
+    /// Reads a text or a number of seconds.
     pub fn from_json(value: &Json) -> Result<Self, DurationTextError> {
         match value {
             Json::Str(text) => Self::parse(text),
@@ -115,7 +117,7 @@ impl Millis {
         }
     }
 
-    /// A number of seconds, rounded to the nearest millisecond.
+    /// Converts seconds, rounded to the nearest millisecond.
     fn from_secs_f64(secs: f64) -> Result<Self, DurationTextError> {
         let ms = (secs * 1000.0).round();
         if ms < 0.0 || ms.is_nan() {
@@ -133,28 +135,28 @@ impl Millis {
         Ok(Self(ms as u64))
     }
 
-    /// The sum, or the longest duration there is.
+    /// Returns the sum, or the longest duration on overflow.
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The difference, or zero.
+    /// Returns the difference, or zero.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The product, or the longest duration there is.
+    /// Returns the product, or the longest duration on overflow.
     #[must_use]
     pub const fn saturating_mul(self, factor: u64) -> Self {
         Self(self.0.saturating_mul(factor))
     }
 }
 
-fn read(text: &str) -> Result<u64, QuantityError> {
-    let quantity = Quantity::split(text)?;
-    quantity.times(match quantity.unit {
+fn parse_millis(text: &str) -> Result<u64, QuantityError> {
+    let quantity = Quantity::parse(text)?;
+    quantity.scale_to_base_units(match quantity.unit {
         "ms" => 1,
         "" | "s" => MS_PER_SECOND,
         "m" => MS_PER_MINUTE,
@@ -164,7 +166,7 @@ fn read(text: &str) -> Result<u64, QuantityError> {
     })
 }
 
-/// The largest unit that divides the duration, so that the text is short and reads back exactly.
+/// Formats with the largest unit that divides the duration, so that the text is short and exact.
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 4] = [
@@ -204,7 +206,7 @@ impl From<Millis> for Duration {
     }
 }
 
-/// What is finer than a millisecond is cut off.
+/// Truncates to whole milliseconds.
 impl From<Duration> for Millis {
     fn from(value: Duration) -> Self {
         Self(u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
@@ -223,18 +225,18 @@ impl<'de> Deserialize<'de> for Millis {
     }
 }
 
-/// The serde form of a field whose name ends in `_ms`: a number of milliseconds.
+/// Serde form of a field whose name ends in `_ms`: a number of milliseconds.
 pub mod as_ms {
     use serde::{Deserialize, Deserializer, Serializer};
 
     use super::Millis;
 
-    /// Writes the number of milliseconds.
+    /// Serializes the number of milliseconds.
     pub fn serialize<S: Serializer>(value: &Millis, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(value.as_ms())
     }
 
-    /// Reads the number of milliseconds.
+    /// Deserializes the number of milliseconds.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Millis, D::Error> {
         u64::deserialize(deserializer).map(Millis::from_ms)
     }
@@ -247,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_read_the_units_that_tell_the_most() {
+    fn human_text_uses_two_largest_units() {
         for (ms, text) in [
             (0, "0 ms"),
             (999, "999 ms"),
@@ -259,12 +261,12 @@ mod tests {
             (3_600_000, "1 h 0 min"),
             (180_000_000, "2 d 2 h"),
         ] {
-            assert_eq!(Millis::from_ms(ms).human(), text);
+            assert_eq!(Millis::from_ms(ms).to_human(), text);
         }
     }
 
     #[test]
-    fn reads_the_forms_of_the_language() {
+    fn parses_durations() {
         for (text, ms) in [
             ("500ms", 500),
             ("30s", 30_000),
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else() {
+    fn rejects_invalid_durations() {
         for text in [
             "", " ", "s", "5 min", "5min", "5 m", "-1s", "+1s", "1h30m", "1e3", "1.", ".5", "1.s",
             "5M", "5sec", "1_000", "٣s",
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_json() {
+    fn reads_durations_from_json() {
         let read = |text: &str| Millis::from_json(&crate::json::parse(text.as_bytes()).unwrap());
         assert_eq!(read("30"), Ok(Millis::from_secs(30)));
         assert_eq!(read("0.25"), Ok(Millis::from_ms(250)));
@@ -340,14 +342,15 @@ mod tests {
     }
 
     #[test]
-    fn wire_forms() {
+    fn serializes_as_text_or_milliseconds() {
         #[derive(Serialize, Deserialize)]
-        struct Form {
+        struct WireDurations {
             timeout: Millis,
             #[serde(with = "as_ms")]
             wait_ms: Millis,
         }
-        let form: Form = serde_json::from_str(r#"{"timeout":2.5,"wait_ms":2500}"#).unwrap();
+        let form: WireDurations =
+            serde_json::from_str(r#"{"timeout":2.5,"wait_ms":2500}"#).unwrap();
         assert_eq!(form.timeout, form.wait_ms);
         assert_eq!(
             serde_json::to_string(&form).unwrap(),
@@ -357,13 +360,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(ms: u64, unit in prop::sample::select(vec![1, 1000, 60_000, 86_400_000])) {
+        fn duration_round_trips(ms: u64, unit in prop::sample::select(vec![1, 1000, 60_000, 86_400_000])) {
             let duration = Millis::from_ms(ms - ms % unit);
             prop_assert_eq!(Millis::parse(&duration.to_string()), Ok(duration));
         }
 
         #[test]
-        fn never_panics(text in "[0-9.]{0,30}(ms|s|m|h|d|\\PC{0,3})") {
+        fn parsing_duration_never_panics(text in "[0-9.]{0,30}(ms|s|m|h|d|\\PC{0,3})") {
             let _ = Millis::parse(&text);
         }
     }

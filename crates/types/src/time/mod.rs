@@ -1,7 +1,7 @@
 //! Instants, months and durations.
 //!
-//! Owns their texts and their arithmetic. Reads no clock and knows no time zone but UTC: what time
-//! it is comes in as an argument, from the one clock of the process.
+//! Owns their text forms and arithmetic. Reads no clock and supports no time zone except UTC: the
+//! current time is passed as an argument.
 
 mod civil;
 mod millis;

@@ -1,39 +1,39 @@
-//! RFC 3339: reading it strictly or leniently, and printing it.
+//! RFC 3339: strict and lenient parsing, and formatting.
 
-use super::civil::Date;
+use super::civil::CivilDate;
 use super::timestamp::Timestamp;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// Why a text is not a time.
+/// Error for a text that is not a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TimestampTextError {
-    /// The text is shaped differently.
+    /// The text does not have the expected shape.
     #[error("a time is written like 2026-11-05T14:30:00Z")]
     Shape,
-    /// The text names no zone, and the place does not say which one is meant.
+    /// The text has no time zone where one is required.
     #[error("the time has no zone: add `Z` or an offset such as `+02:00`")]
     NoZone,
-    /// No such day or hour.
+    /// No such day or time of day.
     #[error("there is no such day or time of day")]
     NoSuchTime,
-    /// The instant, in UTC, is outside of the years 1 to 9999.
+    /// The instant in UTC is outside the years 1 to 9999.
     #[error("the time is outside of the years 1 to 9999")]
     OutOfRange,
 }
 
-/// What may stand behind the time of day.
+/// Accepted time zones.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Zone {
+enum ZonePolicy {
     /// `Z` or `+hh:mm`.
     Required,
-    /// Also nothing (UTC), `+hh` and `+hhmm`.
+    /// Also no zone (UTC), `+hh` and `+hhmm`.
     Lenient,
 }
 
 pub(super) fn parse(text: &str) -> Result<Timestamp, TimestampTextError> {
-    Reader::new(text).timestamp(Zone::Required)
+    TimestampParser::new(text).parse_timestamp(ZonePolicy::Required)
 }
 
 pub(super) fn parse_lenient(text: &str) -> Result<Option<Timestamp>, TimestampTextError> {
@@ -41,48 +41,54 @@ pub(super) fn parse_lenient(text: &str) -> Result<Option<Timestamp>, TimestampTe
     if text.is_empty() {
         return Ok(None);
     }
-    Reader::new(text).timestamp(Zone::Lenient).map(Some)
+    TimestampParser::new(text)
+        .parse_timestamp(ZonePolicy::Lenient)
+        .map(Some)
 }
 
-/// What is left of the text.
-struct Reader<'t> {
+/// Parser over the rest of the text.
+struct TimestampParser<'t> {
     rest: &'t [u8],
 }
 
-impl<'t> Reader<'t> {
+impl<'t> TimestampParser<'t> {
     fn new(text: &'t str) -> Self {
         Self {
             rest: text.as_bytes(),
         }
     }
 
-    fn timestamp(mut self, zone: Zone) -> Result<Timestamp, TimestampTextError> {
+    fn parse_timestamp(mut self, zone: ZonePolicy) -> Result<Timestamp, TimestampTextError> {
         use TimestampTextError::{NoSuchTime, OutOfRange, Shape};
 
-        let (year, month, day) = (self.number(4)?, self.after(b"-", 2)?, self.after(b"-", 2)?);
-        let (hour, minute, second) = (
-            self.after(b"Tt ", 2)?,
-            self.after(b":", 2)?,
-            self.after(b":", 2)?,
+        let (year, month, day) = (
+            self.parse_number(4)?,
+            self.parse_after(b"-", 2)?,
+            self.parse_after(b"-", 2)?,
         );
-        let micros = self.fraction()?;
-        let offset_seconds = self.zone(zone)?;
+        let (hour, minute, second) = (
+            self.parse_after(b"Tt ", 2)?,
+            self.parse_after(b":", 2)?,
+            self.parse_after(b":", 2)?,
+        );
+        let micros = self.parse_fraction()?;
+        let offset_seconds = self.parse_zone(zone)?;
         if !self.rest.is_empty() {
             return Err(Shape);
         }
-        // RFC 3339 allows a leap second; it is read as the second before it.
+        // RFC 3339 allows a leap second. It is read as the second before.
         if hour > 23 || minute > 59 || second > 60 {
             return Err(NoSuchTime);
         }
-        let date = Date::new(year, month, day).ok_or(NoSuchTime)?;
+        let date = CivilDate::new(year, month, day).ok_or(NoSuchTime)?;
         let seconds =
             date.epoch_day() * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second.min(59);
         Timestamp::from_micros((seconds - offset_seconds) * MICROS_PER_SECOND + micros)
             .map_err(|_| OutOfRange)
     }
 
-    /// Takes one of some bytes, if it is next.
-    fn take(&mut self, any_of: &[u8]) -> Option<u8> {
+    /// Consumes the next byte if it is one of `any_of`.
+    fn consume(&mut self, any_of: &[u8]) -> Option<u8> {
         let (&first, rest) = self.rest.split_first()?;
         any_of.contains(&first).then(|| {
             self.rest = rest;
@@ -90,8 +96,8 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// A number of exactly so many digits.
-    fn number(&mut self, digits: usize) -> Result<i64, TimestampTextError> {
+    /// Parses a number with exactly this many digits.
+    fn parse_number(&mut self, digits: usize) -> Result<i64, TimestampTextError> {
         let (head, rest) = self
             .rest
             .split_at_checked(digits)
@@ -103,20 +109,20 @@ impl<'t> Reader<'t> {
             .fold(0, |number, digit| number * 10 + i64::from(digit - b'0')))
     }
 
-    /// A separator, then a number.
-    fn after(&mut self, separator: &[u8], digits: usize) -> Result<i64, TimestampTextError> {
-        self.take(separator).ok_or(TimestampTextError::Shape)?;
-        self.number(digits)
+    /// Parses a separator, then a number.
+    fn parse_after(&mut self, separator: &[u8], digits: usize) -> Result<i64, TimestampTextError> {
+        self.consume(separator).ok_or(TimestampTextError::Shape)?;
+        self.parse_number(digits)
     }
 
-    /// Microseconds behind a point; further digits are dropped.
-    fn fraction(&mut self) -> Result<i64, TimestampTextError> {
-        if self.take(b".").is_none() {
+    /// Parses microseconds after a decimal point. Further digits are dropped.
+    fn parse_fraction(&mut self) -> Result<i64, TimestampTextError> {
+        if self.consume(b".").is_none() {
             return Ok(0);
         }
         let mut micros = 0;
         let mut unit = MICROS_PER_SECOND;
-        while let Some(digit) = self.take(b"0123456789") {
+        while let Some(digit) = self.consume(b"0123456789") {
             unit /= 10;
             micros += unit * i64::from(digit - b'0');
         }
@@ -126,27 +132,27 @@ impl<'t> Reader<'t> {
         Ok(micros)
     }
 
-    /// The offset from UTC in seconds.
-    fn zone(&mut self, zone: Zone) -> Result<i64, TimestampTextError> {
+    /// Parses the offset from UTC in seconds.
+    fn parse_zone(&mut self, zone: ZonePolicy) -> Result<i64, TimestampTextError> {
         if self.rest.is_empty() {
             return match zone {
-                Zone::Required => Err(TimestampTextError::NoZone),
-                Zone::Lenient => Ok(0),
+                ZonePolicy::Required => Err(TimestampTextError::NoZone),
+                ZonePolicy::Lenient => Ok(0),
             };
         }
-        if self.take(b"Zz").is_some() {
+        if self.consume(b"Zz").is_some() {
             return Ok(0);
         }
-        let sign = match self.take(b"+-") {
+        let sign = match self.consume(b"+-") {
             Some(b'-') => -1,
             Some(_) => 1,
             None => return Err(TimestampTextError::Shape),
         };
-        let hours = self.number(2)?;
+        let hours = self.parse_number(2)?;
         let minutes = match zone {
-            Zone::Lenient if self.rest.is_empty() => 0,
-            Zone::Lenient if self.rest.first() != Some(&b':') => self.number(2)?,
-            Zone::Lenient | Zone::Required => self.after(b":", 2)?,
+            ZonePolicy::Lenient if self.rest.is_empty() => 0,
+            ZonePolicy::Lenient if self.rest.first() != Some(&b':') => self.parse_number(2)?,
+            ZonePolicy::Lenient | ZonePolicy::Required => self.parse_after(b":", 2)?,
         };
         if hours > 23 || minutes > 59 {
             return Err(TimestampTextError::NoSuchTime);
@@ -155,35 +161,35 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Room for the longest text, so that printing allocates nothing.
-pub(super) struct Buffer([u8; Self::LEN]);
+/// Buffer for the longest text, so that formatting does not allocate.
+pub(super) struct TimestampBuffer([u8; Self::LEN]);
 
-impl Buffer {
+impl TimestampBuffer {
     const LEN: usize = "9999-12-31T23:59:59.999999Z".len();
 
     pub(super) fn new() -> Self {
         Self(*b"0000-00-00T00:00:00.000000Z")
     }
 
-    /// The text of an instant.
+    /// Formats an instant.
     pub(super) fn format(&mut self, time: Timestamp) -> &str {
         let seconds = time.as_micros().div_euclid(MICROS_PER_SECOND);
         let micros = time.as_micros().rem_euclid(MICROS_PER_SECOND);
         let second_of_day = seconds.rem_euclid(SECONDS_PER_DAY);
-        let date = Date::from_epoch_day(seconds.div_euclid(SECONDS_PER_DAY));
-        self.put(0..4, date.year);
-        self.put(5..7, date.month);
-        self.put(8..10, date.day);
-        self.put(11..13, second_of_day / 3600);
-        self.put(14..16, second_of_day / 60 % 60);
-        self.put(17..19, second_of_day % 60);
+        let date = CivilDate::from_epoch_day(seconds.div_euclid(SECONDS_PER_DAY));
+        self.write_digits(0..4, date.year);
+        self.write_digits(5..7, date.month);
+        self.write_digits(8..10, date.day);
+        self.write_digits(11..13, second_of_day / 3600);
+        self.write_digits(14..16, second_of_day / 60 % 60);
+        self.write_digits(17..19, second_of_day % 60);
         let end = if micros == 0 {
             19
         } else if micros % 1000 == 0 {
-            self.put(20..23, micros / 1000);
+            self.write_digits(20..23, micros / 1000);
             23
         } else {
-            self.put(20..26, micros);
+            self.write_digits(20..26, micros);
             26
         };
         self.0[end] = b'Z';
@@ -191,8 +197,8 @@ impl Buffer {
         str::from_utf8(&self.0[..=end]).unwrap_or_default()
     }
 
-    fn put(&mut self, place: std::ops::Range<usize>, mut number: i64) {
-        for digit in self.0[place].iter_mut().rev() {
+    fn write_digits(&mut self, range: std::ops::Range<usize>, mut number: i64) {
+        for digit in self.0[range].iter_mut().rev() {
             *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
             number /= 10;
         }
@@ -206,12 +212,12 @@ mod tests {
     use super::TimestampTextError::*;
     use super::*;
 
-    fn printed(text: &str) -> String {
+    fn parse_and_print(text: &str) -> String {
         parse(text).unwrap().to_string()
     }
 
     #[test]
-    fn reads_and_prints() {
+    fn parses_and_prints_timestamps() {
         for (text, expected) in [
             ("2026-11-05T14:30:00Z", "2026-11-05T14:30:00Z"),
             ("2026-11-05t14:30:00z", "2026-11-05T14:30:00Z"),
@@ -229,7 +235,7 @@ mod tests {
             ("1969-12-31T23:59:59.999999Z", "1969-12-31T23:59:59.999999Z"),
             ("2024-02-29T00:00:00Z", "2024-02-29T00:00:00Z"),
         ] {
-            assert_eq!(printed(text), expected, "{text}");
+            assert_eq!(parse_and_print(text), expected, "{text}");
         }
         assert_eq!(
             parse("2024-01-01T00:00:00Z").unwrap().as_unix_ms(),
@@ -238,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses() {
+    fn rejects_invalid_timestamps() {
         for (text, error) in [
             ("", Shape),
             ("yesterday", Shape),
@@ -266,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn lenient_forms() {
+    fn parses_lenient_forms() {
         for (text, expected) in [
             ("2026-11-05T14:30:00", "2026-11-05T14:30:00Z"),
             ("2026-11-05 14:30:00.25", "2026-11-05T14:30:00.250Z"),
@@ -285,13 +291,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics(text in "\\PC{0,40}") {
+        fn parsing_timestamp_never_panics(text in "\\PC{0,40}") {
             let _ = parse(&text);
             let _ = parse_lenient(&text);
         }
 
         #[test]
-        fn nearly_right_texts_never_panic(text in "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{0,12})?(Z|[+-][0-9:]{0,6})?") {
+        fn parsing_similar_texts_never_panics(text in "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{0,12})?(Z|[+-][0-9:]{0,6})?") {
             if let Ok(time) = parse(&text) {
                 prop_assert_eq!(parse(&time.to_string()), Ok(time));
                 prop_assert_eq!(parse_lenient(&text), Ok(Some(time)));
@@ -299,7 +305,7 @@ mod tests {
         }
 
         #[test]
-        fn offsets_name_the_same_instant(micros in 0..4_102_444_800_000_000_i64, minutes in -1439..=1439_i64) {
+        fn offset_does_not_change_instant(micros in 0..4_102_444_800_000_000_i64, minutes in -1439..=1439_i64) {
             let time = Timestamp::from_micros(micros).unwrap();
             let local = Timestamp::from_micros(micros + minutes * 60_000_000).unwrap();
             let sign = if minutes < 0 { '-' } else { '+' };

@@ -1,4 +1,4 @@
-//! The instant: microseconds since the epoch, bounded to the years 1 to 9999.
+//! An instant: microseconds since the epoch, limited to the years 1 to 9999.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,11 +9,11 @@ use super::millis::Millis;
 use super::rfc3339::{self, TimestampTextError};
 use crate::json::{CanonicalWriter, Json, WriteCanonical};
 
-/// An instant in UTC, to the microsecond.
+/// An instant in UTC, with microsecond precision.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// An instant outside of the years 1 to 9999.
+/// Error for an instant outside the years 1 to 9999.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the time is outside of the years 1 to 9999")]
 pub struct TimestampRangeError;
@@ -26,7 +26,7 @@ impl Timestamp {
     /// 1970-01-01T00:00:00Z
     pub const UNIX_EPOCH: Self = Self(0);
 
-    /// The instant some microseconds after the epoch.
+    /// Creates an instant from microseconds since the epoch.
     pub const fn from_micros(micros: i64) -> Result<Self, TimestampRangeError> {
         if Self::MIN.0 <= micros && micros <= Self::MAX.0 {
             Ok(Self(micros))
@@ -35,7 +35,7 @@ impl Timestamp {
         }
     }
 
-    /// The instant some milliseconds after the epoch.
+    /// Creates an instant from milliseconds since the epoch.
     pub const fn from_unix_ms(unix_ms: i64) -> Result<Self, TimestampRangeError> {
         match unix_ms.checked_mul(1000) {
             Some(micros) => Self::from_micros(micros),
@@ -43,34 +43,34 @@ impl Timestamp {
         }
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the epoch.
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// Whole milliseconds since the epoch, rounded towards the past.
+    /// Returns the whole milliseconds since the epoch, rounded towards the past.
     pub const fn as_unix_ms(self) -> i64 {
         self.0.div_euclid(1000)
     }
 
-    /// Reads RFC 3339, with an offset or `Z`. Digits beyond microseconds are cut off.
+    /// Parses RFC 3339 with an offset or `Z`. Digits beyond microseconds are truncated.
     pub fn parse(text: &str) -> Result<Self, TimestampTextError> {
         rfc3339::parse(text)
     }
 
-    /// Reads what other systems send: RFC 3339, the same without a zone (which means UTC), the
-    /// short offsets `+00` and `+0000`; nothing for a blank text.
+    /// Parses the forms that other systems send: RFC 3339, also without a zone (UTC) or with the
+    /// short offsets `+00` and `+0000`. Returns `None` for a blank text.
     pub fn parse_lenient(text: &str) -> Result<Option<Self>, TimestampTextError> {
         rfc3339::parse_lenient(text)
     }
 
-    /// The instant later by a duration, or the last one there is.
+    /// Returns the instant later by a duration, limited to [`Timestamp::MAX`].
     #[must_use]
     pub fn saturating_add(self, duration: Millis) -> Self {
         self.checked_add(duration).unwrap_or(Self::MAX)
     }
 
-    /// The instant earlier by a duration, or the first one there is.
+    /// Returns the instant earlier by a duration, limited to [`Timestamp::MIN`].
     #[must_use]
     pub fn saturating_sub(self, duration: Millis) -> Self {
         i64::try_from(duration.as_ms())
@@ -81,24 +81,24 @@ impl Timestamp {
             .unwrap_or(Self::MIN)
     }
 
-    /// The instant later by a duration, if it is still in range.
+    /// Returns the instant later by a duration; `None` if it is out of range.
     #[must_use]
     pub fn checked_add(self, duration: Millis) -> Option<Self> {
         let micros = i64::try_from(duration.as_ms()).ok()?.checked_mul(1000)?;
         Self::from_micros(self.0.checked_add(micros)?).ok()
     }
 
-    /// The whole milliseconds since an earlier instant; zero when it is not earlier.
-    pub fn since(self, earlier: Self) -> Millis {
-        // Both lie within the range of years, so the difference cannot overflow.
+    /// Returns the whole milliseconds since an earlier instant; zero if it is not earlier.
+    pub fn duration_since(self, earlier: Self) -> Millis {
+        // Both are within the range of years, so the difference cannot overflow.
         Millis::from_ms(u64::try_from((self.0 - earlier.0) / 1000).unwrap_or(0))
     }
 }
 
-/// RFC 3339 with `Z`; a fraction of three or six digits only where there is one.
+/// Formats as RFC 3339 with `Z`, with a fraction of three or six digits only if needed.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(rfc3339::Buffer::new().format(*self))
+        f.pad(rfc3339::TimestampBuffer::new().format(*self))
     }
 }
 
@@ -118,19 +118,19 @@ impl FromStr for Timestamp {
 
 impl WriteCanonical for Timestamp {
     fn write_canonical(&self, writer: &mut CanonicalWriter) {
-        writer.text(rfc3339::Buffer::new().format(*self));
+        writer.write_text(rfc3339::TimestampBuffer::new().format(*self));
     }
 }
 
 impl From<Timestamp> for Json {
     fn from(value: Timestamp) -> Self {
-        Self::Str(rfc3339::Buffer::new().format(value).into())
+        Self::Str(rfc3339::TimestampBuffer::new().format(value).into())
     }
 }
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(rfc3339::Buffer::new().format(*self))
+        serializer.serialize_str(rfc3339::TimestampBuffer::new().format(*self))
     }
 }
 
@@ -146,12 +146,12 @@ mod tests {
 
     use super::*;
 
-    fn at(text: &str) -> Timestamp {
+    fn parse_time(text: &str) -> Timestamp {
         Timestamp::parse(text).unwrap()
     }
 
     #[test]
-    fn bounds() {
+    fn rejects_times_out_of_range() {
         assert_eq!(Timestamp::MIN.to_string(), "0001-01-01T00:00:00Z");
         assert_eq!(Timestamp::MAX.to_string(), "9999-12-31T23:59:59.999999Z");
         assert_eq!(Timestamp::UNIX_EPOCH.to_string(), "1970-01-01T00:00:00Z");
@@ -164,21 +164,21 @@ mod tests {
     }
 
     #[test]
-    fn milliseconds_round_towards_the_past() {
-        assert_eq!(at("1970-01-01T00:00:00.001999Z").as_unix_ms(), 1);
-        assert_eq!(at("1969-12-31T23:59:59.999999Z").as_unix_ms(), -1);
+    fn milliseconds_round_down() {
+        assert_eq!(parse_time("1970-01-01T00:00:00.001999Z").as_unix_ms(), 1);
+        assert_eq!(parse_time("1969-12-31T23:59:59.999999Z").as_unix_ms(), -1);
     }
 
     #[test]
     fn arithmetic_stays_in_range() {
-        let noon = at("2026-11-05T12:00:00Z");
+        let noon = parse_time("2026-11-05T12:00:00Z");
         assert_eq!(
             noon.saturating_add(Millis::from_secs(90)),
-            at("2026-11-05T12:01:30Z")
+            parse_time("2026-11-05T12:01:30Z")
         );
         assert_eq!(
             noon.saturating_sub(Millis::from_days(1)),
-            at("2026-11-04T12:00:00Z")
+            parse_time("2026-11-04T12:00:00Z")
         );
         let forever = Millis::from_ms(u64::MAX);
         assert_eq!(noon.saturating_add(forever), Timestamp::MAX);
@@ -187,20 +187,20 @@ mod tests {
     }
 
     #[test]
-    fn time_since() {
-        let later = at("2026-11-05T12:00:01.5Z");
-        let earlier = at("2026-11-05T12:00:00.000001Z");
-        assert_eq!(later.since(earlier), Millis::from_ms(1499));
-        assert_eq!(earlier.since(later), Millis::ZERO);
+    fn since_is_never_negative() {
+        let later = parse_time("2026-11-05T12:00:01.5Z");
+        let earlier = parse_time("2026-11-05T12:00:00.000001Z");
+        assert_eq!(later.duration_since(earlier), Millis::from_ms(1499));
+        assert_eq!(earlier.duration_since(later), Millis::ZERO);
         assert_eq!(
-            Timestamp::MAX.since(Timestamp::MIN).as_ms(),
+            Timestamp::MAX.duration_since(Timestamp::MIN).as_ms(),
             315_537_897_599_999
         );
     }
 
     proptest! {
         #[test]
-        fn text_round_trip(micros in Timestamp::MIN.0..=Timestamp::MAX.0) {
+        fn timestamp_round_trips(micros in Timestamp::MIN.0..=Timestamp::MAX.0) {
             let time = Timestamp::from_micros(micros).unwrap();
             prop_assert_eq!(time.to_string().parse(), Ok(time));
             let json = serde_json::to_string(&time).unwrap();
@@ -209,7 +209,7 @@ mod tests {
 
         #[test]
         fn text_order_is_time_order(a in 0..Timestamp::MAX.0, b in 0..Timestamp::MAX.0) {
-            // Whole seconds only: a fraction is left out where it is zero.
+            // Whole seconds only, since a zero fraction is omitted.
             let [a, b] = [a, b].map(|micros| {
                 Timestamp::from_micros(micros - micros % 1_000_000).unwrap()
             });

@@ -1,4 +1,4 @@
-//! A server and tools that do as they are told.
+//! Fake server and fake tools with configurable behaviour.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use noetl_api::catalog::CatalogItem;
+use noetl_api::catalog::CatalogResource;
 use noetl_api::command::{
-    CommandMeta, CommandReport, HeartbeatAnswer, HeartbeatRequest, KeptLease, LeaseAnswer,
-    LeaseRequest, LeasedCommand, ReportAnswer, ReportRequest, ReportResult, ReportStatus,
-    ReportVerdict,
+    CommandMeta, CommandReport, HeartbeatRequest, HeartbeatResponse, LeaseRenewal, LeaseRequest,
+    LeaseResponse, LeasedCommand, ReportDisposition, ReportRequest, ReportResponse, ReportResult,
+    ReportStatus,
 };
-use noetl_api::credential::{CredentialView, CredentialWish};
-use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
-use noetl_api::result::{KeptResult, PutResult};
-use noetl_api::runtime::{PoolHeartbeatAnswer, RegisterWorker, RuntimeView, WorkerName};
+use noetl_api::credential::{CredentialRequest, CredentialView};
+use noetl_api::execute::{ExecuteRequest, ExecuteResponse};
+use noetl_api::result::{ResultPutRequest, ResultPutResponse};
+use noetl_api::runtime::{PoolHeartbeatResponse, RegisterWorkerRequest, RuntimeView, WorkerName};
 use noetl_api::{ApiError, LeaseToken, WorkerApi};
 use noetl_playbook::model::ToolKind;
 use noetl_tools::platform::{PlatformHandle, ResultRef};
-use noetl_tools::{Call, CancellationToken, Outcome};
+use noetl_tools::{CancellationToken, ToolCall, ToolOutcome};
 use noetl_types::{
     CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, Millis, PoolName,
     RuntimeId, Seq, TaskErrorKind, Timestamp, WorkerId, sha256,
@@ -27,9 +27,9 @@ use noetl_types::{
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::{Settings, Tools};
+use crate::{ToolRunner, WorkerSettings};
 
-const PLAYBOOK: &str = "apiVersion: noetl.io/v2
+const TEST_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: example }
 workload: { city: none }
@@ -51,29 +51,29 @@ workflow:
   - { step: reads, tool: { kind: shell, command: 'say {{ city }}' } }
 ";
 
-pub(super) fn settings(slots: u32) -> Settings {
+pub(super) fn test_settings(concurrency: u32) -> WorkerSettings {
     let pool = PoolName::new("default").unwrap();
-    Settings {
-        max_concurrent: slots,
-        clock: Arc::new(time),
-        ..Settings::new(WorkerId::new("w1").unwrap(), pool)
+    WorkerSettings {
+        max_concurrent: concurrency,
+        clock: Arc::new(start_time),
+        ..WorkerSettings::new(WorkerId::new("w1").unwrap(), pool)
     }
 }
 
-fn time() -> Timestamp {
+fn start_time() -> Timestamp {
     Timestamp::parse("2026-01-01T00:00:00Z").unwrap()
 }
 
-/// A command whose key is `7:<id>`.
-pub(super) fn command(id: i64, step: &str) -> LeasedCommand {
+/// A command with the idempotency key `7:<id>`.
+pub(super) fn leased_command(id: i64, step: &str) -> LeasedCommand {
     LeasedCommand {
         execution_id: ExecutionId::new(7).unwrap(),
         event_id: EventId::new(id).unwrap(),
         command_id: CommandId::new(id).unwrap(),
         attempt: 1,
         lease_token: LeaseToken::from_bytes([1; 16]),
-        claimed_at: time(),
-        lease_until: time().saturating_add(Millis::from_secs(30)),
+        claimed_at: start_time(),
+        lease_until: start_time().saturating_add(Millis::from_secs(30)),
         deadline_at: None,
         idempotency_key: format!("7:{id}").into(),
         node_id: step.parse().unwrap(),
@@ -83,7 +83,7 @@ pub(super) fn command(id: i64, step: &str) -> LeasedCommand {
         meta: CommandMeta {
             catalog_id: CatalogId::new(5).unwrap(),
             seq: Seq::new(3).unwrap(),
-            issued_at: time(),
+            issued_at: start_time(),
             run: 1,
             index: None,
             collection_size: None,
@@ -95,88 +95,88 @@ pub(super) fn command(id: i64, step: &str) -> LeasedCommand {
     }
 }
 
-/// What a server has seen, and how it is to behave.
+/// Recorded calls and configured behaviour of the fake server.
 #[derive(Default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "a test switches each of them by itself"
+    reason = "each test sets them independently"
 )]
-pub(super) struct Seen {
+pub(super) struct FakeServerState {
     queue: VecDeque<LeasedCommand>,
-    /// Work that only the answers to reports bring.
+    /// Commands that only responses to reports return.
     pub(super) follow_up: VecDeque<LeasedCommand>,
-    taken: Vec<CommandReport>,
-    /// What commands said while they were at work.
-    pub(super) said: Vec<CommandReport>,
-    /// How many answers to that get lost, though it was heard.
-    pub(super) answers_to_lose: u32,
-    /// What it answers to that; that it was heard where nothing is said.
-    pub(super) answers_what_is_said: Option<(ReportVerdict, Option<ErrorCode>)>,
+    final_reports: Vec<CommandReport>,
+    /// Received progress reports.
+    pub(super) progress_reports: Vec<CommandReport>,
+    /// Number of progress reports that are recorded but whose response is lost.
+    pub(super) progress_responses_to_lose: u32,
+    /// Response to progress reports. `None` means accepted.
+    pub(super) progress_verdict: Option<(ReportDisposition, Option<ErrorCode>)>,
     pub(super) registrations: u32,
-    pub(super) goodbyes: u32,
+    pub(super) deregistrations: u32,
     pub(super) heartbeats: u32,
-    pub(super) definitions: u32,
-    pub(super) resolved: u32,
+    pub(super) definition_fetches: u32,
+    pub(super) payload_fetches: u32,
     pub(super) polls_with_work: u32,
     pub(super) report_batches: Vec<usize>,
-    /// How many commands each report asked for.
-    pub(super) asks_after_report: Vec<Option<u32>>,
-    reports_under_way: u32,
+    /// Number of commands that each report requested.
+    pub(super) requested_with_reports: Vec<Option<u32>>,
+    reports_in_flight: u32,
     pub(super) peak_reports: u32,
-    /// Commands that the worker has or has asked for.
-    promised: u32,
-    pub(super) peak_promised: u32,
-    pub(super) turned_away: u32,
+    /// Commands that the worker runs or has requested.
+    outstanding: u32,
+    pub(super) peak_outstanding: u32,
+    pub(super) failed_calls: u32,
 
-    pub(super) is_away: bool,
+    pub(super) is_unreachable: bool,
     pub(super) is_forbidden: bool,
-    /// Whether the worker has to register first.
-    pub(super) is_known: bool,
-    pub(super) wants_drain: bool,
-    /// Sends more work than it was asked for.
-    pub(super) is_generous: bool,
-    /// Says nothing of reports.
-    pub(super) is_silent: bool,
+    /// True if the worker has registered.
+    pub(super) is_registered: bool,
+    pub(super) requests_drain: bool,
+    /// Returns more commands than requested.
+    pub(super) ignores_requested_max: bool,
+    /// Returns no results for reports.
+    pub(super) omits_report_results: bool,
     pub(super) report_delay: Duration,
     pub(super) heartbeat_delay: Duration,
-    pub(super) cancelled: BTreeSet<i64>,
-    pub(super) lost: BTreeSet<i64>,
-    pub(super) too_large: BTreeSet<i64>,
-    pub(super) verdicts: BTreeMap<i64, (ReportVerdict, Option<ErrorCode>)>,
+    pub(super) cancelled_commands: BTreeSet<i64>,
+    pub(super) lost_leases: BTreeSet<i64>,
+    pub(super) too_large_results: BTreeSet<i64>,
+    pub(super) verdicts: BTreeMap<i64, (ReportDisposition, Option<ErrorCode>)>,
     pub(super) payloads: BTreeMap<String, Json>,
     pub(super) credentials: BTreeMap<String, CredentialView>,
-    pub(super) wishes: Vec<CredentialWish>,
-    /// What was put and started, with the keys.
-    pub(super) kept: Vec<(PutResult, String)>,
-    pub(super) started: Vec<(ExecuteRequest, String)>,
-    /// What it refuses to put and to start with.
-    pub(super) refuses_errands: Option<ErrorCode>,
+    pub(super) credential_requests: Vec<CredentialRequest>,
+    /// Stored results with their idempotency keys.
+    pub(super) stored_results: Vec<(ResultPutRequest, String)>,
+    pub(super) started_executions: Vec<(ExecuteRequest, String)>,
+    /// Error of calls that store results or start executions.
+    pub(super) platform_error: Option<ErrorCode>,
 }
 
-impl Seen {
-    fn check(&mut self) -> Result<(), ApiError> {
-        if self.is_away {
-            self.turned_away += 1;
-            return Err(ApiError::Unreachable("gone fishing".into()));
+impl FakeServerState {
+    fn check_reachable(&mut self) -> Result<(), ApiError> {
+        if self.is_unreachable {
+            self.failed_calls += 1;
+            return Err(ApiError::Unreachable("server is down".into()));
         }
         Ok(())
     }
 
-    fn check_errand(&mut self) -> Result<(), ApiError> {
-        self.check()?;
-        match self.refuses_errands {
+    fn check_platform_call(&mut self) -> Result<(), ApiError> {
+        self.check_reachable()?;
+        match self.platform_error {
             Some(code) => Err(ApiError::refused(code, "no")),
             None => Ok(()),
         }
     }
 
-    fn promise(&mut self, commands: u32) {
-        self.promised += commands;
-        self.peak_promised = self.peak_promised.max(self.promised);
+    fn add_outstanding(&mut self, commands: u32) {
+        self.outstanding += commands;
+        self.peak_outstanding = self.peak_outstanding.max(self.outstanding);
     }
 
-    fn take(&mut self, max: u32) -> Vec<LeasedCommand> {
-        let max = if self.is_generous {
+    fn take_commands(&mut self, max: u32) -> Vec<LeasedCommand> {
+        let max = if self.ignores_requested_max {
             usize::MAX
         } else {
             max as usize
@@ -185,13 +185,13 @@ impl Seen {
         self.queue.drain(..count).collect()
     }
 
-    /// Hears how far commands are.
-    fn hear(&mut self, said: Vec<CommandReport>) -> Result<ReportAnswer, ApiError> {
-        self.check()?;
+    /// Records progress reports.
+    fn record_progress(&mut self, reports: Vec<CommandReport>) -> Result<ReportResponse, ApiError> {
+        self.check_reachable()?;
         let (status, code) = self
-            .answers_what_is_said
-            .unwrap_or((ReportVerdict::Accepted, None));
-        let results = said.iter().map(|report| ReportResult {
+            .progress_verdict
+            .unwrap_or((ReportDisposition::Accepted, None));
+        let results = reports.iter().map(|report| ReportResult {
             command_id: report.command_id,
             status,
             seq: None,
@@ -199,21 +199,21 @@ impl Seen {
             detail: None,
         });
         let results = results.collect();
-        self.said.extend(said);
-        if self.answers_to_lose > 0 {
-            self.answers_to_lose -= 1;
-            return Err(ApiError::Unreachable("the line broke".into()));
+        self.progress_reports.extend(reports);
+        if self.progress_responses_to_lose > 0 {
+            self.progress_responses_to_lose -= 1;
+            return Err(ApiError::Unreachable("connection lost".into()));
         }
-        Ok(ReportAnswer {
+        Ok(ReportResponse {
             results,
             commands: Vec::new(),
         })
     }
 
-    fn result(&mut self, report: &CommandReport) -> ReportResult {
+    fn report_result(&mut self, report: &CommandReport) -> ReportResult {
         let id = report.command_id.get();
         let verdict = self.verdicts.remove(&id);
-        let (status, code) = verdict.unwrap_or((ReportVerdict::Accepted, None));
+        let (status, code) = verdict.unwrap_or((ReportDisposition::Accepted, None));
         ReportResult {
             command_id: report.command_id,
             status,
@@ -224,44 +224,49 @@ impl Seen {
     }
 }
 
-/// A server that does as it is told.
 #[derive(Default)]
 pub(super) struct FakeServer {
-    seen: Mutex<Seen>,
+    state: Mutex<FakeServerState>,
     work: Notify,
 }
 
 impl FakeServer {
-    pub(super) fn see<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
-        look(&mut self.seen.lock().unwrap())
+    pub(super) fn with_state<T>(&self, access: impl FnOnce(&mut FakeServerState) -> T) -> T {
+        access(&mut self.state.lock().unwrap())
     }
 
-    pub(super) fn offer(&self, commands: impl IntoIterator<Item = LeasedCommand>) {
-        self.see(|seen| seen.queue.extend(commands));
+    pub(super) fn enqueue(&self, commands: impl IntoIterator<Item = LeasedCommand>) {
+        self.with_state(|state| state.queue.extend(commands));
         self.work.notify_one();
     }
 
-    /// The reports that reached it, in order.
-    pub(super) fn taken(&self) -> Vec<CommandReport> {
-        self.see(|seen| seen.taken.clone())
+    /// Received final reports in order.
+    pub(super) fn final_reports(&self) -> Vec<CommandReport> {
+        self.with_state(|state| state.final_reports.clone())
     }
 
     pub(super) fn reported_ids(&self) -> Vec<i64> {
-        let taken = self.taken();
-        taken.iter().map(|report| report.command_id.get()).collect()
+        let reports = self.final_reports();
+        reports
+            .iter()
+            .map(|report| report.command_id.get())
+            .collect()
     }
 }
 
 #[async_trait]
 impl WorkerApi for FakeServer {
-    async fn register(&self, worker: RegisterWorker) -> Result<RuntimeView, ApiError> {
-        self.see(|seen| {
-            seen.check()?;
-            if seen.is_forbidden {
+    async fn register_worker(
+        &self,
+        worker: RegisterWorkerRequest,
+    ) -> Result<RuntimeView, ApiError> {
+        self.with_state(|state| {
+            state.check_reachable()?;
+            if state.is_forbidden {
                 return Err(ApiError::refused(ErrorCode::Forbidden, "no"));
             }
-            seen.registrations += 1;
-            seen.is_known = true;
+            state.registrations += 1;
+            state.is_registered = true;
             Ok(RuntimeView {
                 runtime_id: RuntimeId::new(1).unwrap(),
                 name: worker.name,
@@ -270,40 +275,43 @@ impl WorkerApi for FakeServer {
                 status: "active".into(),
                 labels: Json::from(worker.labels),
                 capacity: worker.capacity,
-                heartbeat: time(),
-                created_at: time(),
+                heartbeat: start_time(),
+                created_at: start_time(),
             })
         })
     }
 
-    async fn pool_heartbeat(&self, _: WorkerName) -> Result<PoolHeartbeatAnswer, ApiError> {
-        self.see(|seen| {
-            seen.check()?;
-            if !seen.is_known {
-                return Err(ApiError::refused(ErrorCode::NotFound, "who are you?"));
+    async fn pool_heartbeat(&self, _: WorkerName) -> Result<PoolHeartbeatResponse, ApiError> {
+        self.with_state(|state| {
+            state.check_reachable()?;
+            if !state.is_registered {
+                return Err(ApiError::refused(
+                    ErrorCode::NotFound,
+                    "worker is not registered",
+                ));
             }
-            Ok(PoolHeartbeatAnswer {
-                drain: seen.wants_drain,
-                ..PoolHeartbeatAnswer::default()
+            Ok(PoolHeartbeatResponse {
+                drain: state.requests_drain,
+                ..PoolHeartbeatResponse::default()
             })
         })
     }
 
-    async fn deregister(&self, _: WorkerName) -> Result<(), ApiError> {
-        self.see(|seen| seen.goodbyes += 1);
+    async fn deregister_worker(&self, _: WorkerName) -> Result<(), ApiError> {
+        self.with_state(|state| state.deregistrations += 1);
         Ok(())
     }
 
-    async fn lease(&self, request: LeaseRequest) -> Result<LeaseAnswer, ApiError> {
+    async fn lease_commands(&self, request: LeaseRequest) -> Result<LeaseResponse, ApiError> {
         let max = request.max.get();
-        self.see(|seen| {
-            seen.check()?;
-            seen.promise(max);
+        self.with_state(|state| {
+            state.check_reachable()?;
+            state.add_outstanding(max);
             Ok::<_, ApiError>(())
         })?;
         let wait = async {
             loop {
-                let commands = self.see(|seen| seen.take(max));
+                let commands = self.with_state(|state| state.take_commands(max));
                 if !commands.is_empty() {
                     return commands;
                 }
@@ -312,110 +320,119 @@ impl WorkerApi for FakeServer {
         };
         let commands = timeout(Duration::from_millis(request.wait_ms), wait).await;
         let commands = commands.unwrap_or_default();
-        self.see(|seen| {
-            seen.polls_with_work += u32::from(!commands.is_empty());
-            let given = u32::try_from(commands.len()).unwrap();
-            seen.promised -= max.saturating_sub(given);
+        self.with_state(|state| {
+            state.polls_with_work += u32::from(!commands.is_empty());
+            let count = u32::try_from(commands.len()).unwrap();
+            state.outstanding -= max.saturating_sub(count);
         });
-        Ok(LeaseAnswer {
+        Ok(LeaseResponse {
             commands,
             poll_after_ms: 0,
         })
     }
 
-    async fn heartbeat(&self, request: HeartbeatRequest) -> Result<HeartbeatAnswer, ApiError> {
-        let delay = self.see(|seen| {
-            seen.check()?;
-            seen.heartbeats += 1;
-            Ok::<_, ApiError>(seen.heartbeat_delay)
+    async fn renew_leases(&self, request: HeartbeatRequest) -> Result<HeartbeatResponse, ApiError> {
+        let delay = self.with_state(|state| {
+            state.check_reachable()?;
+            state.heartbeats += 1;
+            Ok::<_, ApiError>(state.heartbeat_delay)
         })?;
         sleep(delay).await;
-        self.see(|seen| {
+        self.with_state(|state| {
             let leases = request.leases.iter().map(|lease| {
                 let id = lease.command_id.get();
-                KeptLease {
+                LeaseRenewal {
                     command_id: lease.command_id,
-                    ok: !seen.lost.contains(&id),
+                    ok: !state.lost_leases.contains(&id),
                     lease_until: None,
-                    cancel: seen.cancelled.contains(&id).then_some(true),
+                    cancel: state.cancelled_commands.contains(&id).then_some(true),
                     code: None,
                 }
             });
-            Ok(HeartbeatAnswer {
+            Ok(HeartbeatResponse {
                 leases: leases.collect(),
             })
         })
     }
 
-    async fn report(&self, request: ReportRequest) -> Result<ReportAnswer, ApiError> {
-        let is_said = |report: &CommandReport| report.status == ReportStatus::Progress;
-        if request.reports.iter().all(is_said) {
-            return self.see(|seen| seen.hear(request.reports));
+    async fn report_commands(&self, request: ReportRequest) -> Result<ReportResponse, ApiError> {
+        let is_progress = |report: &CommandReport| report.status == ReportStatus::Progress;
+        if request.reports.iter().all(is_progress) {
+            return self.with_state(|state| state.record_progress(request.reports));
         }
-        let delay = self.see(|seen| {
-            seen.check()?;
-            seen.reports_under_way += 1;
-            seen.peak_reports = seen.peak_reports.max(seen.reports_under_way);
-            Ok::<_, ApiError>(seen.report_delay)
+        let delay = self.with_state(|state| {
+            state.check_reachable()?;
+            state.reports_in_flight += 1;
+            state.peak_reports = state.peak_reports.max(state.reports_in_flight);
+            Ok::<_, ApiError>(state.report_delay)
         })?;
         sleep(delay).await;
-        let wanted = request.lease.map(|lease| lease.max.get());
-        self.see(|seen| {
-            seen.reports_under_way -= 1;
-            let is_refused = |report: &CommandReport| {
-                report.result.is_some() && seen.too_large.contains(&report.command_id.get())
+        let requested = request.lease.map(|lease| lease.max.get());
+        self.with_state(|state| {
+            state.reports_in_flight -= 1;
+            let is_too_large = |report: &CommandReport| {
+                report.result.is_some()
+                    && state.too_large_results.contains(&report.command_id.get())
             };
-            if request.reports.iter().any(is_refused) {
+            if request.reports.iter().any(is_too_large) {
                 return Err(ApiError::refused(ErrorCode::TooLarge, "too much"));
             }
-            seen.asks_after_report.push(wanted);
-            seen.report_batches.push(request.reports.len());
-            let results = request.reports.iter().map(|report| seen.result(report));
+            state.requested_with_reports.push(requested);
+            state.report_batches.push(request.reports.len());
+            let results = request
+                .reports
+                .iter()
+                .map(|report| state.report_result(report));
             let results: Vec<ReportResult> = results.collect();
-            // What is to be sent again keeps its slot.
-            let is_again = |code: Option<ErrorCode>| code.is_some_and(ErrorCode::is_retryable);
-            let settled = results.iter().filter(|result| !is_again(result.code));
-            let wanted = wanted.map(|wanted| wanted.min(u32::try_from(settled.count()).unwrap()));
-            seen.promised = seen
-                .promised
+            // A report that will be retried keeps its permit.
+            let is_retried = |code: Option<ErrorCode>| code.is_some_and(ErrorCode::is_retryable);
+            let finished = results.iter().filter(|result| !is_retried(result.code));
+            let requested =
+                requested.map(|requested| requested.min(u32::try_from(finished.count()).unwrap()));
+            state.outstanding = state
+                .outstanding
                 .saturating_sub(u32::try_from(results.len()).unwrap());
-            seen.taken.extend(request.reports);
-            let count = seen
+            state.final_reports.extend(request.reports);
+            let count = state
                 .follow_up
                 .len()
-                .min(wanted.unwrap_or_default() as usize);
-            let mut commands: Vec<_> = seen.follow_up.drain(..count).collect();
-            if commands.is_empty() && !seen.is_silent {
-                commands = seen.take(wanted.unwrap_or_default());
+                .min(requested.unwrap_or_default() as usize);
+            let mut commands: Vec<_> = state.follow_up.drain(..count).collect();
+            if commands.is_empty() && !state.omits_report_results {
+                commands = state.take_commands(requested.unwrap_or_default());
             }
-            seen.promise(u32::try_from(commands.len()).unwrap());
-            Ok(ReportAnswer {
-                results: if seen.is_silent { Vec::new() } else { results },
+            state.add_outstanding(u32::try_from(commands.len()).unwrap());
+            Ok(ReportResponse {
+                results: if state.omits_report_results {
+                    Vec::new()
+                } else {
+                    results
+                },
                 commands,
             })
         })
     }
 
-    async fn definition(&self, catalog_id: CatalogId) -> Result<CatalogItem, ApiError> {
-        self.see(|seen| seen.definitions += 1);
-        // Long enough for all that ask to ask together.
+    async fn fetch_definition(&self, catalog_id: CatalogId) -> Result<CatalogResource, ApiError> {
+        self.with_state(|state| state.definition_fetches += 1);
+        // Long enough for all commands to request it at the same time.
         sleep(Duration::from_secs(1)).await;
-        Ok(CatalogItem {
+        Ok(CatalogResource {
             catalog_id,
             path: "example".parse().unwrap(),
             kind: "playbook".into(),
             version: 1,
-            content: PLAYBOOK.into(),
-            sha256: sha256(PLAYBOOK).to_string().into(),
-            created_at: time(),
+            content: TEST_PLAYBOOK.into(),
+            sha256: sha256(TEST_PLAYBOOK).to_string().into(),
+            created_at: start_time(),
         })
     }
 
-    async fn resolve(&self, reference: &str) -> Result<Json, ApiError> {
-        self.see(|seen| {
-            seen.check()?;
-            seen.resolved += 1;
-            let payload = seen.payloads.get(reference).cloned();
+    async fn resolve_result(&self, reference: &str) -> Result<Json, ApiError> {
+        self.with_state(|state| {
+            state.check_reachable()?;
+            state.payload_fetches += 1;
+            let payload = state.payloads.get(reference).cloned();
             payload.ok_or_else(|| ApiError::refused(ErrorCode::NotFound, "no such payload"))
         })
     }
@@ -423,13 +440,13 @@ impl WorkerApi for FakeServer {
     async fn put_result(
         &self,
         execution_id: ExecutionId,
-        result: PutResult,
+        result: ResultPutRequest,
         key: &str,
-    ) -> Result<KeptResult, ApiError> {
-        self.see(|seen| {
-            seen.check_errand()?;
+    ) -> Result<ResultPutResponse, ApiError> {
+        self.with_state(|state| {
+            state.check_platform_call()?;
             let bytes = noetl_types::json::to_canonical(&result.data);
-            let kept = KeptResult {
+            let stored = ResultPutResponse {
                 reference: format!("noetl://execution/{execution_id}/result/{}/1", result.name)
                     .into(),
                 store: "kv".into(),
@@ -438,26 +455,33 @@ impl WorkerApi for FakeServer {
                 sha256: sha256(&bytes).to_string().into(),
                 expires_at: None,
             };
-            seen.kept.push((result, key.to_owned()));
-            Ok(kept)
+            state.stored_results.push((result, key.to_owned()));
+            Ok(stored)
         })
     }
 
-    async fn credential(&self, wish: CredentialWish) -> Result<CredentialView, ApiError> {
-        self.see(|seen| {
-            seen.check()?;
-            seen.wishes.push(wish.clone());
-            let found = seen.credentials.get(&*wish.name).cloned();
-            found.ok_or_else(|| ApiError::refused(ErrorCode::NotFound, "there is none"))
+    async fn fetch_credential(
+        &self,
+        request: CredentialRequest,
+    ) -> Result<CredentialView, ApiError> {
+        self.with_state(|state| {
+            state.check_reachable()?;
+            state.credential_requests.push(request.clone());
+            let credential = state.credentials.get(&*request.name).cloned();
+            credential.ok_or_else(|| ApiError::refused(ErrorCode::NotFound, "no such credential"))
         })
     }
 
-    async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError> {
-        self.see(|seen| {
-            seen.check_errand()?;
+    async fn start_execution(
+        &self,
+        request: ExecuteRequest,
+        key: &str,
+    ) -> Result<ExecuteResponse, ApiError> {
+        self.with_state(|state| {
+            state.check_platform_call()?;
             let path = request.path.clone();
-            seen.started.push((request, key.to_owned()));
-            Ok(ExecuteAnswer {
+            state.started_executions.push((request, key.to_owned()));
+            Ok(ExecuteResponse {
                 execution_id: ExecutionId::new(99).unwrap(),
                 status: "started".into(),
                 commands_generated: 1,
@@ -470,34 +494,34 @@ impl WorkerApi for FakeServer {
     }
 }
 
-/// Tools that do what the command says.
+/// Tools that behave as the command requests.
 #[derive(Default)]
 pub(super) struct FakeTools {
-    running: Arc<AtomicUsize>,
-    peak: AtomicUsize,
+    running_count: Arc<AtomicUsize>,
+    peak_count: AtomicUsize,
 }
 
-/// Counts a call as running until it is over or dropped.
-struct Running(Arc<AtomicUsize>);
+/// Counts a call as running until it ends or is dropped.
+struct RunningCall(Arc<AtomicUsize>);
 
-impl Drop for Running {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl FakeTools {
-    pub(super) fn running(&self) -> usize {
-        self.running.load(Ordering::SeqCst)
+    pub(super) fn running_count(&self) -> usize {
+        self.running_count.load(Ordering::SeqCst)
     }
 
-    pub(super) fn peak(&self) -> usize {
-        self.peak.load(Ordering::SeqCst)
+    pub(super) fn peak_count(&self) -> usize {
+        self.peak_count.load(Ordering::SeqCst)
     }
 }
 
 #[async_trait]
-impl Tools for FakeTools {
+impl ToolRunner for FakeTools {
     fn kinds(&self) -> &[ToolKind] {
         &[ToolKind::Shell]
     }
@@ -505,51 +529,54 @@ impl Tools for FakeTools {
     async fn call(
         &self,
         platform: PlatformHandle,
-        call: Call,
+        call: ToolCall,
         cancel: CancellationToken,
-    ) -> Outcome {
-        let before = self.running.fetch_add(1, Ordering::SeqCst);
-        self.peak.fetch_max(before + 1, Ordering::SeqCst);
-        let _running = Running(Arc::clone(&self.running));
+    ) -> ToolOutcome {
+        let before = self.running_count.fetch_add(1, Ordering::SeqCst);
+        self.peak_count.fetch_max(before + 1, Ordering::SeqCst);
+        let _running_call = RunningCall(Arc::clone(&self.running_count));
         if call.kind == ToolKind::Transfer {
-            let side = |name| call.config.get(name).cloned().unwrap_or_default();
-            let sides = ["source", "target"].map(|name| (name, side(name)));
-            return Outcome::ok(Json::object(sides));
+            let end_config = |name| call.config.get(name).cloned().unwrap_or_default();
+            let ends = ["source", "target"].map(|name| (name, end_config(name)));
+            return ToolOutcome::ok(Json::object(ends));
         }
         let command = call.config.get("command").and_then(Json::as_str).unwrap();
         match command {
             "nap" => sleep(Duration::from_millis(10)).await,
             "long" => sleep(Duration::from_mins(1)).await,
             "hang" => cancel.cancelled().await,
-            "boom" => panic!("a tool must not"),
+            "boom" => panic!("tools must not panic"),
             "flaky" if call.attempt < 3 => {
-                return Outcome::error(TaskErrorKind::Connection, "no line");
+                return ToolOutcome::error(TaskErrorKind::Connection, "no connection");
             }
             "ok" | "flaky" => {}
-            // Tells whatever it was given, as a careless tool does.
+            // Returns everything it received, like a careless tool.
             "leak" => {
                 let auth = call.config.get("auth").cloned().unwrap_or_default();
-                let seen = format!("{auth} {}", Json::from(call.input));
-                return Outcome::ok(Json::object([("seen", Json::from(seen)), ("auth", auth)]));
+                let received = format!("{auth} {}", Json::from(call.input));
+                return ToolOutcome::ok(Json::object([
+                    ("seen", Json::from(received)),
+                    ("auth", auth),
+                ]));
             }
             "leak and fail" => {
                 let auth = call.config.get("auth").cloned().unwrap_or_default();
-                return Outcome::error(
+                return ToolOutcome::error(
                     TaskErrorKind::Connection,
                     format!("cannot log in with {auth}"),
                 );
             }
             "fetch" => {
                 let uri = "noetl://execution/7/result/a/1".into();
-                let wanted = ResultRef { uri, sha256: None };
-                return match platform.unwrap().fetch(wanted).await {
-                    Ok(data) => Outcome::ok(data),
+                let reference = ResultRef { uri, sha256: None };
+                return match platform.unwrap().fetch_result(reference).await {
+                    Ok(data) => ToolOutcome::ok(data),
                     Err(error) => error.into(),
                 };
             }
-            other => return Outcome::ok(other.trim_start_matches("say ")),
+            other => return ToolOutcome::ok(other.trim_start_matches("say ")),
         }
-        Outcome::ok(call.idempotency_key)
+        ToolOutcome::ok(call.idempotency_key)
     }
 
     async fn shutdown(&self) {}

@@ -1,7 +1,7 @@
-//! A worker between a server and tools that are played.
+//! Tests of the worker against a fake server and fake tools.
 
-mod errands;
 mod fake;
+mod platform_client;
 mod progress;
 mod secrets;
 
@@ -9,29 +9,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::ApiError;
-use noetl_api::command::{ReportStatus, ReportVerdict};
+use noetl_api::command::{ReportDisposition, ReportStatus};
 use noetl_types::{ErrorCode, Json, Millis, TaskErrorKind, sha256};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Metrics, Settings, Worker, WorkerError};
-use fake::{FakeServer, FakeTools, command, settings};
+use crate::{Worker, WorkerError, WorkerMetrics, WorkerSettings};
+use fake::{FakeServer, FakeTools, leased_command, test_settings};
 
-/// A worker at work.
-struct Bench {
+/// A running worker with its fakes.
+struct TestWorker {
     server: Arc<FakeServer>,
     tools: Arc<FakeTools>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<WorkerMetrics>,
     shutdown: CancellationToken,
     running: JoinHandle<Result<(), WorkerError>>,
 }
 
-impl Bench {
-    fn start(settings: Settings, server: FakeServer) -> Self {
+impl TestWorker {
+    fn start(settings: WorkerSettings, server: FakeServer) -> Self {
         let (server, tools) = (Arc::new(server), Arc::new(FakeTools::default()));
         let shutdown = CancellationToken::new();
         let worker =
-            Worker::with_tools(Arc::clone(&server) as _, Arc::clone(&tools) as _, settings);
+            Worker::with_tool_runner(Arc::clone(&server) as _, Arc::clone(&tools) as _, settings);
         let metrics = worker.metrics();
         let running = tokio::spawn(worker.run(shutdown.clone()));
         Self {
@@ -43,398 +43,440 @@ impl Bench {
         }
     }
 
-    fn of(slots: u32) -> Self {
-        Self::start(settings(slots), FakeServer::default())
+    fn with_concurrency(concurrency: u32) -> Self {
+        Self::start(test_settings(concurrency), FakeServer::default())
     }
 
-    /// Waits for something to become true. Time is not real, so it costs none.
-    async fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+    /// Waits until a condition holds. The clock is paused, so waiting takes no real time.
+    async fn wait_until(&self, description: &str, condition: impl Fn(&Self) -> bool) {
         for _ in 0..200_000 {
-            if is_so(self) {
+            if condition(self) {
                 return;
             }
             assert!(
                 !self.running.is_finished(),
-                "the worker ended before: {what}"
+                "the worker ended before: {description}"
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        panic!("never: {what}");
+        panic!("never: {description}");
     }
 
-    async fn until_reported(&self, count: usize) {
-        let what = format!("{count} reports");
-        self.until(&what, |bench| bench.server.taken().len() >= count)
-            .await;
+    async fn wait_for_reports(&self, count: usize) {
+        let description = format!("{count} reports");
+        self.wait_until(&description, |worker| {
+            worker.server.final_reports().len() >= count
+        })
+        .await;
     }
 
-    /// What is counted under a name, with its labels.
-    fn counted(&self, name: &str) -> String {
-        let text = self.metrics.text().unwrap();
+    /// Value of a metric, given its name with labels.
+    fn metric_value(&self, name: &str) -> String {
+        let text = self.metrics.to_text().unwrap();
         let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
         let value = lines.find_map(|rest| rest.strip_prefix(' '));
         value.unwrap_or("nothing").to_owned()
     }
 
-    async fn end(self) {
+    async fn shut_down(self) {
         self.shutdown.cancel();
         self.running.await.unwrap().unwrap();
-        assert_eq!(self.server.see(|seen| seen.goodbyes), 1);
+        assert_eq!(self.server.with_state(|state| state.deregistrations), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_is_run_and_reported() {
-    let bench = Bench::of(2);
-    bench.server.offer([command(1, "ok")]);
-    bench.until_reported(1).await;
-    let report = bench.server.taken().remove(0);
+async fn runs_and_reports_command() {
+    let worker = TestWorker::with_concurrency(2);
+    worker.server.enqueue([leased_command(1, "ok")]);
+    worker.wait_for_reports(1).await;
+    let report = worker.server.final_reports().remove(0);
     assert_eq!(report.status, ReportStatus::Completed);
     assert_eq!(report.result, Some(Json::from("7:1:ok:1")));
     assert_eq!(report.tasks[0].label, "ok");
     assert!(report.tasks[0].duration_ms.is_some());
     assert!(report.started_at.is_some() && report.finished_at.is_some());
-    let leased = command(1, "ok");
+    let leased = leased_command(1, "ok");
     assert_eq!(report.claimed_at, Some(leased.claimed_at));
     assert_eq!(report.lease_until, Some(leased.lease_until));
-    bench.end().await;
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_does_is_counted() {
-    let bench = Bench::of(4);
-    assert_eq!(bench.counted("noetl_worker_slots"), "4");
+async fn counts_commands_and_renewals() {
+    let worker = TestWorker::with_concurrency(4);
+    assert_eq!(worker.metric_value("noetl_worker_slots"), "4");
     let renewals = |outcome: &str| {
         let name = format!("noetl_worker_lease_renewals_total{{outcome=\"{outcome}\"}}");
-        bench.counted(&name)
+        worker.metric_value(&name)
     };
     let commands = |outcome: &str| {
         let name = format!("noetl_worker_commands_total{{kind=\"shell\",outcome=\"{outcome}\"}}");
-        bench.counted(&name)
+        worker.metric_value(&name)
     };
     assert_eq!((&*renewals("kept"), &*renewals("lost")), ("0", "0"));
-    bench
-        .server
-        .offer([command(1, "ok"), command(2, "boom"), command(3, "hang")]);
-    bench.until_reported(2).await;
+    worker.server.enqueue([
+        leased_command(1, "ok"),
+        leased_command(2, "boom"),
+        leased_command(3, "hang"),
+    ]);
+    worker.wait_for_reports(2).await;
     assert_eq!((&*commands("completed"), &*commands("failed")), ("1", "1"));
-    assert_eq!(bench.counted("noetl_worker_in_flight"), "1");
-    bench
-        .until("the lease is kept", |_| renewals("kept") != "0")
+    assert_eq!(worker.metric_value("noetl_worker_in_flight"), "1");
+    worker
+        .wait_until("the lease is kept", |_| renewals("kept") != "0")
         .await;
-    bench.server.see(|seen| seen.cancelled.insert(3));
-    bench
-        .until("it is stopped", |bench| bench.tools.running() == 0)
+    worker
+        .server
+        .with_state(|state| state.cancelled_commands.insert(3));
+    worker
+        .wait_until("it is stopped", |worker| worker.tools.running_count() == 0)
         .await;
-    bench
-        .until("it is counted", |_| commands("abandoned") == "1")
+    worker
+        .wait_until("it is counted", |_| commands("abandoned") == "1")
         .await;
     assert_eq!(renewals("lost"), "1");
-    assert_eq!(bench.counted("noetl_worker_in_flight"), "0");
+    assert_eq!(worker.metric_value("noetl_worker_in_flight"), "0");
     let seconds = "noetl_worker_command_seconds_count{kind=\"shell\"}";
-    assert_eq!(bench.counted(seconds), "2");
-    bench.end().await;
+    assert_eq!(worker.metric_value(seconds), "2");
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn slots_are_never_exceeded_and_all_of_them_are_used() {
-    let bench = Bench::of(8);
-    bench.server.offer((1..=200).map(|id| command(id, "nap")));
-    bench.until_reported(200).await;
-    assert_eq!(bench.tools.peak(), 8);
-    assert_eq!(bench.server.see(|seen| seen.peak_promised), 8);
-    bench.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_report_brings_the_next_work() {
-    let bench = Bench::of(1);
-    bench
+async fn uses_full_concurrency_without_exceeding_it() {
+    let worker = TestWorker::with_concurrency(8);
+    worker
         .server
-        .see(|seen| seen.follow_up = (1..50).map(|id| command(id, "ok")).collect());
-    bench.server.offer([command(50, "ok")]);
-    bench.until_reported(50).await;
-    // One poll brought the first command; the others came with the answers to reports.
-    assert_eq!(bench.server.see(|seen| seen.polls_with_work), 1);
-    bench.end().await;
+        .enqueue((1..=200).map(|id| leased_command(id, "nap")));
+    worker.wait_for_reports(200).await;
+    assert_eq!(worker.tools.peak_count(), 8);
+    assert_eq!(worker.server.with_state(|state| state.peak_outstanding), 8);
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn results_that_pile_up_go_together() {
-    let bench = Bench::of(32);
-    bench
+async fn report_response_returns_next_command() {
+    let worker = TestWorker::with_concurrency(1);
+    worker
         .server
-        .see(|seen| seen.report_delay = Duration::from_secs(1));
-    bench.server.offer((1..=32).map(|id| command(id, "ok")));
-    bench.until_reported(32).await;
-    let batches = bench.server.see(|seen| seen.report_batches.clone());
+        .with_state(|state| state.follow_up = (1..50).map(|id| leased_command(id, "ok")).collect());
+    worker.server.enqueue([leased_command(50, "ok")]);
+    worker.wait_for_reports(50).await;
+    // One poll returned the first command. The responses to reports returned the others.
+    assert_eq!(worker.server.with_state(|state| state.polls_with_work), 1);
+    worker.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn queued_reports_are_batched() {
+    let worker = TestWorker::with_concurrency(32);
+    worker
+        .server
+        .with_state(|state| state.report_delay = Duration::from_secs(1));
+    worker
+        .server
+        .enqueue((1..=32).map(|id| leased_command(id, "ok")));
+    worker.wait_for_reports(32).await;
+    let batches = worker
+        .server
+        .with_state(|state| state.report_batches.clone());
     assert!(batches.len() <= 9, "{batches:?}");
-    assert!(bench.server.see(|seen| seen.peak_reports) <= 4);
+    assert!(worker.server.with_state(|state| state.peak_reports) <= 4);
     assert_eq!(batches.iter().sum::<usize>(), 32);
-    bench.end().await;
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_command_is_stopped_and_not_reported() {
-    let bench = Bench::of(1);
-    bench.server.offer([command(1, "hang")]);
-    bench
-        .until("it hangs", |bench| bench.tools.running() == 1)
+async fn cancelled_command_is_stopped_and_not_reported() {
+    let worker = TestWorker::with_concurrency(1);
+    worker.server.enqueue([leased_command(1, "hang")]);
+    worker
+        .wait_until("it hangs", |worker| worker.tools.running_count() == 1)
         .await;
-    bench.server.see(|seen| seen.cancelled.insert(1));
-    bench
-        .until("it is stopped", |bench| bench.tools.running() == 0)
+    worker
+        .server
+        .with_state(|state| state.cancelled_commands.insert(1));
+    worker
+        .wait_until("it is stopped", |worker| worker.tools.running_count() == 0)
         .await;
-    bench.server.offer([command(2, "ok")]);
-    bench.until_reported(1).await;
-    assert_eq!(bench.server.reported_ids(), [2]);
-    bench.end().await;
+    worker.server.enqueue([leased_command(2, "ok")]);
+    worker.wait_for_reports(1).await;
+    assert_eq!(worker.server.reported_ids(), [2]);
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_reported_for_a_lost_lease() {
-    let bench = Bench::of(1);
-    bench.server.see(|seen| seen.lost.insert(1));
-    bench.server.offer([command(1, "hang"), command(2, "ok")]);
-    bench.until_reported(1).await;
-    assert_eq!(bench.server.reported_ids(), [2]);
-    assert!(bench.server.see(|seen| seen.heartbeats) >= 1);
-    bench.end().await;
+async fn lost_lease_is_not_reported() {
+    let worker = TestWorker::with_concurrency(1);
+    worker
+        .server
+        .with_state(|state| state.lost_leases.insert(1));
+    worker
+        .server
+        .enqueue([leased_command(1, "hang"), leased_command(2, "ok")]);
+    worker.wait_for_reports(1).await;
+    assert_eq!(worker.server.reported_ids(), [2]);
+    assert!(worker.server.with_state(|state| state.heartbeats) >= 1);
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_are_renewed_at_a_third() {
-    let bench = Bench::of(1);
-    bench.server.offer([command(1, "long")]);
-    bench.until_reported(1).await;
-    // A minute with a lease of thirty seconds: five or six renewals.
-    let renewals = bench.server.see(|seen| seen.heartbeats);
+async fn leases_are_renewed_at_a_third_of_duration() {
+    let worker = TestWorker::with_concurrency(1);
+    worker.server.enqueue([leased_command(1, "long")]);
+    worker.wait_for_reports(1).await;
+    // One minute with a lease of 30 seconds: five or six renewals.
+    let renewals = worker.server.with_state(|state| state.heartbeats);
     assert!((5..=7).contains(&renewals), "{renewals}");
-    bench.end().await;
+    worker.shut_down().await;
 }
 
-/// Who cancels a command does not wait for a third of an hour.
+/// A cancellation must not wait for a third of an hour.
 #[tokio::test(start_paused = true)]
-async fn long_leases_are_renewed_no_less_often() {
+async fn renewal_interval_of_long_leases_is_limited() {
     let hour = Millis::from_minutes(60);
-    let settings = Settings {
-        lease: hour,
-        ..settings(1)
+    let settings = WorkerSettings {
+        lease_duration: hour,
+        ..test_settings(1)
     };
-    let bench = Bench::start(settings, FakeServer::default());
-    let mut long = command(1, "long");
+    let worker = TestWorker::start(settings, FakeServer::default());
+    let mut long = leased_command(1, "long");
     long.lease_until = long.claimed_at.saturating_add(hour);
-    bench.server.offer([long]);
-    bench.until_reported(1).await;
-    let renewals = bench.server.see(|seen| seen.heartbeats);
+    worker.server.enqueue([long]);
+    worker.wait_for_reports(1).await;
+    let renewals = worker.server.with_state(|state| state.heartbeats);
     assert!((5..=7).contains(&renewals), "{renewals}");
-    bench.end().await;
+    worker.shut_down().await;
 }
 
-/// The lease of a short task ends with the task's deadline, which says nothing of other leases.
+/// The lease of a short task ends at its deadline and must not shorten the interval of other
+/// leases.
 #[tokio::test(start_paused = true)]
-async fn a_short_task_does_not_quicken_renewals() {
-    let bench = Bench::of(2);
-    let mut short = command(1, "ok");
+async fn short_lease_does_not_shorten_renewal_interval() {
+    let worker = TestWorker::with_concurrency(2);
+    let mut short = leased_command(1, "ok");
     let deadline = short.claimed_at.saturating_add(Millis::from_ms(300));
     short.lease_until = deadline;
     short.deadline_at = Some(deadline);
-    bench.server.offer([short, command(2, "long")]);
-    bench.until_reported(2).await;
-    let renewals = bench.server.see(|seen| seen.heartbeats);
+    worker.server.enqueue([short, leased_command(2, "long")]);
+    worker.wait_for_reports(2).await;
+    let renewals = worker.server.with_state(|state| state.heartbeats);
     assert!((5..=7).contains(&renewals), "{renewals}");
-    bench.end().await;
+    worker.shut_down().await;
 }
 
-/// A server under load takes longer than the pace of short leases; its answer is heard all the same.
+/// A loaded server may respond later than the renewal interval of short leases.
 #[tokio::test(start_paused = true)]
-async fn a_slow_answer_to_a_renewal_is_heard() {
-    let bench = Bench::of(1);
-    bench.server.see(|seen| {
-        seen.heartbeat_delay = Duration::from_secs(1);
-        seen.cancelled.insert(1);
+async fn slow_renewal_response_is_applied() {
+    let worker = TestWorker::with_concurrency(1);
+    worker.server.with_state(|state| {
+        state.heartbeat_delay = Duration::from_secs(1);
+        state.cancelled_commands.insert(1);
     });
-    let mut short = command(1, "hang");
+    let mut short = leased_command(1, "hang");
     short.lease_until = short.claimed_at.saturating_add(Millis::from_ms(600));
-    bench.server.offer([short, command(2, "ok")]);
-    bench.until_reported(1).await;
-    assert_eq!(bench.server.reported_ids(), [2]);
-    bench.end().await;
+    worker.server.enqueue([short, leased_command(2, "ok")]);
+    worker.wait_for_reports(1).await;
+    assert_eq!(worker.server.reported_ids(), [2]);
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_gets_the_report_when_it_is_back() {
-    let bench = Bench::of(2);
-    bench.server.offer([command(1, "long"), command(2, "ok")]);
-    bench.until_reported(1).await;
-    bench.server.see(|seen| seen.is_away = true);
-    bench
-        .until("the long one ends", |bench| bench.tools.running() == 0)
-        .await;
-    bench
-        .until("it was tried", |bench| {
-            bench.server.see(|seen| seen.turned_away) > 5
+async fn report_is_retried_until_server_returns() {
+    let worker = TestWorker::with_concurrency(2);
+    worker
+        .server
+        .enqueue([leased_command(1, "long"), leased_command(2, "ok")]);
+    worker.wait_for_reports(1).await;
+    worker
+        .server
+        .with_state(|state| state.is_unreachable = true);
+    worker
+        .wait_until("the long one ends", |worker| {
+            worker.tools.running_count() == 0
         })
         .await;
-    bench.server.see(|seen| seen.is_away = false);
-    bench.until_reported(2).await;
-    assert_eq!(bench.server.reported_ids(), [2, 1]);
-    bench.server.offer([command(3, "ok")]);
-    bench.until_reported(3).await;
-    bench.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_worker_starts_before_its_server() {
-    let server = FakeServer::default();
-    server.see(|seen| seen.is_away = true);
-    let bench = Bench::start(settings(1), server);
-    bench
-        .until("it was tried", |bench| {
-            bench.server.see(|seen| seen.turned_away) > 3
+    worker
+        .wait_until("calls have failed", |worker| {
+            worker.server.with_state(|state| state.failed_calls) > 5
         })
         .await;
-    bench.server.see(|seen| seen.is_away = false);
-    bench.server.offer([command(1, "ok")]);
-    bench.until_reported(1).await;
-    bench.end().await;
+    worker
+        .server
+        .with_state(|state| state.is_unreachable = false);
+    worker.wait_for_reports(2).await;
+    assert_eq!(worker.server.reported_ids(), [2, 1]);
+    worker.server.enqueue([leased_command(3, "ok")]);
+    worker.wait_for_reports(3).await;
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_is_refused_ends() {
+async fn worker_waits_for_server_at_start() {
     let server = FakeServer::default();
-    server.see(|seen| seen.is_forbidden = true);
-    let bench = Bench::start(settings(1), server);
-    let ended = bench.running.await.unwrap();
+    server.with_state(|state| state.is_unreachable = true);
+    let worker = TestWorker::start(test_settings(1), server);
+    worker
+        .wait_until("calls have failed", |worker| {
+            worker.server.with_state(|state| state.failed_calls) > 3
+        })
+        .await;
+    worker
+        .server
+        .with_state(|state| state.is_unreachable = false);
+    worker.server.enqueue([leased_command(1, "ok")]);
+    worker.wait_for_reports(1).await;
+    worker.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejected_registration_ends_worker() {
+    let server = FakeServer::default();
+    server.with_state(|state| state.is_forbidden = true);
+    let worker = TestWorker::start(test_settings(1), server);
+    let result = worker.running.await.unwrap();
     let refusal = ApiError::refused(ErrorCode::Forbidden, "no");
-    assert_eq!(ended, Err(WorkerError::Refused(refusal)));
+    assert_eq!(result, Err(WorkerError::Refused(refusal)));
 }
 
-/// Hole R8.
 #[tokio::test(start_paused = true)]
-async fn a_fenced_worker_drops_its_work_and_registers_again() {
-    let bench = Bench::of(1);
-    bench.server.offer([command(1, "hang")]);
-    bench
-        .until("it hangs", |bench| bench.tools.running() == 1)
+async fn fenced_worker_drops_commands_and_registers_again() {
+    let worker = TestWorker::with_concurrency(1);
+    worker.server.enqueue([leased_command(1, "hang")]);
+    worker
+        .wait_until("it hangs", |worker| worker.tools.running_count() == 1)
         .await;
-    bench.server.see(|seen| seen.is_known = false);
-    bench
-        .until("it registers", |bench| {
-            bench.server.see(|seen| seen.registrations) == 2
+    worker
+        .server
+        .with_state(|state| state.is_registered = false);
+    worker
+        .wait_until("it registers", |worker| {
+            worker.server.with_state(|state| state.registrations) == 2
         })
         .await;
-    bench
-        .until("work is dropped", |bench| bench.tools.running() == 0)
+    worker
+        .wait_until("work is dropped", |worker| {
+            worker.tools.running_count() == 0
+        })
         .await;
-    bench.server.offer([command(2, "ok")]);
-    bench.until_reported(1).await;
-    assert_eq!(bench.server.reported_ids(), [2]);
-    bench.end().await;
+    worker.server.enqueue([leased_command(2, "ok")]);
+    worker.wait_for_reports(1).await;
+    assert_eq!(worker.server.reported_ids(), [2]);
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_is_finished_before_the_worker_leaves() {
-    let patient = Settings {
-        drain: Millis::from_minutes(2),
-        ..settings(2)
+async fn shutdown_drains_running_commands() {
+    let settings = WorkerSettings {
+        drain_timeout: Millis::from_minutes(2),
+        ..test_settings(2)
     };
-    let bench = Bench::start(patient, FakeServer::default());
-    bench.server.offer([command(1, "long")]);
-    bench
-        .until("it runs", |bench| bench.tools.running() == 1)
+    let worker = TestWorker::start(settings, FakeServer::default());
+    worker.server.enqueue([leased_command(1, "long")]);
+    worker
+        .wait_until("it runs", |worker| worker.tools.running_count() == 1)
         .await;
-    let server = Arc::clone(&bench.server);
-    bench.shutdown.cancel();
+    let server = Arc::clone(&worker.server);
+    worker.shutdown.cancel();
     tokio::task::yield_now().await;
-    server.offer([command(2, "ok")]);
-    bench.end().await;
+    server.enqueue([leased_command(2, "ok")]);
+    worker.shut_down().await;
     assert_eq!(server.reported_ids(), [1]);
     assert_eq!(
-        server.see(|seen| seen.asks_after_report.last().copied()),
+        server.with_state(|state| state.requested_with_reports.last().copied()),
         Some(None)
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_too_long_is_given_back() {
-    let bench = Bench::of(2);
-    bench.server.offer([command(1, "hang")]);
-    bench
-        .until("it hangs", |bench| bench.tools.running() == 1)
+async fn drain_timeout_releases_commands() {
+    let worker = TestWorker::with_concurrency(2);
+    worker.server.enqueue([leased_command(1, "hang")]);
+    worker
+        .wait_until("it hangs", |worker| worker.tools.running_count() == 1)
         .await;
-    let (server, tools) = (Arc::clone(&bench.server), Arc::clone(&bench.tools));
-    let began = tokio::time::Instant::now();
-    bench.end().await;
+    let (server, tools) = (Arc::clone(&worker.server), Arc::clone(&worker.tools));
+    let started = tokio::time::Instant::now();
+    worker.shut_down().await;
     assert!(
-        began.elapsed() < Duration::from_secs(40),
+        started.elapsed() < Duration::from_secs(40),
         "{:?}",
-        began.elapsed()
+        started.elapsed()
     );
-    assert_eq!(tools.running(), 0);
-    assert!(server.taken().is_empty());
+    assert_eq!(tools.running_count(), 0);
+    assert!(server.final_reports().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_may_ask_the_worker_to_leave() {
-    let bench = Bench::of(2);
-    bench.server.see(|seen| seen.wants_drain = true);
-    bench.running.await.unwrap().unwrap();
-    assert_eq!(bench.server.see(|seen| seen.goodbyes), 1);
+async fn server_can_request_drain() {
+    let worker = TestWorker::with_concurrency(2);
+    worker
+        .server
+        .with_state(|state| state.requests_drain = true);
+    worker.running.await.unwrap().unwrap();
+    assert_eq!(worker.server.with_state(|state| state.deregistrations), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_a_failure_and_the_worker_lives() {
-    let bench = Bench::of(1);
-    bench.server.offer([command(1, "boom"), command(2, "ok")]);
-    bench.until_reported(2).await;
-    let reports = bench.server.taken();
+async fn tool_panic_fails_only_its_command() {
+    let worker = TestWorker::with_concurrency(1);
+    worker
+        .server
+        .enqueue([leased_command(1, "boom"), leased_command(2, "ok")]);
+    worker.wait_for_reports(2).await;
+    let reports = worker.server.final_reports();
     assert_eq!(reports[0].status, ReportStatus::Failed);
     let error = reports[0].error.as_ref().unwrap();
     assert_eq!(error.kind, TaskErrorKind::Unknown);
     assert_eq!(error.task.as_deref(), Some("boom"));
     assert_eq!(reports[1].status, ReportStatus::Completed);
-    bench.end().await;
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_is_fetched_once_by_a_hundred_commands() {
-    let bench = Bench::of(100);
-    bench.server.offer((1..=100).map(|id| command(id, "ok")));
-    bench.until_reported(100).await;
-    assert_eq!(bench.server.see(|seen| seen.definitions), 1);
-    bench.end().await;
+async fn definition_is_fetched_once() {
+    let worker = TestWorker::with_concurrency(100);
+    worker
+        .server
+        .enqueue((1..=100).map(|id| leased_command(id, "ok")));
+    worker.wait_for_reports(100).await;
+    assert_eq!(
+        worker.server.with_state(|state| state.definition_fetches),
+        1
+    );
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_out_of_time_fails() {
-    let bench = Bench::of(1);
-    let mut late = command(1, "hang");
+async fn command_past_deadline_fails() {
+    let worker = TestWorker::with_concurrency(1);
+    let mut late = leased_command(1, "hang");
     late.deadline_at = Some(late.claimed_at.saturating_add(Millis::from_secs(20)));
-    let began = tokio::time::Instant::now();
-    bench.server.offer([late]);
-    bench.until_reported(1).await;
-    assert!(began.elapsed() < Duration::from_secs(22));
-    let error = bench.server.taken()[0].error.clone().unwrap();
+    let started = tokio::time::Instant::now();
+    worker.server.enqueue([late]);
+    worker.wait_for_reports(1).await;
+    assert!(started.elapsed() < Duration::from_secs(22));
+    let error = worker.server.final_reports()[0].error.clone().unwrap();
     assert_eq!(error.kind, TaskErrorKind::Timeout);
-    assert_eq!(bench.tools.running(), 0);
-    bench.end().await;
+    assert_eq!(worker.tools.running_count(), 0);
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_big_context_is_fetched_and_compared() {
-    let bench = Bench::of(1);
+async fn large_context_is_fetched_and_verified() {
+    let worker = TestWorker::with_concurrency(1);
     let context = Json::object([(
         "render_context",
         Json::object([("city", Json::from("Rome"))]),
     )]);
     let digest = sha256(context.to_string()).to_string();
-    bench.server.see(|seen| {
-        seen.payloads
+    worker.server.with_state(|state| {
+        state
+            .payloads
             .insert("noetl://c".to_owned(), context.clone())
     });
     let by_reference = |id, digest: &str| {
-        let mut command = command(id, "reads");
+        let mut command = leased_command(id, "reads");
         let reference = [
             ("ref", Json::from("noetl://c")),
             ("sha256", Json::from(digest)),
@@ -442,124 +484,146 @@ async fn a_big_context_is_fetched_and_compared() {
         command.context = [("context_ref".into(), Json::object(reference))].into();
         command
     };
-    bench.server.offer([
+    worker.server.enqueue([
         by_reference(1, &digest),
         by_reference(2, &digest),
         by_reference(3, &"0".repeat(64)),
     ]);
-    bench.until_reported(3).await;
-    let reports = bench.server.taken();
+    worker.wait_for_reports(3).await;
+    let reports = worker.server.final_reports();
     assert_eq!(reports[0].result, Some(Json::from("Rome")));
     assert_eq!(reports[1].result, Some(Json::from("Rome")));
     let error = reports[2].error.as_ref().unwrap();
     assert_eq!(error.kind, TaskErrorKind::StorageAccess);
-    // The second was served from memory; the third, whose digest differs, was not.
-    assert_eq!(bench.server.see(|seen| seen.resolved), 2);
-    bench.end().await;
+    // The second was served from the cache. The third was not, since its digest differs.
+    assert_eq!(worker.server.with_state(|state| state.payload_fetches), 2);
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_that_the_server_does_not_take_is_told_as_a_failure() {
-    let bench = Bench::of(4);
-    bench.server.see(|seen| seen.too_large.insert(2));
-    bench
+async fn rejected_result_is_reported_as_failure() {
+    let worker = TestWorker::with_concurrency(4);
+    worker
         .server
-        .offer([command(1, "ok"), command(2, "ok"), command(3, "ok")]);
-    bench.until_reported(3).await;
-    let taken = bench.server.taken();
-    let second = taken
+        .with_state(|state| state.too_large_results.insert(2));
+    worker.server.enqueue([
+        leased_command(1, "ok"),
+        leased_command(2, "ok"),
+        leased_command(3, "ok"),
+    ]);
+    worker.wait_for_reports(3).await;
+    let reports = worker.server.final_reports();
+    let second = reports
         .iter()
         .find(|report| report.command_id.get() == 2)
         .unwrap();
     assert_eq!(second.error.as_ref().unwrap().kind, TaskErrorKind::Limit);
     assert_eq!(second.result, None);
-    let fine = taken
+    let completed = reports
         .iter()
         .filter(|report| report.status == ReportStatus::Completed);
-    assert_eq!(fine.count(), 2);
-    bench.end().await;
+    assert_eq!(completed.count(), 2);
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn verdicts_of_all_kinds_free_the_slot() {
-    let bench = Bench::of(1);
+async fn every_final_verdict_frees_the_permit() {
+    let worker = TestWorker::with_concurrency(1);
     for (id, verdict) in [
-        (1, (ReportVerdict::Ignored, Some(ErrorCode::StaleAttempt))),
-        (2, (ReportVerdict::Duplicate, None)),
+        (
+            1,
+            (ReportDisposition::Ignored, Some(ErrorCode::StaleAttempt)),
+        ),
+        (2, (ReportDisposition::Duplicate, None)),
         (
             3,
-            (ReportVerdict::Rejected, Some(ErrorCode::NotLeaseHolder)),
+            (ReportDisposition::Rejected, Some(ErrorCode::NotLeaseHolder)),
         ),
         (
             4,
-            (ReportVerdict::Rejected, Some(ErrorCode::StoreUnavailable)),
+            (
+                ReportDisposition::Rejected,
+                Some(ErrorCode::StoreUnavailable),
+            ),
         ),
     ] {
-        bench.server.see(|seen| seen.verdicts.insert(id, verdict));
+        worker
+            .server
+            .with_state(|state| state.verdicts.insert(id, verdict));
     }
-    bench.server.offer((1..=5).map(|id| command(id, "ok")));
-    bench.until_reported(6).await;
-    // What may pass is sent again.
-    assert_eq!(bench.server.reported_ids(), [1, 2, 3, 4, 4, 5]);
-    bench.end().await;
+    worker
+        .server
+        .enqueue((1..=5).map(|id| leased_command(id, "ok")));
+    worker.wait_for_reports(6).await;
+    // Temporary errors are retried.
+    assert_eq!(worker.server.reported_ids(), [1, 2, 3, 4, 4, 5]);
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn strange_answers_do_no_harm() {
-    let bench = Bench::of(1);
-    bench.server.see(|seen| {
-        seen.is_generous = true;
-        seen.is_silent = true;
+async fn worker_survives_invalid_responses() {
+    let worker = TestWorker::with_concurrency(1);
+    worker.server.with_state(|state| {
+        state.ignores_requested_max = true;
+        state.omits_report_results = true;
     });
-    let mut nowhere = command(1, "ok");
-    nowhere.node_name = "nowhere".parse().unwrap();
-    bench
-        .server
-        .offer([nowhere, command(2, "ok"), command(3, "ok")]);
-    bench
-        .until("it gives up", |bench| bench.server.taken().len() >= 3)
-        .await;
-    assert_eq!(bench.server.reported_ids(), [1, 1, 1]);
-    let error = bench.server.taken()[0].error.clone().unwrap();
-    assert_eq!(error.kind, TaskErrorKind::Schema);
-    assert!(bench.tools.peak() <= 1);
-    bench.server.see(|seen| seen.is_silent = false);
-    bench.server.offer([command(4, "ok")]);
-    bench
-        .until("it goes on", |bench| {
-            bench.server.reported_ids().contains(&4)
+    let mut unknown_step = leased_command(1, "ok");
+    unknown_step.node_name = "nowhere".parse().unwrap();
+    worker.server.enqueue([
+        unknown_step,
+        leased_command(2, "ok"),
+        leased_command(3, "ok"),
+    ]);
+    worker
+        .wait_until("it gives up", |worker| {
+            worker.server.final_reports().len() >= 3
         })
         .await;
-    bench.end().await;
+    assert_eq!(worker.server.reported_ids(), [1, 1, 1]);
+    let error = worker.server.final_reports()[0].error.clone().unwrap();
+    assert_eq!(error.kind, TaskErrorKind::Schema);
+    assert!(worker.tools.peak_count() <= 1);
+    worker
+        .server
+        .with_state(|state| state.omits_report_results = false);
+    worker.server.enqueue([leased_command(4, "ok")]);
+    worker
+        .wait_until("it continues", |worker| {
+            worker.server.reported_ids().contains(&4)
+        })
+        .await;
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_later_attempt_takes_the_place_of_an_earlier_one() {
-    let bench = Bench::of(2);
-    bench.server.offer([command(1, "hang")]);
-    bench
-        .until("it hangs", |bench| bench.tools.running() == 1)
+async fn later_attempt_replaces_earlier_one() {
+    let worker = TestWorker::with_concurrency(2);
+    worker.server.enqueue([leased_command(1, "hang")]);
+    worker
+        .wait_until("it hangs", |worker| worker.tools.running_count() == 1)
         .await;
-    let mut again = command(1, "ok");
-    again.attempt = 2;
-    bench.server.offer([again]);
-    bench.until_reported(1).await;
-    assert_eq!(bench.server.taken()[0].attempt, 2);
-    bench
-        .until("the first is stopped", |bench| bench.tools.running() == 0)
+    let mut second = leased_command(1, "ok");
+    second.attempt = 2;
+    worker.server.enqueue([second]);
+    worker.wait_for_reports(1).await;
+    assert_eq!(worker.server.final_reports()[0].attempt, 2);
+    worker
+        .wait_until("the first is stopped", |worker| {
+            worker.tools.running_count() == 0
+        })
         .await;
-    bench.end().await;
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_payload_that_a_template_reads_is_fetched() {
-    let bench = Bench::of(1);
+async fn payload_read_by_template_is_fetched() {
+    let worker = TestWorker::with_concurrency(1);
     let digest = sha256(r#""Rome""#).to_string();
     let reference = [
         ("ref", Json::from("noetl://p")),
         ("sha256", Json::from(digest)),
     ];
-    let mut reads = command(1, "reads");
+    let mut reads = leased_command(1, "reads");
     reads.context = [
         (
             "render_context".into(),
@@ -569,27 +633,27 @@ async fn a_payload_that_a_template_reads_is_fetched() {
     ]
     .into();
     let payload = Json::from("Rome");
-    bench
+    worker
         .server
-        .see(|seen| seen.payloads.insert("noetl://p".to_owned(), payload));
-    bench.server.offer([reads]);
-    bench.until_reported(1).await;
-    let report = bench.server.taken().remove(0);
+        .with_state(|state| state.payloads.insert("noetl://p".to_owned(), payload));
+    worker.server.enqueue([reads]);
+    worker.wait_for_reports(1).await;
+    let report = worker.server.final_reports().remove(0);
     assert_eq!(report.result, Some(Json::from("Rome")), "{report:?}");
-    bench.end().await;
+    worker.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_over_the_limit_fails_its_task() {
-    let small = Settings {
-        result_max: noetl_types::ByteSize::from_bytes(5),
-        ..settings(1)
+async fn oversized_result_fails_its_task() {
+    let settings = WorkerSettings {
+        max_result_size: noetl_types::ByteSize::from_bytes(5),
+        ..test_settings(1)
     };
-    let bench = Bench::start(small, FakeServer::default());
-    bench.server.offer([command(1, "ok")]);
-    bench.until_reported(1).await;
-    let error = bench.server.taken()[0].error.clone().unwrap();
+    let worker = TestWorker::start(settings, FakeServer::default());
+    worker.server.enqueue([leased_command(1, "ok")]);
+    worker.wait_for_reports(1).await;
+    let error = worker.server.final_reports()[0].error.clone().unwrap();
     assert_eq!(error.kind, TaskErrorKind::Limit);
     assert!(error.message.contains("larger than 5 bytes"));
-    bench.end().await;
+    worker.shut_down().await;
 }

@@ -3,13 +3,13 @@
 use clap::Args;
 use noetl_types::PlaybookPath;
 
-use super::list::table;
-use crate::config::{Client, Flags};
+use super::list::definition_table;
+use crate::config::{Client, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::Output;
-use crate::reach::{Reached, Wants};
+use crate::output::OutputArgs;
+use crate::target::{Access, TargetConnection};
 
 /// List the versions of a definition, newest first
 #[derive(Debug, Args)]
@@ -17,36 +17,43 @@ use crate::reach::{Reached, Wants};
 Examples:
   noetl catalog history etl/daily
   noetl catalog history etl/daily -o jsonl | jq .version")]
-pub(crate) struct HistoryArgs {
-    /// The path
+pub(crate) struct CatalogHistoryArgs {
+    /// Path of the definition
     path: String,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// Versions that are listed.
-const MAX_VERSIONS: usize = 10_000;
+/// Maximum versions listed.
+const MAX_LISTED_VERSIONS: usize = 10_000;
 
-pub(super) fn run(args: &HistoryArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let path = PlaybookPath::new(args.path.as_str()).map_err(|error| Error::BadValue {
+pub(super) fn run(
+    args: &CatalogHistoryArgs,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let path = PlaybookPath::new(args.path.as_str()).map_err(|error| Error::InvalidArgument {
         what: "PATH",
         reason: error.to_string(),
     })?;
-    let reached = Reached::find(&args.target.given, Wants::Look, quiet, io)?;
-    let versions = reached.ask(async {
+    let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
+    let versions = connection.block_on(async {
         let (mut versions, mut cursor) = (Vec::new(), None);
         loop {
-            let page = reached.host.versions(path.clone(), cursor).await?;
+            let page = connection
+                .target
+                .list_versions(path.clone(), cursor)
+                .await?;
             versions.extend(page.entries);
             cursor = page.next_cursor;
-            if cursor.is_none() || versions.len() >= MAX_VERSIONS {
+            if cursor.is_none() || versions.len() >= MAX_LISTED_VERSIONS {
                 return Ok::<_, Error>(versions);
             }
         }
     })?;
     args.output
-        .list(&versions, |times| table(&versions, times), io)?;
-    Ok(Exit::Ok)
+        .print_list(&versions, |times| definition_table(&versions, times), io)?;
+    Ok(CommandExit::Ok)
 }

@@ -1,4 +1,4 @@
-//! `noetl catalog`: the definitions that a server has.
+//! `noetl catalog`: definitions registered on a server.
 
 mod diff;
 mod get;
@@ -8,39 +8,39 @@ mod register;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use get::not_found;
+pub(crate) use get::definition_not_found;
 
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
 
-/// Register playbooks and look at those that are registered
+/// Register playbooks and inspect registered definitions
 ///
-/// Every change of a playbook is a version; runs keep the version that they began with. Where no
-/// server runs, those commands that only look read the database of this machine.
+/// Every change of a playbook is a new version. A run keeps the version it started with. If no
+/// server is running, the read-only commands read the local database.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct CatalogArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: CatalogCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum CatalogCommand {
     Register(register::RegisterArgs),
-    List(list::ListArgs),
-    Get(get::GetArgs),
-    History(history::HistoryArgs),
-    Diff(diff::DiffArgs),
+    List(list::CatalogListArgs),
+    Get(get::CatalogGetArgs),
+    History(history::CatalogHistoryArgs),
+    Diff(diff::CatalogDiffArgs),
 }
 
-/// Registers definitions, or looks at them.
-pub(crate) fn run(args: &CatalogArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    match &args.verb {
-        Verb::Register(args) => register::run(args, quiet, io),
-        Verb::List(args) => list::run(args, quiet, io),
-        Verb::Get(args) => get::run(args, quiet, io),
-        Verb::History(args) => history::run(args, quiet, io),
-        Verb::Diff(args) => diff::run(args, quiet, io),
+/// Runs the `noetl catalog` subcommands.
+pub(crate) fn run(args: &CatalogArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    match &args.command {
+        CatalogCommand::Register(args) => register::run(args, quiet, io),
+        CatalogCommand::List(args) => list::run(args, quiet, io),
+        CatalogCommand::Get(args) => get::run(args, quiet, io),
+        CatalogCommand::History(args) => history::run(args, quiet, io),
+        CatalogCommand::Diff(args) => diff::run(args, quiet, io),
     }
 }

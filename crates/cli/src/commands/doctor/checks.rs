@@ -1,4 +1,4 @@
-//! The checks, one function each.
+//! Checks of `noetl doctor`, one function per check.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -8,128 +8,138 @@ use std::process::{Command, Stdio};
 use noetl_server::{Clock as _, SystemClock};
 use noetl_types::{Millis, Timestamp};
 
-use super::database::database;
-use super::server::server;
-use super::walls::walls;
-use super::{Finding, State};
+use super::database::check_database;
+use super::sandbox::check_sandbox;
+use super::server::check_server;
+use super::{CheckFinding, CheckState};
 use crate::config::Config;
 use crate::config::table::{HOST, PORT};
 use crate::error::Error;
 use crate::io::Io;
-use crate::output::ago;
-use crate::profile::Profiles;
-use crate::roles::{Opened, Place};
+use crate::output::relative_time;
+use crate::profile::ProfileFile;
+use crate::roles::{OpenResult, StoreLocation};
 
-/// Files that a busy server has open.
-const MIN_FILES: u64 = 1024;
-/// Further off than clocks that are looked after.
-const MAX_SKEW: Millis = Millis::from_secs(60);
+/// Minimum limit of open files for a busy server.
+const MIN_OPEN_FILES: u64 = 1024;
+/// Maximum difference between synchronized clocks.
+const MAX_CLOCK_SKEW: Millis = Millis::from_secs(60);
 
-/// Looks at everything.
-pub(super) fn all(
+/// Runs all checks.
+pub(super) fn run_checks(
     config: &Config,
-    findings: &mut Vec<Finding>,
+    findings: &mut Vec<CheckFinding>,
     io: &mut Io<'_>,
 ) -> Result<(), Error> {
-    findings.push(settings(config));
-    findings.push(profiles(io));
-    let place = Place::of(config);
-    match &place {
-        Ok(place) => {
-            findings.push(folder(place));
-            match place {
-                Place::Database(_) => findings.extend(database(place, config)?),
-                Place::File { .. } | Place::Memory => findings.push(store(place)),
+    findings.push(check_settings(config));
+    findings.push(check_profiles(io));
+    let location = StoreLocation::from_config(config);
+    match &location {
+        Ok(location) => {
+            findings.push(check_data_dir(location));
+            match location {
+                StoreLocation::Database(_) => findings.extend(check_database(location, config)?),
+                StoreLocation::File { .. } | StoreLocation::Memory => {
+                    findings.push(check_store(location));
+                }
             }
         }
-        Err(error) => findings.push(Finding::new("store", State::Failed, error.to_string())),
+        Err(error) => findings.push(CheckFinding::new(
+            "store",
+            CheckState::Failed,
+            error.to_string(),
+        )),
     }
-    findings.push(python());
-    findings.push(containers());
-    findings.extend(server(config, place.as_ref().ok(), io)?);
-    findings.push(port(config)?);
-    findings.push(clock(place.as_ref().ok()));
-    findings.push(limits());
-    findings.push(walls(config, io));
+    findings.push(check_python());
+    findings.push(check_containers());
+    findings.extend(check_server(config, location.as_ref().ok(), io)?);
+    findings.push(check_port(config)?);
+    findings.push(check_clock(location.as_ref().ok()));
+    findings.push(check_limits());
+    findings.push(check_sandbox(config, io));
     Ok(())
 }
 
-fn settings(config: &Config) -> Finding {
+fn check_settings(config: &Config) -> CheckFinding {
     match config.warnings.as_slice() {
-        [] => Finding::new("settings", State::Ok, "every one can be read"),
-        warnings => Finding::new("settings", State::Warning, warnings.join("; "))
-            .fix("see all with: noetl config show --origin"),
+        [] => CheckFinding::new("settings", CheckState::Ok, "all settings are valid"),
+        warnings => CheckFinding::new("settings", CheckState::Warning, warnings.join("; "))
+            .fix("list all settings with: noetl config show --origin"),
     }
 }
 
-fn profiles(io: &Io<'_>) -> Finding {
-    match Profiles::load(&io.env) {
-        Err(error) => Finding::new("profiles", State::Failed, error.to_string()),
+fn check_profiles(io: &Io<'_>) -> CheckFinding {
+    match ProfileFile::load_file(&io.env) {
+        Err(error) => CheckFinding::new("profiles", CheckState::Failed, error.to_string()),
         Ok(profiles) => match profiles.current {
             Some(current) if !profiles.profiles.contains_key(&current) => {
-                let text = format!("'{current}' is in use, and there is no such profile");
-                Finding::new("profiles", State::Failed, text).fix("noetl profile use --none")
+                let text = format!("the selected profile '{current}' does not exist");
+                CheckFinding::new("profiles", CheckState::Failed, text)
+                    .fix("noetl profile use --none")
             }
             Some(current) => {
-                let text = format!("{} of them, {current} in use", profiles.profiles.len());
-                Finding::new("profiles", State::Ok, text)
+                let text = format!("{} defined, {current} selected", profiles.profiles.len());
+                CheckFinding::new("profiles", CheckState::Ok, text)
             }
             None => {
-                let text = format!("{} of them, none in use", profiles.profiles.len());
-                Finding::new("profiles", State::Note, text)
+                let text = format!("{} defined, none selected", profiles.profiles.len());
+                CheckFinding::new("profiles", CheckState::Note, text)
             }
         },
     }
 }
 
-fn folder(place: &Place) -> Finding {
-    let Some(file) = place.file() else {
-        return Finding::new("data folder", State::Note, "not used by this store");
+fn check_data_dir(location: &StoreLocation) -> CheckFinding {
+    let Some(file) = location.file_path() else {
+        return CheckFinding::new("data directory", CheckState::Note, "not used by this store");
     };
-    let folder = file.parent().unwrap_or(Path::new("."));
-    let shown = folder.display().to_string();
-    let probe = folder.join(format!(".noetl-doctor-{}", std::process::id()));
-    let written = fs::write(&probe, b"x").and_then(|()| fs::remove_file(&probe));
-    match written {
-        Ok(()) => Finding::new("data folder", State::Ok, shown),
+    let dir = file.parent().unwrap_or(Path::new("."));
+    let name = dir.display().to_string();
+    let probe = dir.join(format!(".noetl-doctor-{}", std::process::id()));
+    let result = fs::write(&probe, b"x").and_then(|()| fs::remove_file(&probe));
+    match result {
+        Ok(()) => CheckFinding::new("data directory", CheckState::Ok, name),
         Err(error) => {
-            let text = format!("{shown} cannot be written to: {}", error.kind());
-            Finding::new("data folder", State::Failed, text)
-                .fix("change its permissions, or name another by --data-dir")
+            let text = format!("{name} is not writable: {}", error.kind());
+            CheckFinding::new("data directory", CheckState::Failed, text)
+                .fix("change its permissions, or choose another with --data-dir")
         }
     }
 }
 
-fn store(place: &Place) -> Finding {
-    let shown = place.shown();
-    if place.file().is_none() {
-        let text = format!("{shown}: nothing of it is kept");
-        return Finding::new("store", State::Note, text);
+fn check_store(location: &StoreLocation) -> CheckFinding {
+    let name = location.display_name();
+    if location.file_path().is_none() {
+        let text = format!("{name}: data is not persisted");
+        return CheckFinding::new("store", CheckState::Note, text);
     }
-    match place.look() {
+    match location.find_server_or_open() {
         Ok(None) => {
-            let text = format!("{shown} is not there yet; the first run makes it");
-            Finding::new("store", State::Note, text)
+            let text = format!("{name} does not exist yet; the first run creates it");
+            CheckFinding::new("store", CheckState::Note, text)
         }
-        Ok(Some(Opened::Held(beacon))) => {
-            let by = beacon.map_or_else(String::new, |beacon| {
-                format!(" by the server at {} (process {})", beacon.url, beacon.pid)
+        Ok(Some(OpenResult::InUse(lock_file))) => {
+            let user = lock_file.map_or_else(String::new, |lock_file| {
+                format!(
+                    " by the server at {} (process {})",
+                    lock_file.url, lock_file.pid
+                )
             });
-            Finding::new("store", State::Ok, format!("{shown} is in use{by}"))
+            CheckFinding::new("store", CheckState::Ok, format!("{name} is in use{user}"))
         }
-        Ok(Some(Opened::Store(_))) => {
-            let text = format!("{shown} opens, and its tables are those of this release");
-            Finding::new("store", State::Ok, text)
+        Ok(Some(OpenResult::Store(_))) => {
+            let text = format!("{name} can be opened; its schema is up to date");
+            CheckFinding::new("store", CheckState::Ok, text)
         }
         Err(error) => {
-            let found = Finding::new("store", State::Failed, error.to_string());
-            found.fix("an older file is brought up to date by: noetl dev")
+            let finding = CheckFinding::new("store", CheckState::Failed, error.to_string());
+            finding.fix("update an older file with: noetl dev")
         }
     }
 }
 
-/// The first line that a program writes about its version.
-fn version(program: &str) -> Option<String> {
+/// First line of the output of `program --version`.
+fn program_version(program: &str) -> Option<String> {
     let output = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
@@ -140,89 +150,108 @@ fn version(program: &str) -> Option<String> {
     output.status.success().then_some(line)
 }
 
-fn python() -> Finding {
-    match version("python3") {
-        Some(version) => Finding::new("python3", State::Ok, version),
-        None => Finding::new(
+fn check_python() -> CheckFinding {
+    match program_version("python3") {
+        Some(version) => CheckFinding::new("python3", CheckState::Ok, version),
+        None => CheckFinding::new(
             "python3",
-            State::Warning,
+            CheckState::Warning,
             "not found: python tasks cannot run here",
         )
-        .fix("install Python 3 and put it into PATH"),
+        .fix("install Python 3 and add it to PATH"),
     }
 }
 
-fn containers() -> Finding {
-    let found = ["docker", "podman"].iter().find_map(|name| version(name));
-    match found {
-        Some(version) => Finding::new("containers", State::Ok, version),
-        None => Finding::new(
+fn check_containers() -> CheckFinding {
+    let version = ["docker", "podman"]
+        .iter()
+        .find_map(|name| program_version(name));
+    match version {
+        Some(version) => CheckFinding::new("containers", CheckState::Ok, version),
+        None => CheckFinding::new(
             "containers",
-            State::Note,
-            "neither docker nor podman: container tasks cannot run here",
+            CheckState::Note,
+            "neither docker nor podman found: container tasks cannot run here",
         ),
     }
 }
 
-fn port(config: &Config) -> Result<Finding, Error> {
+fn check_port(config: &Config) -> Result<CheckFinding, Error> {
     let address = SocketAddr::new(config.value(&HOST)?, config.value(&PORT)?);
     Ok(match TcpListener::bind(address) {
-        Ok(_) => Finding::new("port", State::Ok, format!("{address} is free")),
+        Ok(_) => CheckFinding::new("port", CheckState::Ok, format!("{address} is free")),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            let text = format!("{address} is taken, perhaps by a server");
-            Finding::new("port", State::Note, text)
-                .fix("a second server takes a free one with --port 0")
+            let text = format!("{address} is already in use, possibly by a server");
+            CheckFinding::new("port", CheckState::Note, text)
+                .fix("start a second server on a free port with --port 0")
         }
         Err(error) => {
-            let text = format!("{address} cannot be listened on: {}", error.kind());
-            Finding::new("port", State::Warning, text).fix("choose another by --host and --port")
+            let text = format!("cannot listen on {address}: {}", error.kind());
+            CheckFinding::new("port", CheckState::Warning, text)
+                .fix("choose another with --host and --port")
         }
     })
 }
 
-/// Ids hold the time, so a clock that is far off makes none, or makes them in the wrong order.
-fn clock(place: Option<&Place>) -> Finding {
+/// Checks the system clock. Ids contain the time, so a clock that is far off produces invalid or
+/// wrongly ordered ids.
+fn check_clock(location: Option<&StoreLocation>) -> CheckFinding {
     let now = SystemClock.now();
     let is_sane = (1_704_067_200_000..3_881_520_000_000).contains(&now.as_unix_ms());
     if !is_sane {
-        return Finding::new("clock", State::Failed, format!("it says {now}"))
-            .fix("set the clock: ids are made from 2024 to 2093");
+        return CheckFinding::new(
+            "clock",
+            CheckState::Failed,
+            format!("the system clock is at {now}"),
+        )
+        .fix("set the clock; ids require a time between 2024 and 2093");
     }
-    let written = place.and_then(Place::file).and_then(last_write);
-    match written {
-        Some(written) if written > now.saturating_add(MAX_SKEW) => {
-            let text = format!("the database was written {}", ago(written, now));
-            Finding::new("clock", State::Warning, text).fix("the clock seems to be late; set it")
+    let last_write = location
+        .and_then(StoreLocation::file_path)
+        .and_then(last_modified);
+    match last_write {
+        Some(last_write) if last_write > now.saturating_add(MAX_CLOCK_SKEW) => {
+            let text = format!(
+                "the database was written {}",
+                relative_time(last_write, now)
+            );
+            CheckFinding::new("clock", CheckState::Warning, text)
+                .fix("the clock seems to be behind; set it")
         }
-        _ => Finding::new("clock", State::Ok, now.to_string()),
+        _ => CheckFinding::new("clock", CheckState::Ok, now.to_string()),
     }
 }
 
-fn last_write(file: &Path) -> Option<Timestamp> {
+fn last_modified(file: &Path) -> Option<Timestamp> {
     let modified = fs::metadata(file).ok()?.modified().ok()?;
-    let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
-    Timestamp::from_unix_ms(i64::try_from(since.as_millis()).ok()?).ok()
+    let since_epoch = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Timestamp::from_unix_ms(i64::try_from(since_epoch.as_millis()).ok()?).ok()
 }
 
-fn limits() -> Finding {
+fn check_limits() -> CheckFinding {
     let text = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("Max open files"));
-    let soft = line.and_then(|line| line.split_whitespace().nth(3));
-    match soft.map(str::parse::<u64>) {
-        Some(Ok(files)) if files < MIN_FILES => {
-            let text = format!("a process may open {files} files, and a busy server needs more");
-            Finding::new("limits", State::Warning, text).fix(format!("ulimit -n {MIN_FILES}"))
+    let soft_limit = line.and_then(|line| line.split_whitespace().nth(3));
+    match soft_limit.map(str::parse::<u64>) {
+        Some(Ok(files)) if files < MIN_OPEN_FILES => {
+            let text = format!("a process can open {files} files; a busy server needs more");
+            CheckFinding::new("limits", CheckState::Warning, text)
+                .fix(format!("ulimit -n {MIN_OPEN_FILES}"))
         }
-        Some(Ok(files)) => Finding::new(
+        Some(Ok(files)) => CheckFinding::new(
             "limits",
-            State::Ok,
-            format!("a process may open {files} files"),
+            CheckState::Ok,
+            format!("a process can open {files} files"),
         ),
-        Some(Err(_)) => Finding::new(
+        Some(Err(_)) => CheckFinding::new(
             "limits",
-            State::Ok,
-            "a process may open any number of files",
+            CheckState::Ok,
+            "the number of open files is not limited",
         ),
-        None => Finding::new("limits", State::Note, "this system does not tell them"),
+        None => CheckFinding::new(
+            "limits",
+            CheckState::Note,
+            "this system does not report its limits",
+        ),
     }
 }

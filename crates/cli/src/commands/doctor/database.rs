@@ -1,65 +1,85 @@
-//! A database server: whether it can be worked with, and the walls around the log in it.
+//! Checks of a database server: reachability, schema, and protection of the event log.
 
-use noetl_store::{LogWall, MissingWall};
+use noetl_store::{FailedPrivilegeCheck, PrivilegeCheck};
 
-use super::{Finding, State};
+use super::{CheckFinding, CheckState};
 use crate::config::Config;
 use crate::error::Error;
-use crate::roles::{self, Place, StartError};
+use crate::roles::{self, StartError, StoreLocation};
 
-/// Looks at it as a server does that only reads.
-pub(super) fn database(place: &Place, config: &Config) -> Result<Vec<Finding>, Error> {
-    let threads = roles::threads(config, 1)?;
-    let found = threads.block_on(look(place));
-    Ok(found.unwrap_or_else(|error| {
-        let found = Finding::new("store", State::Failed, error.to_string());
-        vec![match error.help() {
-            Some(help) => found.fix(help),
-            None => found,
+/// Connects to the database read-only and checks it.
+pub(super) fn check_database(
+    location: &StoreLocation,
+    config: &Config,
+) -> Result<Vec<CheckFinding>, Error> {
+    let runtime = roles::build_tokio_runtime(config, 1)?;
+    let findings = runtime.block_on(inspect_database_server(location));
+    Ok(findings.unwrap_or_else(|error| {
+        let finding = CheckFinding::new("store", CheckState::Failed, error.to_string());
+        vec![match error.help_text() {
+            Some(help) => finding.fix(help),
+            None => finding,
         }]
     }))
 }
 
-async fn look(place: &Place) -> Result<Vec<Finding>, StartError> {
-    let shown = place.shown();
-    if let Some(schema) = place.schema().await?.filter(|schema| schema.is_old()) {
+async fn inspect_database_server(
+    location: &StoreLocation,
+) -> Result<Vec<CheckFinding>, StartError> {
+    let name = location.display_name();
+    if let Some(schema) = location
+        .schema_version()
+        .await?
+        .filter(|schema| schema.is_outdated())
+    {
         let text = format!(
-            "{shown} answers, and its tables are at schema {} of {}",
+            "{name} is reachable; its tables are at schema {} of {}",
             schema.version, schema.newest
         );
-        let fix = "the next server that starts brings them up to date, or: noetl db migrate";
-        return Ok(vec![Finding::new("store", State::Note, text).fix(fix)]);
+        let fix = "the next server start migrates them, or run: noetl db migrate";
+        return Ok(vec![
+            CheckFinding::new("store", CheckState::Note, text).fix(fix),
+        ]);
     }
-    let store = place.open_to_read().await?;
-    let text = format!("{shown} answers, and its tables are those of this release");
-    let walls = match store.missing_walls().await {
-        Ok(missing) => walls(&missing, place.has_owner()),
+    let store = location.open_read_only().await?;
+    let text = format!("{name} is reachable; its schema is up to date");
+    let log_finding = match store.list_failed_privilege_checks().await {
+        Ok(missing) => check_log_privileges(&missing, location.has_separate_owner()),
         Err(error) => {
             let text = format!(
-                "who may change it cannot be told: {}",
-                roles::causes(&error)
+                "cannot determine who can change the event log: {}",
+                roles::error_chain(&error)
             );
-            Finding::new("log", State::Warning, text)
+            CheckFinding::new("log", CheckState::Warning, text)
         }
     };
-    Ok(vec![Finding::new("store", State::Ok, text), walls])
+    Ok(vec![
+        CheckFinding::new("store", CheckState::Ok, text),
+        log_finding,
+    ])
 }
 
-/// The walls around the log, which somebody who named an owner wants to stand.
-fn walls(missing: &[MissingWall], has_owner: bool) -> Finding {
-    let is_open = missing.iter().any(|it| it.wall == LogWall::AppendOnly);
-    let words: Vec<String> = missing.iter().map(MissingWall::to_string).collect();
-    let not_raised = format!("not raised: {}", words.join(", "));
-    match (is_open, has_owner) {
-        (true, true) => Finding::new("log", State::Warning, not_raised).fix(
-            "hand the tables to the owner of NOETL_OWNER_DSN (REASSIGN OWNED), or take those rights \
-             from the server's role",
+/// Reports missing protections of the event log. A missing protection is a warning if a separate
+/// owner role is configured.
+fn check_log_privileges(missing: &[FailedPrivilegeCheck], has_owner: bool) -> CheckFinding {
+    let is_modifiable = missing
+        .iter()
+        .any(|failed| failed.check == PrivilegeCheck::AppendOnly);
+    let descriptions: Vec<String> = missing
+        .iter()
+        .map(FailedPrivilegeCheck::to_string)
+        .collect();
+    let not_enforced = format!("not enforced: {}", descriptions.join(", "));
+    match (is_modifiable, has_owner) {
+        (true, true) => CheckFinding::new("log", CheckState::Warning, not_enforced).fix(
+            "transfer the tables to the role of NOETL_OWNER_DSN (REASSIGN OWNED), or revoke these \
+             privileges from the server's role",
         ),
-        (true, false) => Finding::new("log", State::Note, not_raised)
-            .fix("let another role own the tables: NOETL_OWNER_DSN"),
+        (true, false) => CheckFinding::new("log", CheckState::Note, not_enforced)
+            .fix("set NOETL_OWNER_DSN so that another role owns the tables"),
         (false, _) => {
-            let text = format!("the server adds to it and cannot change it; {not_raised}");
-            Finding::new("log", State::Note, text)
+            let text = format!("the server can only append to it; {not_enforced}");
+            CheckFinding::new("log", CheckState::Note, text)
         }
     }
 }
@@ -69,21 +89,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wall_that_somebody_wanted_is_missed() {
-        let open = [MissingWall {
-            wall: LogWall::AppendOnly,
-            why: "the role noetl owns it".into(),
+    fn missing_log_privilege_check_warns() {
+        let missing = [FailedPrivilegeCheck {
+            check: PrivilegeCheck::AppendOnly,
+            reason: "the role noetl owns it".into(),
         }];
-        let told = walls(&open, true);
-        assert_eq!(told.state, State::Warning);
-        assert!(told.fix.is_some());
-        let told = walls(&open, false);
-        assert_eq!(told.state, State::Note);
+        let finding = check_log_privileges(&missing, true);
+        assert_eq!(finding.state, CheckState::Warning);
+        assert!(finding.fix.is_some());
+        let finding = check_log_privileges(&missing, false);
+        assert_eq!(finding.state, CheckState::Note);
         assert_eq!(
-            told.detail,
-            "not raised: a log that the server cannot change (the role noetl owns it)"
+            finding.detail,
+            "not enforced: append-only log (the role noetl owns it)"
         );
-        let told = walls(&[], true);
-        assert!(told.detail.starts_with("the server adds to it"), "{told:?}");
+        let finding = check_log_privileges(&[], true);
+        assert!(
+            finding
+                .detail
+                .starts_with("the server can only append to it"),
+            "{finding:?}"
+        );
     }
 }

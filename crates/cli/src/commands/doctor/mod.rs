@@ -1,29 +1,29 @@
-//! `noetl doctor`: what is amiss on this machine.
+//! `noetl doctor`: finds problems on this machine.
 
 mod checks;
 mod database;
+mod sandbox;
 mod server;
-mod walls;
 
 use std::io::Write as _;
 
 use clap::Args;
 use serde::Serialize;
 
-use crate::config::{Client, Config, Flags};
+use crate::config::{Client, Config, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::Output;
+use crate::output::OutputArgs;
 use crate::render::palette;
-use crate::render::words::{columns, visible};
+use crate::render::text_layout::{display_width, escape_control};
 
-/// Find out what is amiss on this machine
+/// Diagnose problems on this machine
 ///
-/// Looks at the settings, the data folder and its database, the programs that tasks need, the port,
-/// the server, the clock, the limits of this process and the walls around tasks. Nothing is changed.
-/// What a server says of itself is told too, and whether it knows the token. The exit code is 1 where
-/// something does not work.
+/// Checks the settings, the data directory and its database, the programs that tasks need, the
+/// port, the server, the clock, the process limits and the task sandbox. Also reports the health of
+/// the server and whether it accepts the token. Nothing is changed. The exit code is 1 if a check
+/// fails.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -31,37 +31,36 @@ Examples:
   noetl doctor --server https://noetl.example.com -o json")]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// How something is.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum State {
-    /// It works.
+pub(super) enum CheckState {
     Ok,
-    /// It is as it may be, which is worth knowing.
+    /// Works; the detail is informational.
     Note,
-    /// It works, but not all of it.
+    /// Works in part.
     Warning,
-    /// It does not work.
+    /// Does not work.
     Failed,
 }
 
-/// What was found.
+/// Finding of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
+pub(super) struct CheckFinding {
     check: &'static str,
-    state: State,
+    state: CheckState,
     detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<String>,
 }
 
-impl Finding {
-    fn new(check: &'static str, state: State, detail: impl Into<String>) -> Self {
+impl CheckFinding {
+    fn new(check: &'static str, state: CheckState, detail: impl Into<String>) -> Self {
         Self {
             check,
             state,
@@ -76,49 +75,67 @@ impl Finding {
     }
 }
 
-/// Looks at everything.
-pub(crate) fn run(args: &DoctorArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
+/// Runs all checks and prints the findings.
+pub(crate) fn run(args: &DoctorArgs, io: &mut Io<'_>) -> Result<CommandExit, Error> {
     let mut findings = Vec::new();
     match Config::load(&args.target.given, &io.env) {
-        Ok(config) => checks::all(&config, &mut findings, io)?,
+        Ok(config) => checks::run_checks(&config, &mut findings, io)?,
         Err(error) => {
-            let found = Finding::new("settings", State::Failed, error.to_string());
-            findings.push(match error.help() {
-                Some(help) => found.fix(help),
-                None => found,
+            let finding = CheckFinding::new("settings", CheckState::Failed, error.to_string());
+            findings.push(match error.help_text() {
+                Some(help) => finding.fix(help),
+                None => finding,
             });
         }
     }
     if args.output.is_table() {
-        tell(&findings, io)?;
+        print_findings(&findings, io)?;
     } else {
-        let nothing = |_: &_| crate::output::Table::new([]);
-        args.output.list(&findings, nothing, io)?;
+        let no_table = |_: &_| crate::output::TextTable::new([]);
+        args.output.print_list(&findings, no_table, io)?;
     }
-    let is_failed = findings.iter().any(|found| found.state == State::Failed);
-    Ok(if is_failed { Exit::Failed } else { Exit::Ok })
+    let is_failed = findings
+        .iter()
+        .any(|finding| finding.state == CheckState::Failed);
+    Ok(if is_failed {
+        CommandExit::Failed
+    } else {
+        CommandExit::Ok
+    })
 }
 
-fn tell(findings: &[Finding], io: &mut Io<'_>) -> Result<(), Error> {
+fn print_findings(findings: &[CheckFinding], io: &mut Io<'_>) -> Result<(), Error> {
     let paint = io.out.paint();
-    let width = findings.iter().map(|found| columns(found.check)).max();
+    let width = findings
+        .iter()
+        .map(|finding| display_width(finding.check))
+        .max();
     let width = width.unwrap_or(0);
-    for found in findings {
-        let (sign, style) = match found.state {
-            State::Ok => ("✓", palette::GOOD),
-            State::Note => ("·", palette::QUIET),
-            State::Warning => ("!", palette::DOUBT),
-            State::Failed => ("✗", palette::BAD),
+    for finding in findings {
+        let (sign, style) = match finding.state {
+            CheckState::Ok => ("✓", palette::SUCCESS),
+            CheckState::Note => ("·", palette::MUTED),
+            CheckState::Warning => ("!", palette::CAUTION),
+            CheckState::Failed => ("✗", palette::FAILURE),
         };
-        let blanks = " ".repeat(width.saturating_sub(columns(found.check)));
+        let blanks = " ".repeat(width.saturating_sub(display_width(finding.check)));
         let (sign, check) = (
             paint.text(style, sign),
-            paint.text(palette::NAME, found.check),
+            paint.text(palette::NAME, finding.check),
         );
-        writeln!(io.out, "{sign} {check}{blanks}  {}", visible(&found.detail))?;
-        if let Some(fix) = &found.fix {
-            let word = paint.text(palette::HELP, "fix");
-            writeln!(io.out, "  {}  {word}: {}", " ".repeat(width), visible(fix))?;
+        writeln!(
+            io.out,
+            "{sign} {check}{blanks}  {}",
+            escape_control(&finding.detail)
+        )?;
+        if let Some(fix) = &finding.fix {
+            let label = paint.text(palette::HELP, "fix");
+            writeln!(
+                io.out,
+                "  {}  {label}: {}",
+                " ".repeat(width),
+                escape_control(fix)
+            )?;
         }
     }
     Ok(())

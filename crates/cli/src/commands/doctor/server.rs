@@ -1,137 +1,154 @@
-//! The server that commands would ask: how it says it is, and whether it knows who asks.
+//! Checks of the server that commands use: its health, and whether it accepts the token.
 
 use noetl_api::ApiError;
-use noetl_api::health::{Health, Ready};
+use noetl_api::health::{HealthStatus, ReadinessResponse};
 use noetl_api::system::WhoAmI;
 use noetl_types::{ErrorCode, Text};
 
-use super::{Finding, State};
+use super::{CheckFinding, CheckState};
 use crate::config::Config;
 use crate::config::table::{SERVER_URL, TOKEN};
 use crate::error::Error;
 use crate::io::Io;
-use crate::reach::{self, Meant};
-use crate::roles::{self, Opened, Place};
+use crate::roles::{self, OpenResult, StoreLocation};
+use crate::target::{self, ServerSelection};
 
-/// Looks at it, if there is one.
-pub(super) fn server(
+/// Checks the configured server, or the one that uses the local database.
+pub(super) fn check_server(
     config: &Config,
-    place: Option<&Place>,
+    location: Option<&StoreLocation>,
     io: &Io<'_>,
-) -> Result<Vec<Finding>, Error> {
-    let failed = |text: String| Ok(vec![Finding::new("server", State::Failed, text)]);
-    let meant = match reach::meant(config, io) {
-        Ok(meant) => meant,
+) -> Result<Vec<CheckFinding>, Error> {
+    let failed = |text: String| Ok(vec![CheckFinding::new("server", CheckState::Failed, text)]);
+    let selection = match target::select_server(config, io) {
+        Ok(selection) => selection,
         Err(error) => return failed(error.to_string()),
     };
-    let (url, token, by) = match meant {
-        Meant::Server { url, token, by, .. } => (url, token, Some(by)),
-        Meant::Nobody => match place.and_then(|place| place.look().ok().flatten()) {
-            Some(Opened::Held(Some(beacon))) => (beacon.url, config.get(&TOKEN)?, None),
-            _ => (config.value(&SERVER_URL)?, config.get(&TOKEN)?, None),
-        },
+    let (url, token, selected_by) = match selection {
+        ServerSelection::Server {
+            url,
+            token,
+            selected_by,
+            ..
+        } => (url, token, Some(selected_by)),
+        ServerSelection::Unspecified => {
+            match location.and_then(|location| location.find_server_or_open().ok().flatten()) {
+                Some(OpenResult::InUse(Some(lock_file))) => {
+                    (lock_file.url, config.get(&TOKEN)?, None)
+                }
+                _ => (config.value(&SERVER_URL)?, config.get(&TOKEN)?, None),
+            }
+        }
     };
     let has_token = token.is_some();
-    let client = match reach::brisk(&url, token, config) {
+    let client = match target::build_probe_client(&url, token, config) {
         Ok(client) => client,
         Err(error) => return failed(error.to_string()),
     };
-    let threads = roles::threads(config, 1)?;
-    let named = by.map_or_else(String::new, |by| format!(" ({by})"));
-    match threads.block_on(client.readyz()) {
+    let runtime = roles::build_tokio_runtime(config, 1)?;
+    let suffix = selected_by.map_or_else(String::new, |selected_by| format!(" ({selected_by})"));
+    match runtime.block_on(client.check_readiness()) {
         Ok(ready) => {
-            let mut findings = told(&ready, &format!("{url}{named}"));
-            let known = threads.block_on(client.whoami());
-            findings.push(identity(known, has_token));
+            let mut findings = readiness_findings(&ready, &format!("{url}{suffix}"));
+            let identity = runtime.block_on(client.whoami());
+            findings.push(check_identity(identity, has_token));
             Ok(findings)
         }
-        Err(_) if named.is_empty() => {
-            let text = "none runs on this machine; 'noetl run' needs none";
-            let found = Finding::new("server", State::Note, text);
-            Ok(vec![found.fix("start one with: noetl dev")])
+        Err(_) if suffix.is_empty() => {
+            let text = "no server is running on this machine; 'noetl run' does not need one";
+            let finding = CheckFinding::new("server", CheckState::Note, text);
+            Ok(vec![finding.fix("start one with: noetl dev")])
         }
         Err(error) => {
-            let found = Finding::new("server", State::Failed, format!("{url}{named}: {error}"));
+            let finding = CheckFinding::new(
+                "server",
+                CheckState::Failed,
+                format!("{url}{suffix}: {error}"),
+            );
             Ok(vec![
-                found.fix("check the address, and that the server runs"),
+                finding.fix("check the address, and that the server is running"),
             ])
         }
     }
 }
 
-/// What a server says of itself: that it is well or what is not, and what is less safe than it might be.
-fn told(ready: &Ready, name: &str) -> Vec<Finding> {
-    let ill: Vec<String> = ready
+/// Findings from the readiness report of a server: its health, inactive sandbox layers and unsafe
+/// settings.
+fn readiness_findings(ready: &ReadinessResponse, name: &str) -> Vec<CheckFinding> {
+    let unhealthy: Vec<String> = ready
         .checks
         .iter()
-        .filter(|(_, health)| **health != Health::Ok)
+        .filter(|(_, health)| **health != HealthStatus::Ok)
         .map(|(check, _)| match ready.reasons.get(check) {
             Some(reason) => format!("{check} ({reason})"),
             None => check.to_string(),
         })
         .collect();
-    let ill = ill.join(", ");
+    let unhealthy = unhealthy.join(", ");
     let (state, text) = match ready.status {
-        Health::Ok => (State::Ok, format!("{name} is ready")),
-        Health::Degraded => (
-            State::Warning,
-            format!("{name} works, but not all of it: {ill}"),
+        HealthStatus::Ok => (CheckState::Ok, format!("{name} is ready")),
+        HealthStatus::Degraded => (
+            CheckState::Warning,
+            format!("{name} is degraded: {unhealthy}"),
         ),
-        Health::Failed => (State::Failed, format!("{name} is not well: {ill}")),
+        HealthStatus::Failed => (
+            CheckState::Failed,
+            format!("{name} is not ready: {unhealthy}"),
+        ),
     };
-    let mut findings = vec![Finding::new("server", state, text)];
-    if !ready.walls.is_empty() {
-        let text = format!("do not stand: {}", joined(&ready.walls));
-        let found = Finding::new("server's walls", State::Warning, text);
-        findings
-            .push(found.fix("docs/security.md says what each of them is for and what raises it"));
+    let mut findings = vec![CheckFinding::new("server", state, text)];
+    if !ready.missing_protections.is_empty() {
+        let text = format!("not active: {}", join_texts(&ready.missing_protections));
+        let finding = CheckFinding::new("server sandbox", CheckState::Warning, text);
+        findings.push(
+            finding.fix("see docs/security.md for what each layer does and how to enable it"),
+        );
     }
     if !ready.overrides.is_empty() {
         let text = format!(
-            "less safe than it should be by {}",
-            joined(&ready.overrides)
+            "unsafe settings are in effect: {}",
+            join_texts(&ready.overrides)
         );
-        let found = Finding::new("server's settings", State::Warning, text);
-        findings.push(found.fix("leave them out where others than you reach the server"));
+        let finding = CheckFinding::new("server settings", CheckState::Warning, text);
+        findings.push(finding.fix("unset them if anyone else can reach the server"));
     }
     findings
 }
 
-fn joined(words: &[Text]) -> String {
-    let words: Vec<&str> = words.iter().map(Text::as_str).collect();
-    words.join(", ")
+fn join_texts(texts: &[Text]) -> String {
+    let texts: Vec<&str> = texts.iter().map(Text::as_str).collect();
+    texts.join(", ")
 }
 
-/// Whether the server knows who asks.
-fn identity(known: Result<WhoAmI, ApiError>, has_token: bool) -> Finding {
-    let error = match known {
+/// Checks that the server accepts the token.
+fn check_identity(identity: Result<WhoAmI, ApiError>, has_token: bool) -> CheckFinding {
+    let error = match identity {
         Ok(who) => {
-            let scopes = joined(&who.scopes);
+            let scopes = join_texts(&who.scopes);
             let text = format!(
-                "{} of tenant {}, who may: {scopes}",
+                "{} of tenant {}, with scopes: {scopes}",
                 who.actor, who.tenant_id
             );
-            return Finding::new("identity", State::Ok, text);
+            return CheckFinding::new("identity", CheckState::Ok, text);
         }
         Err(error) => error,
     };
-    let is_unknown = matches!(
+    let is_rejected = matches!(
         error.code(),
         Some(ErrorCode::Unauthenticated | ErrorCode::TokenExpired)
     );
-    match (is_unknown, has_token) {
+    match (is_rejected, has_token) {
         (true, true) => {
-            let text = format!("the server does not take the token: {error}");
-            Finding::new("identity", State::Failed, text)
-                .fix("set NOETL_TOKEN, or what the profile names, to a token of this server")
+            let text = format!("the server rejects the token: {error}");
+            CheckFinding::new("identity", CheckState::Failed, text).fix(
+                "set NOETL_TOKEN, or the token source of the profile, to a token of this server",
+            )
         }
-        (true, false) => Finding::new(
-            "identity",
-            State::Warning,
-            "no token is shown to the server",
-        )
-        .fix("set NOETL_TOKEN, or let the profile say where its token is"),
-        (false, _) => Finding::new("identity", State::Warning, error.to_string()),
+        (true, false) => {
+            CheckFinding::new("identity", CheckState::Warning, "no token is configured")
+                .fix("set NOETL_TOKEN, or give the profile a token source")
+        }
+        (false, _) => CheckFinding::new("identity", CheckState::Warning, error.to_string()),
     }
 }
 
@@ -139,70 +156,77 @@ fn identity(known: Result<WhoAmI, ApiError>, has_token: bool) -> Finding {
 mod tests {
     use super::*;
 
-    fn ready() -> Ready {
-        Ready::of([("store", Ok(()))])
+    fn ready_response() -> ReadinessResponse {
+        ReadinessResponse::from_checks([("store", Ok(()))])
     }
 
     #[test]
-    fn a_degraded_server_is_a_warning_and_says_why() {
-        let found = told(&ready(), "URL");
-        assert_eq!(found.len(), 1, "{found:?}");
+    fn degraded_server_is_a_warning_with_reason() {
+        let findings = readiness_findings(&ready_response(), "URL");
+        assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!(
-            (found[0].state, &*found[0].detail),
-            (State::Ok, "URL is ready")
+            (findings[0].state, &*findings[0].detail),
+            (CheckState::Ok, "URL is ready")
         );
-        let ill = ready().and("nats", Health::Degraded, Err("not connected".into()));
-        let found = told(&ill, "URL");
-        assert_eq!(found[0].state, State::Warning);
-        let text = "URL works, but not all of it: nats (not connected)";
-        assert_eq!(found[0].detail, text);
-        let down = Ready::of([("store", Err("locked".into()))]);
-        let found = told(&down.without_reasons(), "URL");
-        assert_eq!(found[0].state, State::Failed);
-        assert_eq!(found[0].detail, "URL is not well: store");
+        let degraded = ready_response().with_check(
+            "nats",
+            HealthStatus::Degraded,
+            Err("not connected".into()),
+        );
+        let findings = readiness_findings(&degraded, "URL");
+        assert_eq!(findings[0].state, CheckState::Warning);
+        let text = "URL is degraded: nats (not connected)";
+        assert_eq!(findings[0].detail, text);
+        let down = ReadinessResponse::from_checks([("store", Err("locked".into()))]);
+        let findings = readiness_findings(&down.without_reasons(), "URL");
+        assert_eq!(findings[0].state, CheckState::Failed);
+        assert_eq!(findings[0].detail, "URL is not ready: store");
     }
 
     #[test]
-    fn walls_and_unsafe_settings_of_a_server_are_told() {
-        let bare = ready()
-            .with_walls(vec!["seccomp".into(), "network".into()])
+    fn missing_layers_and_unsafe_settings_warn() {
+        let bare = ready_response()
+            .with_inactive_layers(vec!["seccomp".into(), "network".into()])
             .with_overrides(&["NOETL_UNSAFE_PLAINTEXT"]);
-        let found = told(&bare, "URL");
-        let told: Vec<_> = found
+        let findings = readiness_findings(&bare, "URL");
+        let summaries: Vec<_> = findings
             .iter()
-            .map(|found| (found.check, found.state, &*found.detail))
+            .map(|finding| (finding.check, finding.state, &*finding.detail))
             .collect();
         assert_eq!(
-            told,
+            summaries,
             [
-                ("server", State::Ok, "URL is ready"),
+                ("server", CheckState::Ok, "URL is ready"),
                 (
-                    "server's walls",
-                    State::Warning,
-                    "do not stand: seccomp, network"
+                    "server sandbox",
+                    CheckState::Warning,
+                    "not active: seccomp, network"
                 ),
                 (
-                    "server's settings",
-                    State::Warning,
-                    "less safe than it should be by NOETL_UNSAFE_PLAINTEXT"
+                    "server settings",
+                    CheckState::Warning,
+                    "unsafe settings are in effect: NOETL_UNSAFE_PLAINTEXT"
                 ),
             ]
         );
     }
 
     #[test]
-    fn a_token_that_the_server_does_not_take_is_noticed() {
+    fn rejected_token_is_reported() {
         let unknown = || Err(ApiError::refused(ErrorCode::Unauthenticated, "unknown"));
-        assert_eq!(identity(unknown(), true).state, State::Failed);
-        assert_eq!(identity(unknown(), false).state, State::Warning);
-        let known = WhoAmI {
+        assert_eq!(check_identity(unknown(), true).state, CheckState::Failed);
+        assert_eq!(check_identity(unknown(), false).state, CheckState::Warning);
+        let identity = WhoAmI {
             actor: "ci".into(),
             tenant_id: "default".into(),
             organization_id: "default".into(),
             scopes: vec!["exec:read".into()],
         };
-        let found = identity(Ok(known), true);
-        assert_eq!(found.state, State::Ok);
-        assert_eq!(found.detail, "ci of tenant default, who may: exec:read");
+        let finding = check_identity(Ok(identity), true);
+        assert_eq!(finding.state, CheckState::Ok);
+        assert_eq!(
+            finding.detail,
+            "ci of tenant default, with scopes: exec:read"
+        );
     }
 }

@@ -1,83 +1,83 @@
-//! A replayed run for people.
+//! Prints a replayed run as tables.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anstyle::Style;
-use noetl_api::replay::ReplayAnswer;
+use noetl_api::replay::ReplayResponse;
 use noetl_types::StatusName;
-use noetl_types::replay::{Projection, Replayed};
+use noetl_types::replay::{ProjectionKind, ReplayedState};
 
-use crate::io::Paint;
+use crate::io::ColorPaint;
 use crate::render::palette;
-use crate::render::words::{columns, counted, visible};
+use crate::render::text_layout::{display_width, escape_control, pluralize};
 
-/// Rows of a table; a run may have a hundred thousand commands.
-const MAX_ROWS: usize = 30;
+/// Maximum rows per table. A run can have a hundred thousand commands.
+const MAX_TABLE_ROWS: usize = 30;
 
-/// Everything about a run that fits onto a page or two.
-pub(super) fn people(answer: &ReplayAnswer, paint: Paint) -> String {
-    let mut page = Page {
+/// Renders the state of a run, limited to a page or two.
+pub(super) fn render_replay(response: &ReplayResponse, paint: ColorPaint) -> String {
+    let mut page = ReplayPage {
         text: String::new(),
         paint,
     };
-    let state = &answer.state;
-    page.head(state);
-    let wants = |part| answer.projection == Projection::All || answer.projection == part;
-    if wants(Projection::Command) {
-        page.commands(state);
+    let state = &response.state;
+    page.push_summary(state);
+    let includes = |part| response.projection == ProjectionKind::All || response.projection == part;
+    if includes(ProjectionKind::Command) {
+        page.push_commands(state);
     }
-    if wants(Projection::Loop) {
-        page.loops(state);
+    if includes(ProjectionKind::Loop) {
+        page.push_loops(state);
     }
-    if wants(Projection::Stage) {
-        page.stages(state);
+    if includes(ProjectionKind::Stage) {
+        page.push_stages(state);
     }
-    if wants(Projection::Frame) {
-        page.frames(state);
+    if includes(ProjectionKind::Frame) {
+        page.push_frames(state);
     }
-    if wants(Projection::BusinessObject) {
-        page.objects(state);
+    if includes(ProjectionKind::BusinessObject) {
+        page.push_objects(state);
     }
-    page.foot(answer);
+    page.push_footer(response);
     page.text
 }
 
-struct Page {
+struct ReplayPage {
     text: String,
-    paint: Paint,
+    paint: ColorPaint,
 }
 
-/// A row of a table, the status first.
-struct Row {
+/// Row of a table, with the status in the first column.
+struct ReplayRow {
     status: StatusName,
     cells: Vec<String>,
 }
 
-impl Page {
-    fn line(&mut self, text: &str) {
+impl ReplayPage {
+    fn push_line(&mut self, text: &str) {
         let _ = writeln!(self.text, "{text}");
     }
 
-    fn head(&mut self, state: &Replayed) {
-        let status = self.status(&state.execution.status, 0);
-        let events = counted(usize::try_from(state.event_count).unwrap_or(0), "event");
+    fn push_summary(&mut self, state: &ReplayedState) {
+        let status = self.format_status(&state.execution.status, 0);
+        let events = pluralize(usize::try_from(state.event_count).unwrap_or(0), "event");
         let mut line = format!("execution {}  {status}  {events}", state.execution_id);
         if let Some(last) = &state.last_event_type {
-            line += &format!(", last {}", visible(last.as_str()));
+            line += &format!(", last {}", escape_control(last.as_str()));
         }
-        self.line(&line);
+        self.push_line(&line);
         if let Some(step) = &state.execution.last_node_name {
-            self.line(&format!("last step {}", visible(step)));
+            self.push_line(&format!("last step {}", escape_control(step)));
         }
         let refs = state.execution.payload_refs.len();
         if refs > 0 {
-            self.line(&counted(refs, "payload reference"));
+            self.push_line(&pluralize(refs, "payload reference"));
         }
     }
 
-    fn commands(&mut self, state: &Replayed) {
-        let rows = state.commands.values().map(|entry| Row {
+    fn push_commands(&mut self, state: &ReplayedState) {
+        let rows = state.commands.values().map(|entry| ReplayRow {
             status: entry.status.clone(),
             cells: vec![
                 entry.command_id.to_string(),
@@ -85,30 +85,30 @@ impl Page {
                 format!("event {}", entry.last_event_id.0),
             ],
         });
-        let mut tally: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for entry in state.commands.values() {
-            *tally.entry(entry.status.as_str()).or_default() += 1;
+            *counts.entry(entry.status.as_str()).or_default() += 1;
         }
-        let tally: Vec<String> = tally
+        let counts: Vec<String> = counts
             .iter()
-            .map(|(status, count)| format!("{count} {}", visible(status)))
+            .map(|(status, count)| format!("{count} {}", escape_control(status)))
             .collect();
-        let title = format!("commands: {}", tally.join(", "));
-        self.table(&title, rows, state.commands.len());
+        let title = format!("commands: {}", counts.join(", "));
+        self.push_table(&title, rows, state.commands.len());
     }
 
-    fn loops(&mut self, state: &Replayed) {
+    fn push_loops(&mut self, state: &ReplayedState) {
         let rows = state.loops.values().map(|entry| {
-            let word = if entry.completed {
+            let status = if entry.completed {
                 "COMPLETED"
             } else {
                 "RUNNING"
             };
             let total = entry
                 .total
-                .map_or_else(|| "?".to_owned(), |it| it.to_string());
-            Row {
-                status: StatusName::read(word).unwrap_or_default(),
+                .map_or_else(|| "?".to_owned(), |total| total.to_string());
+            ReplayRow {
+                status: StatusName::parse(status).unwrap_or_default(),
                 cells: vec![
                     entry.step_name.as_deref().unwrap_or("-").to_owned(),
                     format!("{} of {total} done", entry.done),
@@ -116,11 +116,11 @@ impl Page {
                 ],
             }
         });
-        self.table("loops", rows, state.loops.len());
+        self.push_table("loops", rows, state.loops.len());
     }
 
-    fn stages(&mut self, state: &Replayed) {
-        let rows = state.stages.values().map(|entry| Row {
+    fn push_stages(&mut self, state: &ReplayedState) {
+        let rows = state.stages.values().map(|entry| ReplayRow {
             status: entry.status.clone(),
             cells: vec![
                 entry.stage_id.to_string(),
@@ -129,11 +129,11 @@ impl Page {
                 format!("{} rows", entry.row_count),
             ],
         });
-        self.table("stages", rows, state.stages.len());
+        self.push_table("stages", rows, state.stages.len());
     }
 
-    fn frames(&mut self, state: &Replayed) {
-        let rows = state.frames.values().map(|entry| Row {
+    fn push_frames(&mut self, state: &ReplayedState) {
+        let rows = state.frames.values().map(|entry| ReplayRow {
             status: entry.status.clone(),
             cells: vec![
                 entry.frame_id.to_string(),
@@ -142,11 +142,11 @@ impl Page {
                 format!("attempt {}", entry.attempts),
             ],
         });
-        self.table("frames", rows, state.frames.len());
+        self.push_table("frames", rows, state.frames.len());
     }
 
-    fn objects(&mut self, state: &Replayed) {
-        let rows = state.business_objects.values().map(|entry| Row {
+    fn push_objects(&mut self, state: &ReplayedState) {
+        let rows = state.business_objects.values().map(|entry| ReplayRow {
             status: entry.status.clone(),
             cells: vec![
                 entry.object_key.to_string(),
@@ -154,71 +154,71 @@ impl Page {
                 entry.last_event_type.as_str().to_owned(),
             ],
         });
-        self.table("business objects", rows, state.business_objects.len());
+        self.push_table("business objects", rows, state.business_objects.len());
     }
 
-    fn foot(&mut self, answer: &ReplayAnswer) {
-        self.line("");
-        if let Some(seed) = &answer.replay_snapshot {
-            self.line(&format!("folded on from a snapshot at {}", seed.version));
+    fn push_footer(&mut self, response: &ReplayResponse) {
+        self.push_line("");
+        if let Some(snapshot) = &response.replay_snapshot {
+            self.push_line(&format!("replayed from a snapshot at {}", snapshot.version));
         }
-        match &answer.checksum {
-            Some(sum) => self.line(&format!(
+        match &response.checksum {
+            Some(checksum) => self.push_line(&format!(
                 "{} {} (fold {})",
-                sum.kind, sum.value, sum.fold_version
+                checksum.kind, checksum.value, checksum.fold_version
             )),
-            None => self.line("cut short by a limit, so there is no checksum"),
+            None => self.push_line("truncated by a limit; no checksum available"),
         }
-        for warning in &answer.warnings {
-            let word = self.paint.text(palette::DOUBT, "warning").to_string();
-            self.line(&format!("{word}: {}", visible(warning)));
+        for warning in &response.warnings {
+            let label = self.paint.text(palette::CAUTION, "warning").to_string();
+            self.push_line(&format!("{label}: {}", escape_control(warning)));
         }
     }
 
-    /// A table with columns as wide as they have to be. A table without rows is left out.
-    fn table(&mut self, title: &str, rows: impl Iterator<Item = Row>, count: usize) {
+    /// Appends a table with columns sized to their content. A table without rows is omitted.
+    fn push_table(&mut self, title: &str, rows: impl Iterator<Item = ReplayRow>, count: usize) {
         if count == 0 {
             return;
         }
-        let rows: Vec<Row> = rows.take(MAX_ROWS).collect();
+        let rows: Vec<ReplayRow> = rows.take(MAX_TABLE_ROWS).collect();
         let mut widths: Vec<usize> = Vec::new();
-        let mut status = 0;
+        let mut status_width = 0;
         for row in &rows {
-            status = status.max(columns(&visible(row.status.as_str())));
-            for (at, cell) in row.cells.iter().enumerate() {
-                let width = columns(&visible(cell));
-                match widths.get_mut(at) {
+            status_width = status_width.max(display_width(&escape_control(row.status.as_str())));
+            for (column, cell) in row.cells.iter().enumerate() {
+                let width = display_width(&escape_control(cell));
+                match widths.get_mut(column) {
                     Some(widest) => *widest = width.max(*widest),
                     None => widths.push(width),
                 }
             }
         }
         let title = self.paint.text(palette::NAME, title).to_string();
-        self.line(&format!("\n{title}"));
+        self.push_line(&format!("\n{title}"));
         for row in &rows {
-            let mut line = format!("  {}", self.status(&row.status, status));
+            let mut line = format!("  {}", self.format_status(&row.status, status_width));
             for (cell, width) in row.cells.iter().zip(&widths) {
-                let cell = visible(cell);
-                let room = width.saturating_sub(columns(&cell));
-                line += &format!("  {cell}{:room$}", "");
+                let cell = escape_control(cell);
+                let padding = width.saturating_sub(display_width(&cell));
+                line += &format!("  {cell}{:padding$}", "");
             }
-            self.line(line.trim_end());
+            self.push_line(line.trim_end());
         }
         if count > rows.len() {
             let more = count - rows.len();
-            self.line(&format!("  … and {more} more; -o json shows all"));
+            self.push_line(&format!("  … and {more} more; -o json shows all"));
         }
     }
 
-    fn status(&self, status: &StatusName, width: usize) -> String {
-        let shown = visible(status.as_str());
-        let room = width.saturating_sub(columns(&shown));
-        let style = match &*shown {
-            "COMPLETED" | "ACTIVE" | "CLOSED" => palette::GOOD,
-            "FAILED" | "ABANDONED" => palette::BAD,
-            "CANCELLED" | "DELETED" | "UNKNOWN" => palette::QUIET,
+    fn format_status(&self, status: &StatusName, width: usize) -> String {
+        let name = escape_control(status.as_str());
+        let padding = width.saturating_sub(display_width(&name));
+        let style = match &*name {
+            "COMPLETED" | "ACTIVE" | "CLOSED" => palette::SUCCESS,
+            "FAILED" | "ABANDONED" => palette::FAILURE,
+            "CANCELLED" | "DELETED" | "UNKNOWN" => palette::MUTED,
             _ => Style::new(),
         };
-        format!("{}{:room$}", self.paint.text(style, shown), "")
+        format!("{}{:padding$}", self.paint.text(style, name), "")
     }
 }

@@ -1,4 +1,4 @@
-//! Where the log of a run is read from.
+//! Selects and reads the log to replay.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use noetl_api::Client;
-use noetl_api::replay::{Cut, LEAST_EVENT_ID};
-use noetl_engine::replay::{InOrder, LogReader, ReplayState};
+use noetl_api::replay::{MIN_EVENT_ID, ReplayCutoff};
+use noetl_engine::replay::{LogReader, OrderedFold, ReplayState};
 use noetl_server::RuntimeError;
-use noetl_server::replay::Folded;
+use noetl_server::replay::FoldedLog;
 use noetl_store::sqlite::SqliteOptions;
 use noetl_store::{SqliteStore, Store};
 use noetl_types::{EventRecord, ExecutionId, OrganizationId, TenantId};
@@ -19,178 +19,183 @@ use crate::config::Config;
 use crate::config::table::TOKEN;
 use crate::error::Error;
 use crate::io::Io;
-use crate::reach::{self, Meant};
-use crate::roles::{HostError, Place, StartError};
-use crate::source::Origin;
+use crate::roles::{StartError, StoreLocation, TargetError};
+use crate::source::DocumentOrigin;
+use crate::target::{self, ServerSelection};
 
-/// The longest line of a log: events are smaller by far.
-const MAX_LINE: u64 = 8 << 20;
+/// Maximum length of a line in a log file. Events are much smaller.
+const MAX_LINE_BYTES: u64 = 8 << 20;
 
-/// Where a log is read from.
-pub(super) enum Source {
-    /// A server.
+/// Source of a log.
+pub(super) enum LogSource {
     Server(Client),
-    /// A database that is only looked at.
-    File(Arc<dyn Store>),
-    /// A text.
-    Log(Origin),
+    /// A database opened read-only.
+    Database(Arc<dyn Store>),
+    /// A log file or standard input.
+    LogFile(DocumentOrigin),
 }
 
-/// What the command line means.
-pub(super) fn of(args: &ReplayArgs, config: &Config, io: &Io<'_>) -> Result<Source, Error> {
+/// Selects the source from the command line.
+pub(super) fn select_source(
+    args: &ReplayArgs,
+    config: &Config,
+    io: &Io<'_>,
+) -> Result<LogSource, Error> {
     if let Some(log) = &args.log {
-        return Ok(Source::Log(Origin::new(log)));
+        return Ok(LogSource::LogFile(DocumentOrigin::new(log)));
     }
     if let Some(url) = &args.server {
-        let client = reach::client_of(url, config.get(&TOKEN)?, config)?;
-        return Ok(Source::Server(client));
+        let client = target::build_client(url, config.get(&TOKEN)?, config)?;
+        return Ok(LogSource::Server(client));
     }
     if let Some(store) = &args.store {
-        return open(store);
+        return open_database_file(store);
     }
-    let meant = match &args.profile {
-        Some(name) => reach::of_profile(Some(name.clone()), io)?,
-        None => reach::meant(config, io)?,
+    let selection = match &args.profile {
+        Some(name) => target::select_profile_server(Some(name.clone()), io)?,
+        None => target::select_server(config, io)?,
     };
-    if let Meant::Server { url, token, .. } = meant {
-        return Ok(Source::Server(reach::client_of(&url, token, config)?));
+    if let ServerSelection::Server { url, token, .. } = selection {
+        return Ok(LogSource::Server(target::build_client(
+            &url, token, config,
+        )?));
     }
-    match Place::of(config)?.file() {
-        Some(file) => open(file),
+    match StoreLocation::from_config(config)?.file_path() {
+        Some(file) => open_database_file(file),
         None => Err(Error::NoLocalLog),
     }
 }
 
-fn open(file: &Path) -> Result<Source, Error> {
+fn open_database_file(file: &Path) -> Result<LogSource, Error> {
     let text = file.to_string_lossy();
     let file = Path::new(text.strip_prefix("sqlite:").unwrap_or(&text)).to_owned();
-    let path = Origin::File(file.clone()).name();
+    let path = DocumentOrigin::File(file.clone()).display_name();
     if !file.exists() {
-        return Err(Error::Missing { path });
+        return Err(Error::PathNotFound { path });
     }
-    let reader = SqliteStore::open_to_read(&SqliteOptions::new(&file));
-    let reader = reader.map_err(|source| StartError::File { path, source })?;
-    Ok(Source::File(Arc::new(reader)))
+    let reader = SqliteStore::open_read_only(&SqliteOptions::new(&file));
+    let reader = reader.map_err(|source| StartError::DatabaseFile { path, source })?;
+    Ok(LogSource::Database(Arc::new(reader)))
 }
 
-pub(super) fn refused(error: RuntimeError) -> Error {
-    HostError::Here(error).into()
+pub(super) fn replay_error(error: RuntimeError) -> Error {
+    TargetError::Local(error).into()
 }
 
-/// Folds a log that is a text, line by line.
-pub(super) fn fold_log(
-    origin: &Origin,
+/// Replays a log file line by line.
+pub(super) fn replay_log_file(
+    origin: &DocumentOrigin,
     execution_id: Option<ExecutionId>,
-    cut: Cut,
+    cutoff: ReplayCutoff,
     io: &mut Io<'_>,
-) -> Result<Folded, Error> {
-    let name = origin.name();
+) -> Result<FoldedLog, Error> {
+    let name = origin.display_name();
     let lines: Box<dyn BufRead + '_> = match origin {
-        Origin::Input => Box::new(BufReader::new(&mut *io.input)),
-        Origin::File(path) => {
-            let file = File::open(path).map_err(|source| unreadable(&name, source))?;
+        DocumentOrigin::StandardInput => Box::new(BufReader::new(&mut *io.input)),
+        DocumentOrigin::File(path) => {
+            let file = File::open(path).map_err(|source| unreadable_error(&name, source))?;
             Box::new(BufReader::new(file))
         }
     };
-    let mut log = Log {
-        reader: LogReader::of(execution_id),
+    let mut log = LogReplay {
+        reader: LogReader::for_execution(execution_id),
         fold: None,
-        wanted: execution_id,
-        cut,
-        is_met: false,
+        execution_id,
+        cutoff,
+        found_cutoff: false,
     };
-    log.read(lines, &name)?;
-    log.finish(name)
+    log.read_lines(lines, &name)?;
+    log.finish_replay(name)
 }
 
-fn unreadable(name: &str, source: std::io::Error) -> Error {
+fn unreadable_error(name: &str, source: std::io::Error) -> Error {
     let path = name.to_owned();
     match source.kind() {
-        std::io::ErrorKind::NotFound => Error::Missing { path },
+        std::io::ErrorKind::NotFound => Error::PathNotFound { path },
         _ => Error::Unreadable { path, source },
     }
 }
 
-/// A log on its way into the fold.
-struct Log {
+/// A log file being replayed.
+struct LogReplay {
     reader: LogReader,
-    fold: Option<InOrder>,
-    wanted: Option<ExecutionId>,
-    cut: Cut,
-    /// Whether the event that the cut names was found.
-    is_met: bool,
+    fold: Option<OrderedFold>,
+    execution_id: Option<ExecutionId>,
+    cutoff: ReplayCutoff,
+    /// True if the event at the cutoff was found.
+    found_cutoff: bool,
 }
 
-impl Log {
-    fn read(&mut self, mut lines: Box<dyn BufRead + '_>, name: &str) -> Result<(), Error> {
+impl LogReplay {
+    fn read_lines(&mut self, mut lines: Box<dyn BufRead + '_>, name: &str) -> Result<(), Error> {
         let mut line = String::new();
         loop {
             line.clear();
-            let mut bounded = (&mut lines).take(MAX_LINE);
-            let read = bounded.read_line(&mut line);
-            if read.map_err(|source| unreadable(name, source))? == 0 {
+            let mut bounded = (&mut lines).take(MAX_LINE_BYTES);
+            let bytes_read = bounded.read_line(&mut line);
+            if bytes_read.map_err(|source| unreadable_error(name, source))? == 0 {
                 return Ok(());
             }
-            let bad = |reason: String| Error::BadLog {
+            let invalid_log = |reason: String| Error::InvalidLog {
                 path: name.to_owned(),
                 reason,
             };
             let record = self
                 .reader
                 .read(&line)
-                .map_err(|error| bad(error.to_string()))?;
+                .map_err(|error| invalid_log(error.to_string()))?;
             if let Some(record) = record {
-                self.take(record).map_err(bad)?;
+                self.apply_record(record).map_err(invalid_log)?;
             }
         }
     }
 
-    /// Folds an event, unless it is another run's or lies behind the cut.
-    fn take(&mut self, record: EventRecord) -> Result<(), String> {
+    /// Applies an event, unless it belongs to another run or comes after the cutoff.
+    fn apply_record(&mut self, record: EventRecord) -> Result<(), String> {
         let event = &record.event;
-        let wanted = *self.wanted.get_or_insert(event.execution_id);
-        if event.execution_id != wanted {
+        let execution_id = *self.execution_id.get_or_insert(event.execution_id);
+        if event.execution_id != execution_id {
             return Ok(());
         }
-        let cut_event = self.cut_event();
+        let cutoff_event = self.cutoff_event();
         let fold = self.fold.get_or_insert_with(|| {
-            InOrder::new(ReplayState::new(
+            OrderedFold::new(ReplayState::new(
                 event.tenant_id.clone(),
                 event.organization_id.clone(),
-                wanted,
+                execution_id,
             ))
         });
-        let is_behind = match self.cut {
-            Cut::Position(number) if number < LEAST_EVENT_ID => record.seq.get() > number,
-            Cut::Time(time) => record.ingest_time > time,
-            Cut::Position(_) | Cut::Event(_) | Cut::End => false,
+        let is_after_cutoff = match self.cutoff {
+            ReplayCutoff::Position(number) if number < MIN_EVENT_ID => record.seq.get() > number,
+            ReplayCutoff::Time(time) => record.ingest_time > time,
+            ReplayCutoff::Position(_) | ReplayCutoff::Event(_) | ReplayCutoff::End => false,
         };
-        if is_behind {
+        if is_after_cutoff {
             return Ok(());
         }
-        if cut_event == Some(event.event_id.get()) {
-            self.is_met = true;
+        if cutoff_event == Some(event.event_id.get()) {
+            self.found_cutoff = true;
             fold.end_at(record.seq);
         }
         fold.push(record).map_err(|error| error.to_string())
     }
 
-    /// The event that the log is cut at, where that is told by its id.
-    fn cut_event(&self) -> Option<i64> {
-        match self.cut {
-            Cut::Event(id) => Some(id.get()),
-            Cut::Position(number) if number >= LEAST_EVENT_ID => Some(number),
-            Cut::Position(_) | Cut::Time(_) | Cut::End => None,
+    /// Id of the event at the cutoff, if the cutoff is given as an event id.
+    fn cutoff_event(&self) -> Option<i64> {
+        match self.cutoff {
+            ReplayCutoff::Event(id) => Some(id.get()),
+            ReplayCutoff::Position(number) if number >= MIN_EVENT_ID => Some(number),
+            ReplayCutoff::Position(_) | ReplayCutoff::Time(_) | ReplayCutoff::End => None,
         }
     }
 
-    fn finish(self, path: String) -> Result<Folded, Error> {
-        if let Some(id) = self.cut_event().filter(|_| !self.is_met) {
+    fn finish_replay(self, path: String) -> Result<FoldedLog, Error> {
+        if let Some(id) = self.cutoff_event().filter(|_| !self.found_cutoff) {
             let what = format!("event {id}");
             return Err(Error::NotInLog { path, what });
         }
-        let state = match (self.fold, self.wanted) {
-            (Some(fold), _) => fold.finish().map_err(|error| Error::BadLog {
+        let state = match (self.fold, self.execution_id) {
+            (Some(fold), _) => fold.finish().map_err(|error| Error::InvalidLog {
                 path,
                 reason: error.to_string(),
             })?,
@@ -198,10 +203,10 @@ impl Log {
                 ReplayState::new(TenantId::default(), OrganizationId::default(), id)
             }
             (None, None) => {
-                let what = "any event".to_owned();
+                let what = "any events".to_owned();
                 return Err(Error::NotInLog { path, what });
             }
         };
-        Ok(Folded::of(state, false))
+        Ok(FoldedLog::from_state(state, false))
     }
 }

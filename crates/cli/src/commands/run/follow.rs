@@ -1,134 +1,141 @@
-//! A run, followed from its start to its end.
+//! Starts a local run and follows it until it ends.
 
 use std::time::Duration;
 
-use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
-use noetl_api::execution::StatusView;
+use noetl_api::execute::{ExecuteRequest, ExecuteResponse};
+use noetl_api::execution::ExecutionStatusView;
 use noetl_server::{Clock as _, SystemClock};
 use noetl_types::{ExecutionId, ExecutionStatus, Millis};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::site::{self, Site};
-use super::{Wish, show};
+use super::run_target::{RunTarget, find_run_target};
+use super::{RunRequest, print_result};
 use crate::config::Config;
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::progress::{Display, Style};
+use crate::progress::{ProgressDisplay, ProgressStyle};
 use crate::render::palette;
-use crate::render::words::visible;
-use crate::roles::{Host, Place, Signals, Watch};
+use crate::render::text_layout::escape_control;
+use crate::roles::{ExecutionWatch, StopSignals, StoreLocation, Target};
 
-/// How often a terminal is drawn anew.
-const FRAME: Duration = Duration::from_millis(100);
-/// Further away than any run lasts: the deadline of a run that has none.
-const NEVER: Duration = Duration::from_hours(10 * 365 * 24);
+/// Interval between redraws of a terminal.
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
+/// Time limit of a run without a timeout. Longer than any run.
+const NO_TIMEOUT: Duration = Duration::from_hours(10 * 365 * 24);
 
-/// Why a run was cancelled from here.
+/// Reason why this command cancelled the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cancelled {
-    ByUser,
-    ByTime,
+enum CancelReason {
+    Interrupt,
+    Timeout,
 }
 
-/// How following a run ended.
-enum Followed {
-    /// The run ended; it may have been cancelled from here.
-    End(Option<Cancelled>),
-    /// The user does not want to wait for its end.
-    GivenUp,
+/// Result of following a run.
+enum FollowOutcome {
+    /// The run ended, possibly because this command cancelled it.
+    Ended(Option<CancelReason>),
+    /// The user interrupted again instead of waiting for the end.
+    Abandoned,
 }
 
-/// Starts a run, follows it and tells what came of it.
-pub(super) async fn from_start_to_end(
-    wish: &Wish<'_>,
-    place: &Place,
+/// Starts a run, follows it and prints its result.
+pub(super) async fn run_to_end(
+    request: &RunRequest<'_>,
+    location: &StoreLocation,
     config: &Config,
     io: &mut Io<'_>,
-) -> Result<Exit, Error> {
-    let mut signals = Signals::new()?;
-    let Some(mut site) = site::find(wish, place, config, io, &mut signals).await? else {
-        return Ok(Exit::Interrupted);
+) -> Result<CommandExit, Error> {
+    let mut signals = StopSignals::new()?;
+    let Some(mut run_target) = find_run_target(request, location, config, io, &mut signals).await?
+    else {
+        return Ok(CommandExit::Interrupted);
     };
-    let exit = play(wish, place, &mut site, io, &mut signals).await;
-    if !signals.are_impatient() {
-        // Tools get a moment to end, for which the user need not wait.
+    let exit = start_and_follow(request, location, &mut run_target, io, &mut signals).await;
+    if !signals.is_repeated() {
+        // Tools get a moment to stop. A further interrupt skips this.
         tokio::select! {
-            () = site.leave() => {}
-            _ = signals.next() => {}
+            () = run_target.shut_down() => {}
+            _ = signals.next_signal() => {}
         }
     }
     exit
 }
 
-async fn play(
-    wish: &Wish<'_>,
-    place: &Place,
-    site: &mut Site,
+async fn start_and_follow(
+    request: &RunRequest<'_>,
+    location: &StoreLocation,
+    run_target: &mut RunTarget,
     io: &mut Io<'_>,
-    signals: &mut Signals,
-) -> Result<Exit, Error> {
-    let host = site.host();
-    let started = start(wish, &host, site).await?;
-    if wish.style != Style::Quiet {
-        let at = match &host {
-            Host::Here(_) => String::new(),
-            Host::There(client) => format!(" · at {}", client.base_url()),
+    signals: &mut StopSignals,
+) -> Result<CommandExit, Error> {
+    let target = run_target.target();
+    let started = start_run(request, &target, run_target).await?;
+    if request.style != ProgressStyle::Quiet {
+        let server = match &target {
+            Target::Local(_) => String::new(),
+            Target::Remote(client) => format!(" · at {}", client.base_url()),
         };
-        io.talk(format_args!(
-            "{} · version {} · run {}{at}",
-            visible(started.path.as_str()),
+        io.print_message(format_args!(
+            "{} · version {} · run {}{server}",
+            escape_control(started.path.as_str()),
             started.version,
             started.execution_id
         ))?;
     }
-    let mut display = Display::new(wish.style, Some(wish.flow));
-    let run = Run {
-        host: &host,
+    let mut display = ProgressDisplay::new(request.style, Some(request.source));
+    let run = LocalRun {
+        target: &target,
         execution_id: started.execution_id,
-        timeout: wish.timeout,
+        timeout: request.timeout,
     };
-    let followed = run.follow(&mut display, site, io, signals).await;
-    display.finish(io)?;
-    let cancelled = match followed? {
-        Followed::End(cancelled) => cancelled,
-        Followed::GivenUp => return Ok(Exit::Interrupted),
+    let outcome = run
+        .follow_events(&mut display, run_target, io, signals)
+        .await;
+    display.clear_live_lines(io)?;
+    let cancelled = match outcome? {
+        FollowOutcome::Ended(cancelled) => cancelled,
+        FollowOutcome::Abandoned => return Ok(CommandExit::Interrupted),
     };
-    let status = host.status(started.execution_id).await?;
-    let ending = Ending {
-        place,
-        host: &host,
+    let status = target.fetch_status(started.execution_id).await?;
+    let ended_run = EndedRun {
+        location,
+        target: &target,
         status: &status,
     };
-    if status.status == ExecutionStatus::Failed && !display.has_told_failure() {
-        ending.tell_error(io)?;
+    if status.status == ExecutionStatus::Failed && !display.has_printed_failure() {
+        ended_run.print_error(io)?;
     }
-    if wish.style != Style::Quiet {
-        ending.tell(io)?;
+    if request.style != ProgressStyle::Quiet {
+        ended_run.print_status(io)?;
     }
     if let (ExecutionStatus::Completed, Some(result)) = (status.status, &status.result) {
-        show(result, wish.form, io)?;
+        print_result(result, request.format, io)?;
     }
-    Ok(exit_of(status.status, cancelled))
+    Ok(exit_code(status.status, cancelled))
 }
 
-async fn start(wish: &Wish<'_>, host: &Host, site: &Site) -> Result<ExecuteAnswer, Error> {
-    let registered = host.register(&wish.flow.text).await?;
+async fn start_run(
+    options: &RunRequest<'_>,
+    target: &Target,
+    run_target: &RunTarget,
+) -> Result<ExecuteResponse, Error> {
+    let registered = target.register_playbook(&options.source.text).await?;
     let request = ExecuteRequest {
         catalog_id: registered.catalog_id,
         path: Some(registered.path),
-        payload: Some(wish.payload.clone()),
-        execution_pool: site.pool(),
+        payload: Some(options.payload.clone()),
+        execution_pool: run_target.local_pool(),
         ..ExecuteRequest::default()
     };
-    Ok(host.execute(request).await?)
+    Ok(target.start_execution(request).await?)
 }
 
-fn exit_of(status: ExecutionStatus, cancelled: Option<Cancelled>) -> Exit {
+fn exit_code(status: ExecutionStatus, cancelled: Option<CancelReason>) -> CommandExit {
     match (status, cancelled) {
-        (ExecutionStatus::Completed, _) => Exit::Ok,
-        (ExecutionStatus::Cancelled, Some(Cancelled::ByUser)) => Exit::Interrupted,
-        (ExecutionStatus::Cancelled, Some(Cancelled::ByTime)) => Exit::Timeout,
+        (ExecutionStatus::Completed, _) => CommandExit::Ok,
+        (ExecutionStatus::Cancelled, Some(CancelReason::Interrupt)) => CommandExit::Interrupted,
+        (ExecutionStatus::Cancelled, Some(CancelReason::Timeout)) => CommandExit::Timeout,
         (
             ExecutionStatus::Cancelled
             | ExecutionStatus::Failed
@@ -136,158 +143,169 @@ fn exit_of(status: ExecutionStatus, cancelled: Option<Cancelled>) -> Exit {
             | ExecutionStatus::Running
             | ExecutionStatus::Paused,
             _,
-        ) => Exit::Failed,
+        ) => CommandExit::Failed,
     }
 }
 
-/// A run that goes on.
-struct Run<'h> {
-    host: &'h Host,
+/// A started run.
+struct LocalRun<'t> {
+    target: &'t Target,
     execution_id: ExecutionId,
     timeout: Option<Millis>,
 }
 
-impl Run<'_> {
-    async fn follow(
+impl LocalRun<'_> {
+    async fn follow_events(
         &self,
-        display: &mut Display<'_>,
-        site: &mut Site,
+        display: &mut ProgressDisplay<'_>,
+        run_target: &mut RunTarget,
         io: &mut Io<'_>,
-        signals: &mut Signals,
-    ) -> Result<Followed, Error> {
-        let patience = self.timeout.map_or(NEVER, Duration::from);
-        let deadline = Instant::now() + patience;
-        let mut frames = interval(FRAME);
+        signals: &mut StopSignals,
+    ) -> Result<FollowOutcome, Error> {
+        let limit = self.timeout.map_or(NO_TIMEOUT, Duration::from);
+        let deadline = Instant::now() + limit;
+        let mut frames = interval(FRAME_INTERVAL);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut cancelled = None;
-        let mut watch = Watch::new(self.host, self.execution_id, None);
+        let mut watch = ExecutionWatch::new(self.target, self.execution_id, None);
         loop {
             tokio::select! {
-                events = watch.next() => {
+                events = watch.next_batch() => {
                     let Some(events) = events? else {
-                        return Ok(Followed::End(cancelled));
+                        return Ok(FollowOutcome::Ended(cancelled));
                     };
-                    display.take(&events, io)?;
-                    if display.end().is_some() {
-                        return Ok(Followed::End(cancelled));
+                    display.print_events(&events, io)?;
+                    if display.final_status().is_some() {
+                        return Ok(FollowOutcome::Ended(cancelled));
                     }
                 }
-                _ = frames.tick() => display.tick(SystemClock.now(), io)?,
-                left = site.worker_left() => {
-                    left?;
-                    display.finish(io)?;
-                    self.without_worker(io).await?;
+                _ = frames.tick() => display.redraw(SystemClock.now(), io)?,
+                worker_result = run_target.worker_ended() => {
+                    worker_result?;
+                    display.clear_live_lines(io)?;
+                    self.cancel_without_worker(io).await?;
                 }
-                _ = signals.next() => {
-                    if cancelled == Some(Cancelled::ByUser) {
-                        return Ok(Followed::GivenUp);
+                _ = signals.next_signal() => {
+                    if cancelled == Some(CancelReason::Interrupt) {
+                        return Ok(FollowOutcome::Abandoned);
                     }
-                    cancelled = Some(Cancelled::ByUser);
-                    display.finish(io)?;
-                    io.talk("cancelling the run; press Ctrl-C again to quit at once")?;
-                    if !self.cancel("interrupted by the user", signals).await? {
-                        return Ok(Followed::GivenUp);
+                    cancelled = Some(CancelReason::Interrupt);
+                    display.clear_live_lines(io)?;
+                    io.print_message("cancelling the run; press Ctrl-C again to quit at once")?;
+                    if !self.cancel_run("interrupted by the user", signals).await? {
+                        return Ok(FollowOutcome::Abandoned);
                     }
                 }
                 () = sleep_until(deadline), if cancelled.is_none() => {
-                    cancelled = Some(Cancelled::ByTime);
-                    display.finish(io)?;
-                    let after = Millis::from(patience).human();
-                    io.talk(format_args!("cancelling the run, which is not done after {after}"))?;
-                    if !self.cancel("it took longer than --timeout", signals).await? {
-                        return Ok(Followed::GivenUp);
+                    cancelled = Some(CancelReason::Timeout);
+                    display.clear_live_lines(io)?;
+                    let elapsed = Millis::from(limit).to_human();
+                    io.print_message(format_args!("cancelling the run because it is not finished after {elapsed}"))?;
+                    if !self.cancel_run("it took longer than --timeout", signals).await? {
+                        return Ok(FollowOutcome::Abandoned);
                     }
                 }
             }
         }
     }
 
-    /// Ends the run unless it has ended: nobody else works for it.
-    async fn without_worker(&self, io: &mut Io<'_>) -> Result<(), Error> {
+    /// Cancels the run unless it has ended, because no other worker can run its commands.
+    async fn cancel_without_worker(&self, io: &mut Io<'_>) -> Result<(), Error> {
         if self
-            .host
-            .status(self.execution_id)
+            .target
+            .fetch_status(self.execution_id)
             .await?
             .status
             .is_terminal()
         {
             return Ok(());
         }
-        io.talk("cancelling the run, since its worker has left: it was asked to")?;
-        let reason = "its worker has left";
-        Ok(self.host.cancel(self.execution_id, reason).await?)
+        io.print_message("cancelling the run because its worker was drained")?;
+        let reason = "its worker was drained";
+        Ok(self
+            .target
+            .cancel_execution(self.execution_id, reason)
+            .await?)
     }
 
-    /// Cancels the run; `false` if the user does not wait for that.
-    async fn cancel(&self, reason: &str, signals: &mut Signals) -> Result<bool, Error> {
+    /// Cancels the run. Returns false if the user interrupts the cancellation.
+    async fn cancel_run(&self, reason: &str, signals: &mut StopSignals) -> Result<bool, Error> {
         tokio::select! {
-            cancelled = self.host.cancel(self.execution_id, reason) => {
-                cancelled?;
+            result = self.target.cancel_execution(self.execution_id, reason) => {
+                result?;
                 Ok(true)
             }
-            _ = signals.next() => Ok(false),
+            _ = signals.next_signal() => Ok(false),
         }
     }
 }
 
-/// A run that ended, and where.
-struct Ending<'e> {
-    place: &'e Place,
-    host: &'e Host,
-    status: &'e StatusView,
+/// A run that ended, and its location.
+struct EndedRun<'e> {
+    location: &'e StoreLocation,
+    target: &'e Target,
+    status: &'e ExecutionStatusView,
 }
 
-impl Ending<'_> {
-    /// Tells why it failed, where no step is to blame.
-    fn tell_error(&self, io: &mut Io<'_>) -> Result<(), Error> {
+impl EndedRun<'_> {
+    /// Prints the error of the run if no step failed.
+    fn print_error(&self, io: &mut Io<'_>) -> Result<(), Error> {
         let paint = io.err.paint();
-        let word = paint.text(palette::BAD, "error");
+        let label = paint.text(palette::FAILURE, "error");
         let error = self.status.error.as_deref();
-        let error = visible(error.unwrap_or("it gave no reason"));
-        io.talk(format_args!("{word}: {error}"))?;
+        let error = escape_control(error.unwrap_or("no reason given"));
+        io.print_message(format_args!("{label}: {error}"))?;
         Ok(())
     }
 
-    /// Tells how it ended, and where its log is.
-    fn tell(&self, io: &mut Io<'_>) -> Result<(), Error> {
+    /// Prints the status of the run and the location of its log.
+    fn print_status(&self, io: &mut Io<'_>) -> Result<(), Error> {
         let paint = io.err.paint();
         let status = self.status;
-        let (sign, style, word) = match status.status {
-            ExecutionStatus::Completed => ("✓", palette::GOOD, "completed in"),
-            ExecutionStatus::Failed => ("✗", palette::BAD, "failed after"),
-            ExecutionStatus::Cancelled => ("–", palette::DOUBT, "cancelled after"),
+        let (sign, style, verb) = match status.status {
+            ExecutionStatus::Completed => ("✓", palette::SUCCESS, "completed in"),
+            ExecutionStatus::Failed => ("✗", palette::FAILURE, "failed after"),
+            ExecutionStatus::Cancelled => ("–", palette::CAUTION, "cancelled after"),
             ExecutionStatus::Pending | ExecutionStatus::Running | ExecutionStatus::Paused => {
-                ("▸", palette::QUIET, "goes on after")
+                ("▸", palette::MUTED, "still running after")
             }
         };
         let end = status.end_time.unwrap_or(status.start_time);
-        let took = end.since(status.start_time).human();
-        io.talk(format_args!(
-            "{} {word} {took} · run {}",
+        let took = end.duration_since(status.start_time).to_human();
+        io.print_message(format_args!(
+            "{} {verb} {took} · run {}",
             paint.text(style, sign),
             status.execution_id
         ))?;
-        io.talk(paint.text(palette::QUIET, self.log()))?;
+        io.print_message(paint.text(palette::MUTED, self.log_hint()))?;
         Ok(())
     }
 
-    /// Where the log is, and how to look at it.
-    fn log(&self) -> String {
-        let show = format!("noetl runs show {}", self.status.execution_id);
-        let shown = self.place.shown();
-        match (self.host, self.place) {
-            (Host::There(client), _) => {
-                format!("  log: {shown} · {show} --server {}", client.base_url())
+    /// Location of the log and the command that shows it.
+    fn log_hint(&self) -> String {
+        let show_command = format!("noetl runs show {}", self.status.execution_id);
+        let name = self.location.display_name();
+        match (self.target, self.location) {
+            (Target::Remote(client), _) => {
+                format!(
+                    "  log: {name} · {show_command} --server {}",
+                    client.base_url()
+                )
             }
-            (Host::Here(_), Place::Memory) => "  log: not kept".to_owned(),
-            (Host::Here(_), Place::File { is_usual: true, .. }) => {
-                format!("  log: {shown} · {show}")
+            (Target::Local(_), StoreLocation::Memory) => "  log: not stored".to_owned(),
+            (
+                Target::Local(_),
+                StoreLocation::File {
+                    is_default: true, ..
+                },
+            ) => {
+                format!("  log: {name} · {show_command}")
             }
-            (Host::Here(_), Place::File { .. }) => {
-                format!("  log: {shown} · {show} --store sqlite:{shown}")
+            (Target::Local(_), StoreLocation::File { .. }) => {
+                format!("  log: {name} · {show_command} --store sqlite:{name}")
             }
-            (Host::Here(_), Place::Database(_)) => {
-                format!("  log: {shown} · noetl server, then {show}")
+            (Target::Local(_), StoreLocation::Database(_)) => {
+                format!("  log: {name} · noetl server, then {show_command}")
             }
         }
     }

@@ -1,7 +1,7 @@
-//! `noetl run`: a playbook from beginning to end, without a server.
+//! `noetl run`: runs a playbook locally, without a server.
 
 mod follow;
-mod site;
+mod run_target;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -13,61 +13,61 @@ use noetl_playbook::{CheckOptions, Document, InputsRead, Severity, check};
 use noetl_types::{Json, JsonMap, Millis};
 
 use crate::config::table::LOG;
-use crate::config::{Config, Flags, Run, nearest};
+use crate::config::{Config, Run, SettingFlags, nearest_name};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
 use crate::payload::{self, PayloadError};
-use crate::progress::{Flow, Style};
+use crate::progress::{PlaybookSource, ProgressStyle};
 use crate::render::diagnostic;
-use crate::render::result::Form;
-use crate::render::words::counted;
-use crate::roles::{self, Place};
-use crate::source::Origin;
+use crate::render::result::{ResultFormat, render_result};
+use crate::render::text_layout::pluralize;
+use crate::roles::{self, StoreLocation};
+use crate::source::DocumentOrigin;
 
-/// Threads of a run: more than a few have nothing to do.
-const THREADS: usize = 4;
-/// What is still under way gets this long to end when the command is over.
-const PARTING: Duration = Duration::from_secs(1);
+/// Runtime threads of a run. More would be idle.
+const RUN_THREADS: usize = 4;
+/// Time that remaining tasks get to stop after the command has ended.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Run a playbook, here and now
+/// Run a playbook locally
 ///
-/// The playbook is checked, run in this process with its progress on standard error, and its result
-/// printed on standard output. Nothing else has to run. Its log stays in a database in the data
-/// folder. Where a 'noetl dev' or a server has that database, the run is handed to it and followed.
+/// Checks the playbook, runs it in this process with its progress on standard error, and prints its
+/// result to standard output. No server is required. The log is stored in a database in the data
+/// directory. If 'noetl dev' or a server is using that database, it executes the run instead.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Ctrl-C cancels the run, which is recorded; pressed again, it quits at once.
+Ctrl-C cancels the run; a second Ctrl-C quits immediately.
 
 Examples:
   noetl run examples/hello.yaml                      progress and result
-  noetl run flow.yaml --set city=Oslo --set n.max=3  with other values
-  noetl run flow.yaml --payload input.json -o yaml   the same from a file
+  noetl run flow.yaml --set city=Oslo --set n.max=3  with workload values
+  noetl run flow.yaml --payload input.json -o yaml   with values from a file
   noetl run flow.yaml --quiet | jq .total            only the result
-  noetl run flow.yaml --ephemeral                    leave no log
+  noetl run flow.yaml --ephemeral                    without storing a log
 
 Exit codes:
     0  the run completed
     1  the run failed
-    2  the command line, a setting or the playbook is wrong
+    2  the command line, a setting or the playbook is invalid
     3  a file was not found
-    4  another process has the database and does not let go of it
+    4  another process is using the database
   124  the run took longer than --timeout
   130  the run was cancelled by Ctrl-C")]
 pub(crate) struct RunArgs {
-    /// The playbook, or - for standard input
+    /// Playbook file, or - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Set a value of the workload; points lead into maps. May be given many times
+    /// Set a workload value; dots address nested maps (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE")]
     sets: Vec<String>,
-    /// Values of the workload as JSON or YAML; - for standard input
+    /// File with workload values as JSON or YAML; - for standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     payload: Option<PathBuf>,
-    /// The form of the result; by default JSON, or a text as it is
-    #[arg(short, long, value_enum, value_name = "FORM")]
-    output: Option<Form>,
-    /// Keep no log: the same as --store memory
+    /// Output format of the result (default: JSON, or plain text for a text result)
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    output: Option<ResultFormat>,
+    /// Do not store a log (same as --store memory)
     #[arg(long, conflicts_with = "NOETL_STORE")]
     ephemeral: bool,
     /// Cancel the run if it takes longer, such as 30s or 5m
@@ -77,144 +77,148 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = Millis::parse)]
     lock_timeout: Millis,
     #[command(flatten)]
-    settings: Flags<Run>,
+    settings: SettingFlags<Run>,
 }
 
-/// Runs a playbook.
-pub(crate) fn run(args: &RunArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let Some(flow) = read(args, quiet, io)? else {
-        return Ok(Exit::Usage);
+pub(crate) fn run(args: &RunArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let Some(source) = read_playbook(args, quiet, io)? else {
+        return Ok(CommandExit::Usage);
     };
-    let payload = payload_of(args, io)?;
+    let payload = workload_values(args, io)?;
     let config = Config::load(&args.settings.given, &io.env)?;
-    let place = if args.ephemeral {
-        Place::Memory
+    let location = if args.ephemeral {
+        StoreLocation::Memory
     } else {
-        Place::of(&config)?
+        StoreLocation::from_config(&config)?
     };
-    let style = style(&config, quiet, io);
-    if style != Style::Quiet {
-        io.warn(&config.warnings)?;
-        io.warn(&unread(&args.sets, &flow.playbook))?;
+    let style = progress_style(&config, quiet, io);
+    if style != ProgressStyle::Quiet {
+        io.print_warnings(&config.warnings)?;
+        io.print_warnings(&unread_input_warnings(&args.sets, &source.playbook))?;
     }
     if config.is_given(&LOG) {
         roles::start_logging(&config, io.err.is_terminal(), io.err.paint().is_on())?;
     }
-    let wish = Wish {
-        flow: &flow,
+    let request = RunRequest {
+        source: &source,
         payload: Json::from(payload),
-        form: args.output,
+        format: args.output,
         timeout: args.timeout,
         lock_timeout: args.lock_timeout,
         style,
     };
-    let threads = roles::threads(&config, THREADS)?;
-    let exit = threads.block_on(follow::from_start_to_end(&wish, &place, &config, io));
-    // Dropping what is under way kills the processes of its tools.
-    threads.shutdown_timeout(PARTING);
+    let runtime = roles::build_tokio_runtime(&config, RUN_THREADS)?;
+    let exit = runtime.block_on(follow::run_to_end(&request, &location, &config, io));
+    // Dropping running tasks kills their processes.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     exit
 }
 
-/// What the user wants.
-struct Wish<'f> {
-    flow: &'f Flow,
+/// Options of a run.
+struct RunRequest<'s> {
+    source: &'s PlaybookSource,
     payload: Json,
-    form: Option<Form>,
+    format: Option<ResultFormat>,
     timeout: Option<Millis>,
     lock_timeout: Millis,
-    style: Style,
+    style: ProgressStyle,
 }
 
-/// Log lines and lines that are drawn again and again do not go together.
-fn style(config: &Config, quiet: bool, io: &Io<'_>) -> Style {
+/// Progress style. Log lines would break the live display, so logging selects line output.
+fn progress_style(config: &Config, quiet: bool, io: &Io<'_>) -> ProgressStyle {
     let is_logging = config.is_given(&LOG);
     if quiet {
-        Style::Quiet
+        ProgressStyle::Quiet
     } else if io.err.is_terminal() && !is_logging {
-        Style::Live
+        ProgressStyle::Live
     } else {
-        Style::Lines
+        ProgressStyle::Lines
     }
 }
 
-/// The playbook, unless it has errors, which are told.
-fn read(args: &RunArgs, quiet: bool, io: &mut Io<'_>) -> Result<Option<Flow>, Error> {
-    let origin = Origin::new(&args.file);
-    let text = origin.read(io)?;
-    let file = origin.name();
+/// Reads the playbook and prints its diagnostics. Returns `None` if it has errors.
+fn read_playbook(
+    args: &RunArgs,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<Option<PlaybookSource>, Error> {
+    let origin = DocumentOrigin::new(&args.file);
+    let text = origin.read_text(io)?;
+    let file = origin.display_name();
     let checked = check(&text, &CheckOptions::default());
     let mut errors = 0;
-    for found in &checked.diagnostics {
-        let is_told = match found.severity {
+    for diagnostic in &checked.diagnostics {
+        let is_printed = match diagnostic.severity {
             Severity::Error => true,
             Severity::Warning => !quiet,
             Severity::Note => false,
         };
-        errors += usize::from(found.severity == Severity::Error);
-        if is_told {
-            let snippet = diagnostic::render(&file, &text, found, &io.err);
-            io.talk(format_args!("{snippet}\n"))?;
+        errors += usize::from(diagnostic.severity == Severity::Error);
+        if is_printed {
+            let snippet = diagnostic::render_diagnostic(&file, &text, diagnostic, &io.err);
+            io.print_message(format_args!("{snippet}\n"))?;
         }
     }
     if errors > 0 {
-        let errors = counted(errors, "error");
-        io.talk(format_args!("{file} has {errors}, so nothing was run"))?;
+        let errors = pluralize(errors, "error");
+        io.print_message(format_args!("{file} has {errors}; nothing was run"))?;
         return Ok(None);
     }
     match checked.document {
-        Some(Document::Playbook(playbook)) => Ok(Some(Flow {
+        Some(Document::Playbook(playbook)) => Ok(Some(PlaybookSource {
             file,
             text,
             playbook,
         })),
-        Some(Document::Subscription(_)) => Err(no_playbook(file, "subscription")),
-        Some(Document::Schedule(_)) => Err(no_playbook(file, "schedule")),
-        Some(Document::Other(other)) => Err(no_playbook(file, &other.kind)),
-        None => Err(no_playbook(file, "document of no kind")),
+        Some(Document::Subscription(_)) => Err(not_runnable_error(file, "subscription")),
+        Some(Document::Schedule(_)) => Err(not_runnable_error(file, "schedule")),
+        Some(Document::Other(other)) => Err(not_runnable_error(file, &other.kind)),
+        None => Err(not_runnable_error(file, "document without a kind")),
     }
 }
 
-fn no_playbook(path: String, kind: &str) -> Error {
+fn not_runnable_error(path: String, kind: &str) -> Error {
     let kind = kind.to_owned();
     Error::NotRunnable { path, kind }
 }
 
-fn payload_of(args: &RunArgs, io: &mut Io<'_>) -> Result<JsonMap, Error> {
+fn workload_values(args: &RunArgs, io: &mut Io<'_>) -> Result<JsonMap, Error> {
     let mut payload = match &args.payload {
         None => JsonMap::new(),
         Some(path) => {
-            let origin = Origin::new(path);
-            if origin == Origin::Input && Origin::new(&args.file) == Origin::Input {
-                return Err(PayloadError::BothFromInput.into());
+            let origin = DocumentOrigin::new(path);
+            if origin == DocumentOrigin::StandardInput
+                && DocumentOrigin::new(&args.file) == DocumentOrigin::StandardInput
+            {
+                return Err(PayloadError::StandardInputTwice.into());
             }
-            payload::document(&origin.name(), &origin.read(io)?)?
+            payload::parse_document(&origin.display_name(), &origin.read_text(io)?)?
         }
     };
-    for given in &args.sets {
-        payload::set(&mut payload, given)?;
+    for assignment in &args.sets {
+        payload::set_value(&mut payload, assignment)?;
     }
     Ok(payload)
 }
 
-/// Inputs that nothing in the playbook can read, which is how a name that is spelled wrong looks.
-fn unread(sets: &[String], playbook: &Playbook) -> Vec<String> {
+/// Warns about workload values that the playbook never reads, which are probably misspelled names.
+fn unread_input_warnings(sets: &[String], playbook: &Playbook) -> Vec<String> {
     let fields = playbook.workload.iter();
-    let known: Vec<&str> = fields.map(|field| &*field.name.value).collect();
-    let read = InputsRead::of(playbook);
+    let workload_names: Vec<&str> = fields.map(|field| &*field.name.value).collect();
+    let inputs_read = InputsRead::from_playbook(playbook);
     let names = sets
         .iter()
-        .filter_map(|given| given.split(['=', '.']).next());
-    let unread = names.filter(|name| !known.contains(name) && !read.includes(name));
-    let warning = |name| match nearest(name, known.iter()) {
-        Some(meant) => format!("nothing reads '{name}'; did you mean '{meant}'?"),
-        None => format!("nothing reads '{name}'"),
+        .filter_map(|assignment| assignment.split(['=', '.']).next());
+    let unread = names.filter(|name| !workload_names.contains(name) && !inputs_read.may_read(name));
+    let warning = |name| match nearest_name(name, workload_names.iter()) {
+        Some(similar) => format!("the playbook does not read '{name}'; did you mean '{similar}'?"),
+        None => format!("the playbook does not read '{name}'"),
     };
     unread.map(warning).collect()
 }
 
-/// Writes what came out.
-fn show(result: &Json, form: Option<Form>, io: &mut Io<'_>) -> Result<(), Error> {
-    if let Some(text) = crate::render::result::render(result, form) {
+fn print_result(result: &Json, format: Option<ResultFormat>, io: &mut Io<'_>) -> Result<(), Error> {
+    if let Some(text) = render_result(result, format) {
         write!(io.out, "{text}")?;
     }
     Ok(())

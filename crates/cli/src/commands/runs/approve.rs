@@ -8,77 +8,80 @@ use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{ApprovalView, ApproveRequest};
 use noetl_types::{ExecutionId, Json, StepName};
 
-use super::find;
-use crate::commands::exec::payload_of;
-use crate::config::{Client, Flags};
+use super::find_run;
+use crate::commands::exec::read_payload;
+use crate::config::{Client, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Cell, Column, Output, Table, Times};
-use crate::reach::{Reached, Wants};
+use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter};
 use crate::render::palette;
-use crate::roles::{Host, HostError};
+use crate::roles::{Target, TargetError};
+use crate::target::{Access, TargetConnection};
 
-/// Decide about what a run waits for
+/// Approve or reject a waiting step of a run
 ///
-/// Without a run, what waits for somebody is listed. With a run in which only one step waits, the
-/// step need not be named.
+/// Without a run, lists all pending approvals. If only one step of the run waits, the step can be
+/// omitted.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl runs approve                                what waits for somebody
+  noetl runs approve                                list pending approvals
   noetl runs approve last --comment 'looks good'
   noetl runs approve 4821 release --reject --comment 'not on a Friday'")]
 pub(crate) struct ApproveArgs {
-    /// The run: its id, a part of it that fits no other, or last
+    /// Run: its id, a unique part of its id, or last
     run: Option<String>,
-    /// The step that waits
+    /// Step that waits for the approval
     step: Option<String>,
-    /// Reject it instead
+    /// Reject instead of approving
     #[arg(long, requires = "run")]
     reject: bool,
-    /// What there is to say; it is kept in the log
+    /// Comment, stored in the log
     #[arg(long, value_name = "TEXT", requires = "run")]
     comment: Option<String>,
-    /// The iteration, in a loop
+    /// Iteration of a loop
     #[arg(long, value_name = "N", requires = "run")]
     index: Option<u32>,
-    /// Set a value of the form; points lead into maps. May be given many times
+    /// Set a form value; dots address nested maps (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE", requires = "run")]
     sets: Vec<String>,
-    /// The values of the form, as JSON or YAML; - for standard input
+    /// File with form values as JSON or YAML; - for standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "run")]
     values: Option<PathBuf>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-pub(super) fn run(args: &ApproveArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let values = payload_of(args.values.as_deref(), &args.sets, io)?;
-    let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
-    let host = &reached.host;
-    reached.ask(async {
-        let server = host.server()?;
+pub(super) fn run(args: &ApproveArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let values = read_payload(args.values.as_deref(), &args.sets, io)?;
+    let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+    let target = &connection.target;
+    connection.block_on(async {
+        let server = target.require_server()?;
         let Some(run) = &args.run else {
-            let open = server.approvals().await.map_err(HostError::from)?;
-            return list(args, &open.approvals, quiet, io);
+            let pending = server
+                .list_all_approvals()
+                .await
+                .map_err(TargetError::from)?;
+            return list_approvals(args, &pending.approvals, quiet, io);
         };
-        let id = find(host, run).await?;
+        let id = find_run(target, run).await?;
         let step = if let Some(step) = &args.step {
             step.clone()
         } else {
-            let of_run = ApprovalsQuery {
+            let query = ApprovalsQuery {
                 execution_id: Some(id),
                 ..ApprovalsQuery::default()
             };
-            let open = server.approvals_page(&of_run).await;
-            only(id, &open.map_err(HostError::from)?.approvals)?
+            let pending = server.list_approvals(&query).await;
+            single_pending_step(id, &pending.map_err(TargetError::from)?.approvals)?
         };
         let decision = if args.reject { "reject" } else { "approve" };
         let request = ApproveRequest {
-            step: StepName::new(step.as_str()).map_err(|error| Error::BadValue {
+            step: StepName::new(step.as_str()).map_err(|error| Error::InvalidArgument {
                 what: "STEP",
                 reason: error.to_string(),
             })?,
@@ -87,79 +90,80 @@ pub(super) fn run(args: &ApproveArgs, quiet: bool, io: &mut Io<'_>) -> Result<Ex
             comment: args.comment.as_deref().map(Into::into),
             values: (!values.is_empty()).then(|| Json::from(values.clone())),
         };
-        decide(id, &request, args.output, host, io).await
+        send_decision(id, &request, args.output, target, io).await
     })
 }
 
-async fn decide(
+async fn send_decision(
     id: ExecutionId,
     request: &ApproveRequest,
-    output: Output,
-    host: &Host,
+    output: OutputArgs,
+    target: &Target,
     io: &mut Io<'_>,
-) -> Result<Exit, Error> {
-    let answer = host.server()?.approve(id, request).await;
-    let answer = answer.map_err(HostError::from)?;
+) -> Result<CommandExit, Error> {
+    let response = target.require_server()?.submit_approval(id, request).await;
+    let response = response.map_err(TargetError::from)?;
     if !output.is_table() {
-        output.thing(&answer, io)?;
-        return Ok(Exit::Ok);
+        output.print_item(&response, io)?;
+        return Ok(CommandExit::Ok);
     }
-    let word = if answer.decision == *"reject" {
+    let verb = if response.decision == *"reject" {
         "rejected"
     } else {
         "approved"
     };
-    writeln!(io.out, "{id} {} {word}", request.step)?;
-    Ok(Exit::Ok)
+    writeln!(io.out, "{id} {} {verb}", request.step)?;
+    Ok(CommandExit::Ok)
 }
 
-/// The step of a run that waits for somebody, if it is the only one.
-fn only(id: ExecutionId, open: &[ApprovalView]) -> Result<String, Error> {
-    let steps: Vec<String> = open
+/// Returns the only step of the run that waits for an approval.
+fn single_pending_step(id: ExecutionId, approvals: &[ApprovalView]) -> Result<String, Error> {
+    let steps: Vec<String> = approvals
         .iter()
-        .filter(|open| open.execution_id == id)
-        .map(|open| open.step.to_string())
+        .filter(|approval| approval.execution_id == id)
+        .map(|approval| approval.step.to_string())
         .collect();
     match steps.as_slice() {
-        [one] => Ok(one.clone()),
-        [] => Err(Error::NothingWaits {
+        [step] => Ok(step.clone()),
+        [] => Err(Error::NoPendingApproval {
             run: id.to_string(),
         }),
-        _ => Err(Error::ManySteps { steps }),
+        _ => Err(Error::AmbiguousStep { steps }),
     }
 }
 
-fn list(
+fn list_approvals(
     args: &ApproveArgs,
-    open: &[ApprovalView],
+    approvals: &[ApprovalView],
     quiet: bool,
     io: &mut Io<'_>,
-) -> Result<Exit, Error> {
-    if open.is_empty() && args.output.is_table() {
+) -> Result<CommandExit, Error> {
+    if approvals.is_empty() && args.output.is_table() {
         if !quiet {
-            io.talk("nothing waits for anybody")?;
+            io.print_message("there are no pending approvals")?;
         }
-        return Ok(Exit::Ok);
+        return Ok(CommandExit::Ok);
     }
-    args.output.list(open, |times| table(open, times), io)?;
-    Ok(Exit::Ok)
+    args.output
+        .print_list(approvals, |times| approval_table(approvals, times), io)?;
+    Ok(CommandExit::Ok)
 }
 
-fn table(open: &[ApprovalView], times: &Times) -> Table {
-    let mut table = Table::new([
-        Column::new("RUN"),
-        Column::new("STEP").gives_way(),
-        Column::new("SINCE"),
-        Column::new("UNTIL"),
-        Column::new("TITLE").gives_way(),
+fn approval_table(approvals: &[ApprovalView], times: &TimeFormatter) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::new("RUN"),
+        TableColumn::new("STEP").shrinkable(),
+        TableColumn::new("SINCE"),
+        TableColumn::new("UNTIL"),
+        TableColumn::new("TITLE").shrinkable(),
     ]);
-    for open in open {
-        let title = open.title.as_ref().and_then(Json::as_str);
-        table.row([
-            Cell::styled(open.execution_id.to_string(), palette::NAME),
-            open.step.as_str().into(),
-            times.tell(open.since).into(),
-            times.tell_or_dash(open.until).into(),
+    for approval in approvals {
+        let title = approval.title.as_ref().and_then(Json::as_str);
+        table.add_row([
+            TableCell::styled(approval.execution_id.to_string(), palette::NAME),
+            approval.step.as_str().into(),
+            times.format_time(approval.since).into(),
+            times.format_time_or_dash(approval.until).into(),
             title.unwrap_or("-").into(),
         ]);
     }

@@ -4,23 +4,23 @@ use std::io::Write as _;
 
 use clap::Args;
 use noetl_api::execution::EventView;
-use noetl_api::query::{EventsQuery, Order};
+use noetl_api::query::{EventOrder, EventsQuery};
 use noetl_types::limits::PageLimit;
 use noetl_types::{EventName, ExecutionId, Seq, Text};
 
-use super::{find, note};
-use crate::config::{Client, Flags};
+use super::{event_table, find_run};
+use crate::config::{Client, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Form, Output, json_of};
-use crate::reach::{Reached, Wants};
-use crate::roles::Host;
+use crate::output::{OutputArgs, OutputFormat, to_json_value};
+use crate::roles::Target;
+use crate::target::{Access, TargetConnection};
 
 /// Print the log of a run
 ///
-/// Every event, in order, with what is special about it. As jsonl, each event is printed whole, page
-/// by page, however long the log is.
+/// Prints every event in order, with a note. With -o jsonl, prints full events page by page, for
+/// logs of any length.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -28,136 +28,140 @@ Examples:
   noetl runs events 4821 --step load --type call.error
   noetl runs events last -o jsonl > run.jsonl")]
 pub(crate) struct EventsArgs {
-    /// The run: its id, a part of it that fits no other, or last
+    /// Run: its id, a unique part of its id, or last
     run: String,
-    /// Only events of this step
+    /// Filter by step
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
-    /// Only events of this type
+    /// Filter by event type
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
-    /// Only those behind this place in the log
+    /// Start after this position in the log
     #[arg(long, value_name = "SEQ")]
     after: Option<i64>,
-    /// Only the last N
+    /// Only the last N events
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     last: Option<u32>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// Events that a table holds; a longer log is for -o jsonl.
-const MAX_ROWS: usize = 20_000;
+/// Maximum events in a table. Longer logs require `-o jsonl`.
+const MAX_TABLE_EVENTS: usize = 20_000;
 
-pub(super) fn run(args: &EventsArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let reached = Reached::find(&args.target.given, Wants::Look, quiet, io)?;
-    reached.ask(print(args, &reached.host, quiet, io))
+pub(super) fn run(args: &EventsArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
+    connection.block_on(print_events(args, &connection.target, quiet, io))
 }
 
-async fn print(
+async fn print_events(
     args: &EventsArgs,
-    host: &Host,
+    target: &Target,
     quiet: bool,
     io: &mut Io<'_>,
-) -> Result<Exit, Error> {
-    let id = find(host, &args.run).await?;
-    let mut walk = Walk::new(args)?;
+) -> Result<CommandExit, Error> {
+    let id = find_run(target, &args.run).await?;
+    let mut pages = EventPages::new(args)?;
     let mut events = Vec::new();
-    while let Some(page) = walk.next(host, id).await? {
-        if args.output.form == Form::Jsonl && args.last.is_none() {
+    while let Some(page) = pages.next_page(target, id).await? {
+        if args.output.format == OutputFormat::Jsonl && args.last.is_none() {
             for event in &page {
-                writeln!(io.out, "{}", json_of(event)?)?;
+                writeln!(io.out, "{}", to_json_value(event)?)?;
             }
             continue;
         }
         events.extend(page);
-        // Lines have no bound but that of --last; a table is made whole before it is shown.
-        if args.output.form != Form::Jsonl && events.len() >= MAX_ROWS {
+        // With `--last`, lines are limited by that number. A table is built completely before it is
+        // printed.
+        if args.output.format != OutputFormat::Jsonl && events.len() >= MAX_TABLE_EVENTS {
             if !quiet {
-                io.talk(format_args!(
-                    "the log is longer than {MAX_ROWS} events; print all of it with -o jsonl"
+                io.print_message(format_args!(
+                    "the log is longer than {MAX_TABLE_EVENTS} events; print all of it with -o jsonl"
                 ))?;
             }
             break;
         }
     }
-    if args.output.form == Form::Jsonl && args.last.is_none() {
-        return Ok(Exit::Ok);
+    if args.output.format == OutputFormat::Jsonl && args.last.is_none() {
+        return Ok(CommandExit::Ok);
     }
     if args.last.is_some() {
         events.reverse();
     }
     if events.is_empty() && args.output.is_table() {
         if !quiet {
-            io.talk("there are no such events")?;
+            io.print_message("there are no matching events")?;
         }
-        return Ok(Exit::Ok);
+        return Ok(CommandExit::Ok);
     }
-    args.output
-        .list(&events, |times| note::table(&events, times), io)?;
-    Ok(Exit::Ok)
+    args.output.print_list(
+        &events,
+        |times| event_table::event_table(&events, times),
+        io,
+    )?;
+    Ok(CommandExit::Ok)
 }
 
-/// A walk along a log.
-struct Walk {
+/// Iterates over the pages of a log.
+struct EventPages {
     query: EventsQuery,
-    left: usize,
-    is_over: bool,
+    remaining: usize,
+    is_finished: bool,
 }
 
-impl Walk {
+impl EventPages {
     fn new(args: &EventsArgs) -> Result<Self, Error> {
         let after_seq = args.after.filter(|after| *after > 0).map(Seq::new);
-        let kind = args.kind.as_deref().map(EventName::read);
+        let kind = args.kind.as_deref().map(EventName::parse);
         Ok(Self {
             query: EventsQuery {
-                after_seq: after_seq.transpose().map_err(|_| Error::BadRun {
+                after_seq: after_seq.transpose().map_err(|_| Error::InvalidRunName {
                     text: "--after".to_owned(),
                 })?,
-                event_type: kind.transpose().map_err(|error| Error::BadValue {
+                event_type: kind.transpose().map_err(|error| Error::InvalidArgument {
                     what: "--type",
                     reason: error.to_string(),
                 })?,
                 step: args.step.as_deref().map(Text::from),
                 order: if args.last.is_some() {
-                    Order::Desc
+                    EventOrder::Desc
                 } else {
-                    Order::Asc
+                    EventOrder::Asc
                 },
                 limit: PageLimit::MAX,
                 ..EventsQuery::default()
             },
-            left: args.last.map_or(usize::MAX, |last| {
+            remaining: args.last.map_or(usize::MAX, |last| {
                 usize::try_from(last).unwrap_or(usize::MAX)
             }),
-            is_over: false,
+            is_finished: false,
         })
     }
 
-    async fn next(
+    async fn next_page(
         &mut self,
-        host: &Host,
+        target: &Target,
         id: ExecutionId,
     ) -> Result<Option<Vec<EventView>>, Error> {
-        if self.is_over || self.left == 0 {
+        if self.is_finished || self.remaining == 0 {
             return Ok(None);
         }
-        let mut page = host.log(id, self.query.clone()).await?;
-        page.events.truncate(self.left);
-        self.left = self.left.saturating_sub(page.events.len());
-        self.is_over = page.next_cursor.is_none();
+        let mut page = target.fetch_events(id, self.query.clone()).await?;
+        page.events.truncate(self.remaining);
+        self.remaining = self.remaining.saturating_sub(page.events.len());
+        self.is_finished = page.next_cursor.is_none();
         self.query.cursor = page.next_cursor;
         Ok(Some(page.events))
     }
 }
 
-/// The whole log of a run, up to a number of events.
-pub(super) async fn whole(
-    host: &Host,
+/// Fetches the log of a run, up to `max_events` events.
+pub(super) async fn fetch_log(
+    target: &Target,
     id: ExecutionId,
-    most: usize,
+    max_events: usize,
     io: &mut Io<'_>,
 ) -> Result<Vec<EventView>, Error> {
     let mut query = EventsQuery {
@@ -166,17 +170,17 @@ pub(super) async fn whole(
     };
     let mut events = Vec::new();
     loop {
-        let page = host.log(id, query.clone()).await?;
+        let page = target.fetch_events(id, query.clone()).await?;
         events.extend(page.events);
         query.cursor = page.next_cursor;
-        if query.cursor.is_none() && events.len() <= most {
+        if query.cursor.is_none() && events.len() <= max_events {
             return Ok(events);
         }
-        if events.len() >= most {
-            events.truncate(most);
-            // Also where talk is not wanted: what follows would be taken for the whole.
-            let text = format!("the log is longer; only its first {most} events are looked at");
-            io.warn(&[text])?;
+        if events.len() >= max_events {
+            events.truncate(max_events);
+            // Printed even in quiet mode, since the output would otherwise look complete.
+            let text = format!("the log is longer; only its first {max_events} events are read");
+            io.print_warnings(&[text])?;
             return Ok(events);
         }
     }

@@ -3,125 +3,136 @@
 use std::io::Write as _;
 
 use clap::Args;
-use noetl_api::catalog::ResourceRequest;
-use noetl_api::explain::{At, Cause, ExplainQuery, Explanation, FailureView, WaitingOn};
+use noetl_api::catalog::CatalogResourceRequest;
+use noetl_api::explain::{
+    CausalEvent, ExecutionExplanation, ExplainQuery, FailureView, PointInTime, WaitCondition,
+};
 use noetl_types::{ExecutionId, ExecutionStatus, Seq, TaskError, Text, Timestamp};
 
-use super::find;
-use crate::commands::replay::moment;
-use crate::config::{Client, Flags};
+use super::find_run;
+use crate::commands::replay::parse_time;
+use crate::config::{Client, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Cell, Column, Output, Table, Times};
-use crate::progress::{Flow, failure_in};
-use crate::reach::{Reached, Wants};
+use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter};
+use crate::progress::{PlaybookSource, render_step_failure};
 use crate::render::palette;
-use crate::render::words::visible;
-use crate::roles::Host;
+use crate::render::text_layout::escape_control;
+use crate::roles::Target;
+use crate::target::{Access, TargetConnection};
 
-/// Say why a run waits, or why it failed
+/// Explain why a run waits or failed
 ///
-/// No worker in its pool, the next attempt, the worker that has a command, a join and the steps that
-/// it waits for, a signal, a person, another run, a slot, a pause; or the first error that nothing
-/// caught, with the line of the playbook that it comes from.
+/// Possible reasons are a missing worker, a pending retry, a worker that holds a command, a join, a
+/// signal, an approval, another run, a concurrency slot or a pause. For a failed run, shows the
+/// first uncaught error and its line in the playbook.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl runs explain last
-  noetl runs explain last --step load --why   with the events that led there
-  noetl runs explain 4821 --at-seq 12         as it was after twelve events")]
-pub(crate) struct ExplainArgs {
-    /// The run: its id, a part of it that fits no other, or last
+  noetl runs explain last --step load --why   with the events that led to it
+  noetl runs explain 4821 --at-seq 12         the state after twelve events")]
+pub(crate) struct RunsExplainArgs {
+    /// Run: its id, a unique part of its id, or last
     run: String,
-    /// Only what has to do with this step
+    /// Filter by step
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
-    /// As it was after the event at this place of the log
-    #[arg(long, value_name = "N", conflicts_with = "at_time", value_parser = seq)]
+    /// Explain the state after the event at this position
+    #[arg(long, value_name = "N", conflicts_with = "at_time", value_parser = parse_seq)]
     at_seq: Option<Seq>,
-    /// As it was by what was recorded until this time, such as 2026-11-16T09:30:00Z
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    /// Explain the state at this time of recording, such as 2026-11-16T09:30:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     at_time: Option<Timestamp>,
-    /// Show the events that led there, too
+    /// Show the events that led to the state
     #[arg(long)]
     why: bool,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-fn seq(text: &str) -> Result<Seq, String> {
-    let number = text.parse().map_err(|_| "it is not a number".to_owned())?;
+fn parse_seq(text: &str) -> Result<Seq, String> {
+    let number = text.parse().map_err(|_| "not a number".to_owned())?;
     Seq::new(number).map_err(|error| error.to_string())
 }
 
-pub(super) fn run(args: &ExplainArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let reached = Reached::find(&args.target.given, Wants::Look, quiet, io)?;
-    reached.ask(explain(args, &reached.host, io))
+pub(super) fn run(
+    args: &RunsExplainArgs,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
+    connection.block_on(explain_run(args, &connection.target, io))
 }
 
-async fn explain(args: &ExplainArgs, host: &Host, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let id = find(host, &args.run).await?;
+async fn explain_run(
+    args: &RunsExplainArgs,
+    target: &Target,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let id = find_run(target, &args.run).await?;
     let query = ExplainQuery {
         step: args.step.as_deref().map(Text::from),
-        at: (args.at_seq.map(At::Seq)).or(args.at_time.map(At::Time)),
+        at: (args.at_seq.map(PointInTime::Seq)).or(args.at_time.map(PointInTime::Time)),
     };
-    let explained = host.explain(id, query).await?;
+    let explanation = target.explain_execution(id, query).await?;
     if !args.output.is_table() {
-        args.output.thing(&explained, io)?;
-        return Ok(Exit::Ok);
+        args.output.print_item(&explanation, io)?;
+        return Ok(CommandExit::Ok);
     }
-    let times = args.output.times(io);
+    let times = args.output.time_formatter(io);
     let paint = io.out.paint();
-    let status = paint.text(palette::NAME, explained.status);
-    writeln!(io.out, "{status}: {}", visible(&explained.summary))?;
-    if !explained.waiting_on.is_empty() {
+    let status = paint.text(palette::NAME, explanation.status);
+    writeln!(io.out, "{status}: {}", escape_control(&explanation.summary))?;
+    if !explanation.waiting_on.is_empty() {
         writeln!(io.out)?;
         args.output
-            .table(&waits(&explained.waiting_on, &times), io)?;
-        if explained.more > 0 {
-            writeln!(io.out, "and {} things more", explained.more)?;
+            .print_table(&wait_table(&explanation.waiting_on, &times), io)?;
+        if explanation.more > 0 {
+            writeln!(io.out, "and {} more", explanation.more)?;
         }
     }
-    if let Some(failure) = &explained.failure {
+    if let Some(failure) = &explanation.failure {
         writeln!(io.out)?;
-        place(id, failure, host, io).await?;
+        print_failure(id, failure, target, io).await?;
     }
-    if args.why && !explained.cause.is_empty() {
+    if args.why && !explanation.cause.is_empty() {
         writeln!(io.out)?;
-        args.output.table(&causes(&explained.cause, &times), io)?;
+        args.output
+            .print_table(&cause_table(&explanation.cause, &times), io)?;
     }
-    advise(&explained, io)?;
-    Ok(Exit::Ok)
+    print_suggestion(&explanation, io)?;
+    Ok(CommandExit::Ok)
 }
 
-fn waits(waits: &[WaitingOn], times: &Times) -> Table {
-    let mut table = Table::new([
-        Column::new("STEP").gives_way(),
-        Column::new("N").right(),
-        Column::new("WAITS FOR"),
-        Column::new("SINCE"),
-        Column::new("UNTIL"),
-        Column::new("HELD BY").gives_way(),
-        Column::new("DETAIL").gives_way(),
+fn wait_table(waits: &[WaitCondition], times: &TimeFormatter) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::new("STEP").shrinkable(),
+        TableColumn::new("N").align_right(),
+        TableColumn::new("WAITS FOR"),
+        TableColumn::new("SINCE"),
+        TableColumn::new("UNTIL"),
+        TableColumn::new("HELD BY").shrinkable(),
+        TableColumn::new("DETAIL").shrinkable(),
     ]);
-    for waits in waits {
-        table.row([
-            Cell::styled(waits.step.as_deref().unwrap_or("(the run)"), palette::NAME),
-            waits.count.to_string().into(),
-            waits.kind.as_str().into(),
-            times.tell_or_dash(waits.since).into(),
-            times.tell_or_dash(waits.until).into(),
-            held_by(&waits.holders).into(),
-            waits.detail.as_str().into(),
+    for wait in waits {
+        table.add_row([
+            TableCell::styled(wait.step.as_deref().unwrap_or("(the run)"), palette::NAME),
+            wait.count.to_string().into(),
+            wait.kind.as_str().into(),
+            times.format_time_or_dash(wait.since).into(),
+            times.format_time_or_dash(wait.until).into(),
+            join_holders(&wait.holders).into(),
+            wait.detail.as_str().into(),
         ]);
     }
     table
 }
 
-fn held_by(holders: &[Text]) -> String {
+fn join_holders(holders: &[Text]) -> String {
     let names: Vec<&str> = holders.iter().map(Text::as_str).collect();
     if names.is_empty() {
         "-".to_owned()
@@ -130,18 +141,18 @@ fn held_by(holders: &[Text]) -> String {
     }
 }
 
-fn causes(causes: &[Cause], times: &Times) -> Table {
-    let mut table = Table::new([
-        Column::new("SEQ").right(),
-        Column::new("TIME"),
-        Column::new("EVENT"),
-        Column::new("STEP").gives_way(),
-        Column::new("WHY").gives_way(),
+fn cause_table(causes: &[CausalEvent], times: &TimeFormatter) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::new("SEQ").align_right(),
+        TableColumn::new("TIME"),
+        TableColumn::new("EVENT"),
+        TableColumn::new("STEP").shrinkable(),
+        TableColumn::new("WHY").shrinkable(),
     ]);
     for cause in causes {
-        table.row([
+        table.add_row([
             cause.seq.to_string().into(),
-            times.tell(cause.at).into(),
+            times.format_time(cause.at).into(),
             cause.event_type.as_str().into(),
             cause.step.as_deref().unwrap_or("-").into(),
             cause.why.as_str().into(),
@@ -150,61 +161,66 @@ fn causes(causes: &[Cause], times: &Times) -> Table {
     table
 }
 
-/// Shows an error where it comes from. Without the playbook, its line has to do.
-async fn place(
+/// Prints an error with its source line. Without the playbook, prints only the error.
+async fn print_failure(
     id: ExecutionId,
     failure: &FailureView,
-    host: &Host,
+    target: &Target,
     io: &mut Io<'_>,
 ) -> Result<(), Error> {
     let error = TaskError::from_json(&failure.error);
-    let flow = flow_of(id, host).await?;
+    let source = fetch_playbook_source(id, target).await?;
     let step = failure.step.as_deref().unwrap_or_default();
-    let text = failure_in(flow.as_ref(), step, &error, &io.out);
+    let text = render_step_failure(source.as_ref(), step, &error, &io.out);
     writeln!(io.out, "{text}")?;
     Ok(())
 }
 
-/// The playbook of a run, as it was when the run began.
-pub(crate) async fn flow_of(id: ExecutionId, host: &Host) -> Result<Option<Flow>, Error> {
-    let run = host.detail(id).await?;
-    let Some(catalog_id) = run.line.catalog_id else {
+/// Fetches the playbook version of a run.
+pub(crate) async fn fetch_playbook_source(
+    id: ExecutionId,
+    target: &Target,
+) -> Result<Option<PlaybookSource>, Error> {
+    let execution = target.fetch_execution(id).await?;
+    let Some(catalog_id) = execution.summary.catalog_id else {
         return Ok(None);
     };
-    let request = ResourceRequest {
+    let request = CatalogResourceRequest {
         catalog_id: Some(catalog_id),
-        ..ResourceRequest::default()
+        ..CatalogResourceRequest::default()
     };
-    let item = host.definition(request).await?;
-    Ok(Flow::of(
-        format!("{}@{}", item.path, item.version),
-        item.content.to_string(),
+    let definition = target.find_definition(request).await?;
+    Ok(PlaybookSource::parse_playbook(
+        format!("{}@{}", definition.path, definition.version),
+        definition.content.to_string(),
     ))
 }
 
-/// What the user can do.
-fn advise(explained: &Explanation, io: &mut Io<'_>) -> Result<(), Error> {
-    use noetl_api::explain::WaitingKind;
-    let id = explained.execution_id;
-    let first = explained.waiting_on.first();
-    let step = first
-        .and_then(|first| first.step.as_deref())
+/// Prints the command that resolves the wait or failure.
+fn print_suggestion(explanation: &ExecutionExplanation, io: &mut Io<'_>) -> Result<(), Error> {
+    use noetl_api::explain::WaitConditionKind;
+    let id = explanation.execution_id;
+    let first_wait = explanation.waiting_on.first();
+    let step = first_wait
+        .and_then(|first_wait| first_wait.step.as_deref())
         .unwrap_or("STEP");
-    let advice = match first.map(|first| first.kind) {
-        Some(WaitingKind::Paused) => format!("noetl runs resume {id}"),
-        Some(WaitingKind::Pool) => "noetl worker list, and noetl worker to start one".to_owned(),
-        Some(WaitingKind::Approval) => format!("noetl runs approve {id} {step}"),
-        Some(WaitingKind::Signal) => format!("noetl runs signal {id} NAME"),
-        Some(WaitingKind::Child) => {
-            let child = first.and_then(|first| first.holders.first());
+    let suggestion = match first_wait.map(|first_wait| first_wait.kind) {
+        Some(WaitConditionKind::Paused) => format!("noetl runs resume {id}"),
+        Some(WaitConditionKind::Pool) => {
+            "noetl worker list, and noetl worker to start one".to_owned()
+        }
+        Some(WaitConditionKind::Approval) => format!("noetl runs approve {id} {step}"),
+        Some(WaitConditionKind::Signal) => format!("noetl runs signal {id} NAME"),
+        Some(WaitConditionKind::Child) => {
+            let child = first_wait.and_then(|first_wait| first_wait.holders.first());
             format!("noetl runs explain {}", child.map_or("RUN", Text::as_str))
         }
-        None if explained.status == ExecutionStatus::Failed => format!("noetl runs rerun {id}"),
+        None if explanation.status == ExecutionStatus::Failed => format!("noetl runs rerun {id}"),
         Some(_) | None => return Ok(()),
     };
     let paint = io.err.paint();
-    let word = paint.text(palette::HELP, "try");
-    io.talk(format_args!("{word}: {}", visible(&advice)))?;
+    let label = paint.text(palette::HELP, "try");
+    io.print_message(format_args!("{label}: {}", escape_control(&suggestion)))?;
     Ok(())
 }
 
@@ -212,15 +228,20 @@ fn advise(explained: &Explanation, io: &mut Io<'_>) -> Result<(), Error> {
 mod tests {
     use std::io::empty;
 
-    use noetl_api::explain::WaitingKind;
+    use noetl_api::explain::WaitConditionKind;
 
     use super::*;
-    use crate::io::{Env, Stream};
-    use crate::output::{Form, TimeStyle};
-    use crate::render::words::columns;
+    use crate::io::{Env, OutputStream};
+    use crate::output::{OutputFormat, TimeStyle};
+    use crate::render::text_layout::display_width;
 
-    fn waiting(step: &str, kind: WaitingKind, holder: &str, detail: &str) -> WaitingOn {
-        WaitingOn {
+    fn sample_wait(
+        step: &str,
+        kind: WaitConditionKind,
+        holder: &str,
+        detail: &str,
+    ) -> WaitCondition {
+        WaitCondition {
             kind,
             step: Some(step.into()),
             detail: detail.into(),
@@ -231,51 +252,54 @@ mod tests {
         }
     }
 
-    /// Each wait has a reason of its own, which is shown without asking for more columns.
+    /// The default columns include the reason of each wait.
     #[test]
-    fn the_reason_of_every_wait_is_shown() {
-        let found = [
-            waiting(
+    fn every_wait_shows_its_reason() {
+        let waits = [
+            sample_wait(
                 "train",
-                WaitingKind::Pool,
+                WaitConditionKind::Pool,
                 "gpu",
                 "no worker of pool gpu is alive",
             ),
-            waiting(
+            sample_wait(
                 "ship",
-                WaitingKind::Approval,
+                WaitConditionKind::Approval,
                 "ops",
                 "somebody has to approve the release",
             ),
-            waiting(
+            sample_wait(
                 "pay",
-                WaitingKind::Signal,
+                WaitConditionKind::Signal,
                 "paid",
                 "the signal 'paid' of order-7 has not come",
             ),
         ];
-        let output = Output {
-            form: Form::Table,
+        let output = OutputArgs {
+            format: OutputFormat::Table,
             no_headers: false,
             time: Some(TimeStyle::Iso),
         };
         let (mut input, mut out, mut err) = (empty(), Vec::new(), Vec::new());
         let io = Io {
             input: &mut input,
-            out: Stream::plain(&mut out),
-            err: Stream::terminal(&mut err, 60),
+            out: OutputStream::plain(&mut out),
+            err: OutputStream::terminal(&mut err, 60),
             env: Env::default(),
         };
-        let table = waits(&found, &output.times(&io));
-        insta::assert_snapshot!(table.render(false, true, &io.out), @r"
+        let table = wait_table(&waits, &output.time_formatter(&io));
+        insta::assert_snapshot!(table.render_table(false, true, &io.out), @r"
         STEP   N  WAITS FOR  SINCE  UNTIL  HELD BY  DETAIL
         train  1  pool       -      -      gpu      no worker of pool gpu is alive
         ship   1  approval   -      -      ops      somebody has to approve the release
         pay    1  signal     -      -      paid     the signal 'paid' of order-7 has not come
         ");
-        let narrow = table.render(false, true, &io.err);
+        let narrow = table.render_table(false, true, &io.err);
         let narrow = anstream::adapter::strip_str(&narrow).to_string();
-        assert!(narrow.lines().all(|line| columns(line) <= 60), "{narrow}");
+        assert!(
+            narrow.lines().all(|line| display_width(line) <= 60),
+            "{narrow}"
+        );
         for reason in ["no worker of", "somebody has", "the signal"] {
             assert!(narrow.contains(reason), "{narrow}");
         }

@@ -1,131 +1,136 @@
-//! Which run the user means.
+//! Resolves the run that a command line names.
 
-use noetl_api::execution::ExecutionLine;
+use noetl_api::execution::ExecutionSummary;
 use noetl_api::query::ExecutionsQuery;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, PlaybookPath};
 
 use crate::error::Error;
-use crate::render::words::visible;
-use crate::roles::Host;
+use crate::render::text_layout::escape_control;
+use crate::roles::Target;
 
-/// The newest run that somebody started.
-const LAST: &str = "last";
-/// Pages that are looked through, newest first; a server looks at many runs for each of them.
-const MAX_PAGES: usize = 10;
-/// Runs that are asked for where the first one is wanted.
-const FEW: i64 = 20;
-/// Runs that are named where several are meant.
-const MAX_NAMED: usize = 5;
-/// Digits of an id: as many as every id has for decades to come. Fewer may be a part of one.
-const WHOLE: usize = 18;
+/// Name of the newest run that was started by a caller.
+const LAST_RUN_NAME: &str = "last";
+/// Maximum pages searched, newest first. A server examines many runs per page.
+const MAX_SEARCHED_PAGES: usize = 10;
+/// Runs per page when only the first match is needed.
+const LAST_RUN_PAGE_ROWS: i64 = 20;
+/// Maximum runs listed in an ambiguity error.
+const MAX_LISTED_MATCHES: usize = 5;
+/// Minimum digits of a full id. All ids have at least this many digits for decades. Fewer digits
+/// may be part of an id.
+const FULL_ID_DIGITS: usize = 18;
 
-/// Whether the platform runs it for itself.
-pub(super) fn is_of_platform(run: &ExecutionLine) -> bool {
-    run.path.as_ref().is_some_and(PlaybookPath::is_of_platform)
+/// True if the platform itself started the run.
+pub(super) fn is_platform_run(run: &ExecutionSummary) -> bool {
+    run.path.as_ref().is_some_and(PlaybookPath::is_system)
 }
 
-/// The run of an id, of a part of one, or the last one.
-pub(crate) async fn find(host: &Host, text: &str) -> Result<ExecutionId, Error> {
+/// Resolves a run by its id, by part of its id, or by `last`.
+pub(crate) async fn find_run(target: &Target, text: &str) -> Result<ExecutionId, Error> {
     let text = text.trim();
-    if text == LAST {
-        return last(host).await;
+    if text == LAST_RUN_NAME {
+        return find_last_run(target).await;
     }
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Error::BadRun {
-            text: visible(text),
+        return Err(Error::InvalidRunName {
+            text: escape_control(text),
         });
     }
-    match whole(text) {
+    match parse_full_id(text) {
         Some(id) => Ok(id),
-        None => among(host, text).await,
+        None => find_by_partial_id(target, text).await,
     }
 }
 
-/// The id that a text is, where it cannot be a part of another.
-pub(crate) fn whole(text: &str) -> Option<ExecutionId> {
+/// Parses a full id. Returns `None` for a text that may be part of an id.
+pub(crate) fn parse_full_id(text: &str) -> Option<ExecutionId> {
     let text = text.trim();
-    (text.len() >= WHOLE).then(|| text.parse().ok()).flatten()
+    (text.len() >= FULL_ID_DIGITS)
+        .then(|| text.parse().ok())
+        .flatten()
 }
 
-/// The newest run that somebody started: none that another run started, and none of the platform's.
-async fn last(host: &Host) -> Result<ExecutionId, Error> {
+/// Finds the newest run that was not started by another run or by the platform.
+async fn find_last_run(target: &Target) -> Result<ExecutionId, Error> {
     let mut query = ExecutionsQuery {
-        limit: PageLimit::clamped(FEW),
+        limit: PageLimit::clamped(LAST_RUN_PAGE_ROWS),
         system: Some(false),
         roots: true,
         ..ExecutionsQuery::default()
     };
-    for _ in 0..MAX_PAGES {
-        let page = host.executions(query.clone()).await?;
-        // A server of an older release shows all of them.
-        let is_meant =
-            |run: &&ExecutionLine| run.parent_execution_id.is_none() && !is_of_platform(run);
-        if let Some(run) = page.executions.iter().find(is_meant) {
+    for _ in 0..MAX_SEARCHED_PAGES {
+        let page = target.list_executions(query.clone()).await?;
+        // Older servers ignore these filters.
+        let is_root =
+            |run: &&ExecutionSummary| run.parent_execution_id.is_none() && !is_platform_run(run);
+        if let Some(run) = page.executions.iter().find(is_root) {
             return Ok(run.execution_id);
         }
         query.cursor = page.next_cursor;
         if query.cursor.is_none() {
-            return Err(unknown(LAST, true));
+            return Err(run_not_found_error(LAST_RUN_NAME, true));
         }
     }
-    Err(unknown(LAST, false))
+    Err(run_not_found_error(LAST_RUN_NAME, false))
 }
 
-async fn among(host: &Host, part: &str) -> Result<ExecutionId, Error> {
+async fn find_by_partial_id(target: &Target, part: &str) -> Result<ExecutionId, Error> {
     let mut query = ExecutionsQuery {
         limit: PageLimit::MAX,
         q: Some(part.into()),
         ..ExecutionsQuery::default()
     };
-    let mut found = Vec::new();
-    let mut is_all = false;
-    for _ in 0..MAX_PAGES {
-        let page = host.executions(query.clone()).await?;
+    let mut matches = Vec::new();
+    let mut is_complete = false;
+    for _ in 0..MAX_SEARCHED_PAGES {
+        let page = target.list_executions(query.clone()).await?;
         for run in page.executions {
             let id = run.execution_id.to_string();
             if id == part {
                 return Ok(run.execution_id);
             }
             if id.starts_with(part) || id.ends_with(part) {
-                found.push(run.execution_id);
+                matches.push(run.execution_id);
             }
         }
         query.cursor = page.next_cursor;
-        is_all = query.cursor.is_none();
-        if is_all || found.len() > MAX_NAMED {
+        is_complete = query.cursor.is_none();
+        if is_complete || matches.len() > MAX_LISTED_MATCHES {
             break;
         }
     }
-    match found.as_slice() {
-        [] if is_all => Err(unknown(part, true)),
-        [] => exactly(host, part).await,
-        [one] => Ok(*one),
+    match matches.as_slice() {
+        [] if is_complete => Err(run_not_found_error(part, true)),
+        [] => find_by_exact_id(target, part).await,
+        [id] => Ok(*id),
         several => {
-            let named = several.iter().take(MAX_NAMED);
-            Err(Error::ManyRuns {
+            let listed = several.iter().take(MAX_LISTED_MATCHES);
+            Err(Error::AmbiguousRun {
                 text: part.to_owned(),
-                some: named.map(ToString::to_string).collect(),
+                some: listed.map(ToString::to_string).collect(),
             })
         }
     }
 }
 
-/// A run whose whole id is short, and that is older than those that were looked at.
-async fn exactly(host: &Host, text: &str) -> Result<ExecutionId, Error> {
+/// Looks up a run whose full id is short and that is older than the searched runs.
+async fn find_by_exact_id(target: &Target, text: &str) -> Result<ExecutionId, Error> {
     let Ok(id) = text.parse() else {
-        return Err(unknown(text, false));
+        return Err(run_not_found_error(text, false));
     };
-    match host.status(id).await {
-        Err(error) if error.code() == Some(ErrorCode::NotFound) => Err(unknown(text, false)),
+    match target.fetch_status(id).await {
+        Err(error) if error.error_code() == Some(ErrorCode::NotFound) => {
+            Err(run_not_found_error(text, false))
+        }
         Err(error) => Err(error.into()),
         Ok(_) => Ok(id),
     }
 }
 
-fn unknown(text: &str, is_all: bool) -> Error {
+fn run_not_found_error(text: &str, is_complete: bool) -> Error {
     let text = text.to_owned();
-    if is_all {
+    if is_complete {
         Error::NoRun { text }
     } else {
         Error::NotAmongNewest { text }
@@ -137,11 +142,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_cannot_be_a_part_is_a_whole_id() {
-        assert!(whole("380639183661694976").is_some());
-        assert!(whole("1380639183661694976").is_some());
-        assert!(whole("80639183661694976").is_none(), "17 digits");
-        assert!(whole("0639183661694976").is_none(), "16 digits");
-        assert!(whole("last").is_none());
+    fn only_full_length_ids_are_exact() {
+        assert!(parse_full_id("380639183661694976").is_some());
+        assert!(parse_full_id("1380639183661694976").is_some());
+        assert!(parse_full_id("80639183661694976").is_none(), "17 digits");
+        assert!(parse_full_id("0639183661694976").is_none(), "16 digits");
+        assert!(parse_full_id("last").is_none());
     }
 }

@@ -1,82 +1,82 @@
 //! `noetl runs list`
 
 use clap::Args;
-use noetl_api::execution::ExecutionLine;
+use noetl_api::execution::ExecutionSummary;
 use noetl_api::query::ExecutionsQuery;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ExecutionStatus, PlaybookPath, Text, Timestamp};
 
-use super::find::is_of_platform;
-use super::status;
-use crate::config::{Client, Flags};
+use super::find::is_platform_run;
+use super::status_cell;
+use crate::config::{Client, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Cell, Column, Output, Table, Times, read_when};
-use crate::reach::{Reached, Wants};
+use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter, parse_when};
 use crate::render::palette;
-use crate::roles::Host;
+use crate::roles::Target;
+use crate::target::{Access, TargetConnection};
 
 /// List runs, newest first
 ///
-/// What the platform runs for itself, below system/, is left out unless --system or --path is given.
+/// Runs of the platform itself, below system/, are omitted unless --system or --path is given.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl runs list                               the newest
-  noetl runs list --status failed --since 24h   what failed since yesterday
+  noetl runs list                               the newest runs
+  noetl runs list --status failed --since 24h   failures of the last day
   noetl runs list --path etl/ -o jsonl | jq .error
-  noetl runs list --system                      also what the platform runs")]
-pub(crate) struct ListArgs {
+  noetl runs list --system                      including runs of the platform")]
+pub(crate) struct RunsListArgs {
     #[command(flatten)]
-    pub(super) filter: Filter,
-    /// How many at most
+    pub(super) filter: RunFilterArgs,
+    /// Maximum number of runs
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// Which runs.
+/// Filters of runs.
 #[derive(Debug, Args)]
-pub(crate) struct Filter {
-    /// Only those that stand so: pending, running, paused, completed, failed, cancelled
-    #[arg(long, value_name = "STATUS", value_parser = read_status)]
+pub(crate) struct RunFilterArgs {
+    /// Filter by status: pending, running, paused, completed, failed, cancelled
+    #[arg(long, value_name = "STATUS", value_parser = parse_status)]
     pub(super) status: Option<ExecutionStatus>,
-    /// Only those whose path holds this text
+    /// Filter by text in the path
     #[arg(long, value_name = "TEXT")]
     pub(super) path: Option<String>,
-    /// Only those with a label, NAME or NAME=VALUE
+    /// Filter by label, NAME or NAME=VALUE
     #[arg(long, value_name = "LABEL")]
     pub(super) label: Option<String>,
-    /// Only those that began since: a duration such as 2h, or a time
-    #[arg(long, value_name = "WHEN", value_parser = read_when)]
+    /// Only runs started after this: a duration such as 2h, or a time
+    #[arg(long, value_name = "WHEN", value_parser = parse_when)]
     pub(super) since: Option<Timestamp>,
-    /// Only those that began before: a duration such as 2h, or a time
-    #[arg(long, value_name = "WHEN", value_parser = read_when)]
+    /// Only runs started before this: a duration such as 2h, or a time
+    #[arg(long, value_name = "WHEN", value_parser = parse_when)]
     pub(super) until: Option<Timestamp>,
-    /// Only those whose id, path or error holds this text
+    /// Filter by text in the id, path or error
     #[arg(long, value_name = "TEXT")]
     pub(super) query: Option<String>,
-    /// Also what the platform runs for itself, below system/
+    /// Include runs of the platform itself, below system/
     #[arg(long)]
     pub(super) system: bool,
 }
 
-fn read_status(text: &str) -> Result<ExecutionStatus, String> {
+fn parse_status(text: &str) -> Result<ExecutionStatus, String> {
     ExecutionStatus::parse(&text.to_ascii_uppercase()).map_err(|_| {
-        let words = ExecutionStatus::ALL.iter().map(|status| status.as_str());
-        let near = crate::config::nearest(&text.to_ascii_uppercase(), words);
-        let hint = near.map(|near| format!(": did you mean {}?", near.to_lowercase()));
-        format!("it is not a status{}", hint.unwrap_or_default())
+        let names = ExecutionStatus::ALL.iter().map(|status| status.as_str());
+        let similar = crate::config::nearest_name(&text.to_ascii_uppercase(), names);
+        let hint = similar.map(|similar| format!(": did you mean {}?", similar.to_lowercase()));
+        format!("not a status{}", hint.unwrap_or_default())
     })
 }
 
-impl Filter {
-    /// Whether it lets every run through.
-    fn is_open(&self) -> bool {
+impl RunFilterArgs {
+    /// True if no filter is given.
+    fn is_unfiltered(&self) -> bool {
         let Self {
             status,
             path,
@@ -86,26 +86,26 @@ impl Filter {
             query,
             system: _,
         } = self;
-        let words = [path, label, query];
+        let texts = [path, label, query];
         status.is_none()
             && since.is_none()
             && until.is_none()
-            && words.iter().all(|word| word.is_none())
+            && texts.iter().all(|text| text.is_none())
     }
 
-    /// The runs to show. The text of a path may be a part of one of the platform's own, so whoever gives
-    /// one sees those too.
-    fn shown(&self) -> ExecutionsQuery {
+    /// Query for listing runs. A path filter also matches paths of the platform, so its runs are
+    /// included.
+    fn list_query(&self) -> ExecutionsQuery {
         self.query(self.system || self.path.is_some())
     }
 
-    /// The runs to cancel: what keeps the platform going is among them only where it is named.
-    pub(super) fn cancelled(&self) -> ExecutionsQuery {
+    /// Query for cancelling runs. Includes runs of the platform only if they are named explicitly.
+    pub(super) fn cancel_query(&self) -> ExecutionsQuery {
         let path = self.path.as_deref().unwrap_or_default();
-        self.query(self.system || path.starts_with(PlaybookPath::PLATFORM))
+        self.query(self.system || path.starts_with(PlaybookPath::SYSTEM_PREFIX))
     }
 
-    fn query(&self, with_platform: bool) -> ExecutionsQuery {
+    fn query(&self, includes_platform: bool) -> ExecutionsQuery {
         ExecutionsQuery {
             status: self.status,
             path: self.path.as_deref().map(Text::from),
@@ -113,74 +113,82 @@ impl Filter {
             since: self.since,
             until: self.until,
             q: self.query.as_deref().map(Text::from),
-            system: (!with_platform).then_some(false),
+            system: (!includes_platform).then_some(false),
             ..ExecutionsQuery::default()
         }
     }
 }
 
-/// The runs that a query finds, newest first, as many as there are up to a number.
-pub(super) async fn fetch(
-    host: &Host,
+/// Fetches the runs of a query, newest first, up to `max_runs` runs.
+pub(super) async fn fetch_runs(
+    target: &Target,
     mut query: ExecutionsQuery,
-    most: usize,
-) -> Result<Vec<ExecutionLine>, Error> {
+    max_runs: usize,
+) -> Result<Vec<ExecutionSummary>, Error> {
     let mut runs = Vec::new();
     loop {
-        let left = i64::try_from(most.saturating_sub(runs.len())).unwrap_or(i64::MAX);
-        query.limit = PageLimit::clamped(left);
-        let page = host.executions(query.clone()).await?;
-        // A server of an older release does not know the filter.
-        let is_left_out = |run: &ExecutionLine| query.system == Some(false) && is_of_platform(run);
-        runs.extend(page.executions.into_iter().filter(|run| !is_left_out(run)));
+        let remaining = i64::try_from(max_runs.saturating_sub(runs.len())).unwrap_or(i64::MAX);
+        query.limit = PageLimit::clamped(remaining);
+        let page = target.list_executions(query.clone()).await?;
+        // Older servers ignore this filter.
+        let is_excluded =
+            |run: &ExecutionSummary| query.system == Some(false) && is_platform_run(run);
+        runs.extend(page.executions.into_iter().filter(|run| !is_excluded(run)));
         query.cursor = page.next_cursor;
-        if query.cursor.is_none() || runs.len() >= most {
-            runs.truncate(most);
+        if query.cursor.is_none() || runs.len() >= max_runs {
+            runs.truncate(max_runs);
             return Ok(runs);
         }
     }
 }
 
-pub(super) fn run(args: &ListArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let reached = Reached::find(&args.target.given, Wants::Look, quiet, io)?;
-    let most = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let runs = reached.ask(fetch(&reached.host, args.filter.shown(), most))?;
+pub(super) fn run(args: &RunsListArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
+    let max_runs = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    let runs = connection.block_on(fetch_runs(
+        &connection.target,
+        args.filter.list_query(),
+        max_runs,
+    ))?;
     if runs.is_empty() && args.output.is_table() {
         if !quiet {
-            io.talk(if args.filter.is_open() {
+            io.print_message(if args.filter.is_unfiltered() {
                 "there are no runs; start one with: noetl run FILE, or noetl exec PATH"
             } else {
-                "there are no such runs"
+                "there are no matching runs"
             })?;
         }
-        return Ok(Exit::Ok);
+        return Ok(CommandExit::Ok);
     }
-    args.output.list(&runs, |times| table(&runs, times), io)?;
-    Ok(Exit::Ok)
+    args.output
+        .print_list(&runs, |times| run_table(&runs, times), io)?;
+    Ok(CommandExit::Ok)
 }
 
-/// Runs in a table.
-pub(super) fn table(runs: &[ExecutionLine], times: &Times) -> Table {
-    let mut table = Table::new([
-        Column::new("RUN"),
-        Column::new("STATUS"),
-        Column::new("PLAYBOOK").gives_way(),
-        Column::new("STARTED"),
-        Column::new("TOOK").right(),
-        Column::new("EVENTS").right().wide(),
-        Column::new("PARENT").wide(),
-        Column::new("ERROR").gives_way(),
+pub(super) fn run_table(runs: &[ExecutionSummary], times: &TimeFormatter) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::new("RUN"),
+        TableColumn::new("STATUS"),
+        TableColumn::new("PLAYBOOK").shrinkable(),
+        TableColumn::new("STARTED"),
+        TableColumn::new("TOOK").align_right(),
+        TableColumn::new("EVENTS").align_right().wide_only(),
+        TableColumn::new("PARENT").wide_only(),
+        TableColumn::new("ERROR").shrinkable(),
     ]);
     for run in runs {
-        let took = run.completed_at.unwrap_or(times.now).since(run.started_at);
+        let took = run
+            .completed_at
+            .unwrap_or(times.now)
+            .duration_since(run.started_at);
         let parent = run.parent_execution_id.map(|id| id.to_string());
         let error = run.error.as_deref().unwrap_or_default();
-        table.row([
-            Cell::styled(run.execution_id.to_string(), palette::NAME),
-            status(run.status),
-            playbook(run).into(),
-            times.tell(run.started_at).into(),
-            took.human().into(),
+        table.add_row([
+            TableCell::styled(run.execution_id.to_string(), palette::NAME),
+            status_cell(run.status),
+            playbook_name(run).into(),
+            times.format_time(run.started_at).into(),
+            took.to_human().into(),
             run.event_count.to_string().into(),
             parent.unwrap_or_else(|| "-".to_owned()).into(),
             error.lines().next().unwrap_or_default().into(),
@@ -189,8 +197,8 @@ pub(super) fn table(runs: &[ExecutionLine], times: &Times) -> Table {
     table
 }
 
-/// The playbook of a run, with its version.
-pub(super) fn playbook(run: &ExecutionLine) -> String {
+/// Path and version of the playbook of a run.
+pub(super) fn playbook_name(run: &ExecutionSummary) -> String {
     match (&run.path, run.version) {
         (Some(path), Some(version)) => format!("{path}@{version}"),
         (Some(path), None) => path.to_string(),

@@ -6,101 +6,110 @@ use clap::Args;
 use noetl_api::execution::EventView;
 use noetl_types::{ErrorCode, EventType, Json};
 
-use super::{events, find};
-use crate::config::{Client, Flags};
+use super::{events, find_run};
+use crate::config::{Client, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::reach::{Reached, Wants};
 use crate::render::palette;
-use crate::render::words::counted;
-use crate::roles::Host;
+use crate::render::text_layout::{escape_control, pluralize};
+use crate::roles::Target;
+use crate::target::{Access, TargetConnection};
 
-/// Print what the tasks of a run wrote
+/// Print the output of the tasks of a run
 ///
-/// Standard output and standard error of shells, scripts, containers, Python and the like, as far as
-/// the log has them, each line behind the name of its step. Of what code prints that also gives a
-/// result, the log keeps the end.
+/// Prints the standard output and standard error that the log contains, from shells, scripts,
+/// containers, Python and similar tasks. Each line starts with the name of its step. For code that
+/// also returns a result, the log contains only the end of the output.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl runs logs last
   noetl runs logs last --step build --bare > build.log")]
 pub(crate) struct LogsArgs {
-    /// The run: its id, a part of it that fits no other, or last
+    /// Run: its id, a unique part of its id, or last
     run: String,
-    /// Only what this step wrote
+    /// Filter by step
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
-    /// Leave out the names of the steps
+    /// Omit the names of the steps
     #[arg(long)]
     bare: bool,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// Events of a log that are looked through.
-const MAX_EVENTS: usize = 200_000;
-/// Bytes of data outside of the log that are looked through, of one task and of all.
-const MAX_ONE: u64 = 64 << 20;
-const MAX_FETCHED: u64 = 512 << 20;
-/// How deep the output of a task is looked for: in its data, or in that of a labelled task.
-const MAX_DEPTH: usize = 4;
+/// Maximum events read from a log.
+const MAX_LOG_EVENTS: usize = 200_000;
+/// Maximum bytes of data fetched from outside the log, per task and in total.
+const MAX_TASK_BYTES: u64 = 64 << 20;
+const MAX_TOTAL_BYTES: u64 = 512 << 20;
+/// Maximum depth at which task output is searched: in its data, or in that of a labelled task.
+const MAX_SEARCH_DEPTH: usize = 4;
 
-pub(super) fn run(args: &LogsArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let reached = Reached::find(&args.target.given, Wants::Look, quiet, io)?;
-    reached.ask(print(args, &reached.host, quiet, io))
+pub(super) fn run(args: &LogsArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
+    connection.block_on(print_logs(args, &connection.target, quiet, io))
 }
 
-async fn print(args: &LogsArgs, host: &Host, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let id = find(host, &args.run).await?;
-    let mut is_silent = true;
-    let mut fetched = Fetched::default();
-    let log = events::whole(host, id, MAX_EVENTS, io).await?;
+async fn print_logs(
+    args: &LogsArgs,
+    target: &Target,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let id = find_run(target, &args.run).await?;
+    let mut is_empty = true;
+    let mut external_data = ExternalData::default();
+    let log = events::fetch_log(target, id, MAX_LOG_EVENTS, io).await?;
     for event in log {
         let step = event.node_name.as_deref().unwrap_or("-").to_owned();
-        let is_meant = args.step.as_ref().is_none_or(|wanted| *wanted == step);
-        if !is_meant || !is_call(&event) {
+        let is_selected = args.step.as_ref().is_none_or(|wanted| *wanted == step);
+        if !is_selected || !is_task_result(&event) {
             continue;
         }
-        let kept_elsewhere = fetched.data_of(&event, host).await?;
-        let mut written = Vec::new();
+        let data = external_data.fetch_event_data(&event, target).await?;
+        let mut outputs = Vec::new();
         let tasks = event.meta.as_ref().and_then(|meta| meta.get("tasks"));
         for task in tasks.and_then(Json::as_list).into_iter().flatten() {
-            gather(task, 0, &mut written);
+            collect_output(task, 0, &mut outputs);
         }
-        // What is kept elsewhere is all of the result, of which the log has parts.
-        let result = kept_elsewhere.as_ref().or(event.result.as_ref());
-        for place in [result, event.context.as_ref()].into_iter().flatten() {
-            gather(place, MAX_DEPTH, &mut written);
+        // External data is the complete result. The log contains only parts of it.
+        let result = data.as_ref().or(event.result.as_ref());
+        for value in [result, event.context.as_ref()].into_iter().flatten() {
+            collect_output(value, MAX_SEARCH_DEPTH, &mut outputs);
         }
-        for (is_error, text) in written {
-            is_silent = false;
-            tell(args, &step, is_error, text, io)?;
+        for (is_error, text) in outputs {
+            is_empty = false;
+            print_output(args, &step, is_error, text, io)?;
         }
     }
-    if fetched.missing > 0 {
-        // Also where talk is not wanted: what is printed is not all.
-        let data = counted(fetched.missing, "result");
-        io.warn(&[format!(
-            "{data} could not be looked at: too large, too many, or gone"
+    if external_data.missing > 0 {
+        // Printed even in quiet mode, since the output is incomplete.
+        let data = pluralize(external_data.missing, "result");
+        io.print_warnings(&[format!(
+            "{data} could not be read: too large, too many, or no longer available"
         )])?;
-    } else if is_silent && !quiet {
-        io.talk("the tasks of this run wrote nothing that its log has")?;
+    } else if is_empty && !quiet {
+        io.print_message("the log contains no output of the tasks of this run")?;
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-/// Data that is kept outside of the log, which only refers to it.
+/// Fetches data stored outside the log and counts it.
 #[derive(Default)]
-struct Fetched {
+struct ExternalData {
     bytes: u64,
     missing: usize,
 }
 
-impl Fetched {
-    /// The data of an event, where it is kept outside of the log and can be had.
-    async fn data_of(&mut self, event: &EventView, host: &Host) -> Result<Option<Json>, Error> {
+impl ExternalData {
+    /// Fetches the data of an event if it is stored outside the log and available.
+    async fn fetch_event_data(
+        &mut self,
+        event: &EventView,
+        target: &Target,
+    ) -> Result<Option<Json>, Error> {
         let result = event.result.as_ref();
         let Some(reference) = result.and_then(|result| result.get("reference")) else {
             return Ok(None);
@@ -109,15 +118,15 @@ impl Fetched {
             return Ok(None);
         };
         let bytes = reference.get("bytes").and_then(Json::as_u64);
-        let all = self.bytes.saturating_add(bytes.unwrap_or(MAX_ONE));
-        if bytes.is_some_and(|bytes| bytes > MAX_ONE) || all > MAX_FETCHED {
+        let total = self.bytes.saturating_add(bytes.unwrap_or(MAX_TASK_BYTES));
+        if bytes.is_some_and(|bytes| bytes > MAX_TASK_BYTES) || total > MAX_TOTAL_BYTES {
             self.missing += 1;
             return Ok(None);
         }
-        self.bytes = all;
-        match host.resolve(address).await {
+        self.bytes = total;
+        match target.resolve_reference(address).await {
             Ok(data) => Ok(Some(data)),
-            Err(error) if error.code().is_some_and(is_gone) => {
+            Err(error) if error.error_code().is_some_and(is_unavailable) => {
                 self.missing += 1;
                 Ok(None)
             }
@@ -126,9 +135,9 @@ impl Fetched {
     }
 }
 
-/// Whether data that is refused so cannot be had by anybody, which leaves the rest of the log to be read:
-/// it is gone, too large, or was written elsewhere, where addresses have another form.
-fn is_gone(code: ErrorCode) -> bool {
+/// True if the data is unavailable to everyone, so that the rest of the log can still be printed:
+/// it was deleted, is too large, or was written by a system with other addresses.
+fn is_unavailable(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::NotFound
@@ -138,28 +147,28 @@ fn is_gone(code: ErrorCode) -> bool {
     )
 }
 
-fn is_call(event: &EventView) -> bool {
-    let kind = event.event_type.known();
+fn is_task_result(event: &EventView) -> bool {
+    let kind = event.event_type.known_type();
     kind == Some(EventType::CallDone) || kind == Some(EventType::CallError)
 }
 
-/// What a task wrote, wherever in its data that is.
-fn gather<'j>(value: &'j Json, depth: usize, written: &mut Vec<(bool, &'j str)>) {
+/// Collects the output of a task from anywhere in its data.
+fn collect_output<'j>(value: &'j Json, depth: usize, outputs: &mut Vec<(bool, &'j str)>) {
     let Some(map) = value.as_map() else { return };
     for (name, is_error) in [("stdout", false), ("stderr", true)] {
         let text = map.get(name).and_then(Json::as_str);
         if let Some(text) = text.filter(|text| !text.is_empty()) {
-            written.push((is_error, text));
+            outputs.push((is_error, text));
         }
     }
     if depth > 0 {
         for inner in map.values() {
-            gather(inner, depth - 1, written);
+            collect_output(inner, depth - 1, outputs);
         }
     }
 }
 
-fn tell(
+fn print_output(
     args: &LogsArgs,
     step: &str,
     is_error: bool,
@@ -168,9 +177,9 @@ fn tell(
 ) -> Result<(), Error> {
     let paint = io.out.paint();
     for line in text.lines() {
-        // What a task wrote is its own: in a file it is kept as it is, a terminal is spared it.
+        // A file receives the exact output. On a terminal, control characters are escaped.
         let line = if io.out.is_terminal() {
-            crate::render::words::visible(line)
+            escape_control(line)
         } else {
             line.to_owned()
         };
@@ -180,12 +189,12 @@ fn tell(
         }
         let mark = if is_error { "!" } else { "|" };
         let style = if is_error {
-            palette::DOUBT
+            palette::CAUTION
         } else {
-            palette::QUIET
+            palette::MUTED
         };
-        let head = format!("{} {mark}", crate::render::words::visible(step));
-        writeln!(io.out, "{} {line}", paint.text(style, head))?;
+        let prefix = format!("{} {mark}", escape_control(step));
+        writeln!(io.out, "{} {line}", paint.text(style, prefix))?;
     }
     Ok(())
 }

@@ -1,16 +1,16 @@
-//! `noetl runs`: looking at runs and steering them.
+//! `noetl runs`: inspects and controls runs.
 
 mod approve;
+mod control;
+mod event_table;
 mod events;
 mod explain;
 mod find;
 mod list;
 mod logs;
-mod note;
 mod rerun;
 mod show;
 mod signal;
-mod steer;
 mod tail;
 mod timeline;
 
@@ -18,78 +18,78 @@ use clap::{Args, Subcommand};
 use noetl_types::ExecutionStatus;
 
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::Cell;
+use crate::output::TableCell;
 use crate::render::palette;
 
-pub(crate) use explain::flow_of;
-pub(crate) use find::{find, whole};
+pub(crate) use explain::fetch_playbook_source;
+pub(crate) use find::{find_run, parse_full_id};
 
-/// Look at runs and steer them
+/// Inspect and control runs
 ///
-/// A run is named by its id, by the beginning or the end of it where only one run fits, or as 'last':
-/// the newest that neither another run nor the platform itself started.
-/// Where no server runs, those commands that only look read the database of this machine.
+/// A run is named by its id, by a unique beginning or end of its id, or by 'last': the newest run
+/// that was not started by another run or by the platform. If no server is running, the read-only
+/// commands read the local database.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct RunsArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: RunsCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    List(list::ListArgs),
-    Show(show::ShowArgs),
-    Explain(explain::ExplainArgs),
-    Tail(tail::TailArgs),
+enum RunsCommand {
+    List(list::RunsListArgs),
+    Show(show::RunsShowArgs),
+    Explain(explain::RunsExplainArgs),
+    Tail(tail::RunsTailArgs),
     Events(events::EventsArgs),
     Logs(logs::LogsArgs),
     Rerun(rerun::RerunArgs),
-    Cancel(steer::CancelArgs),
-    Pause(steer::PauseArgs),
-    Resume(steer::ResumeArgs),
+    Cancel(control::CancelArgs),
+    Pause(control::PauseArgs),
+    Resume(control::ResumeArgs),
     Signal(signal::SignalArgs),
     Approve(approve::ApproveArgs),
 }
 
-/// Looks at runs, or steers them.
-pub(crate) fn run(args: &RunsArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    match &args.verb {
-        Verb::List(args) => list::run(args, quiet, io),
-        Verb::Show(args) => show::run(args, quiet, io),
-        Verb::Explain(args) => explain::run(args, quiet, io),
-        Verb::Tail(args) => tail::run(args, quiet, io),
-        Verb::Events(args) => events::run(args, quiet, io),
-        Verb::Logs(args) => logs::run(args, quiet, io),
-        Verb::Rerun(args) => rerun::run(args, quiet, io),
-        Verb::Cancel(args) => steer::cancel(args, quiet, io),
-        Verb::Pause(args) => steer::pause(args, quiet, io),
-        Verb::Resume(args) => steer::resume(args, quiet, io),
-        Verb::Signal(args) => signal::run(args, quiet, io),
-        Verb::Approve(args) => approve::run(args, quiet, io),
+/// Runs the `noetl runs` subcommands.
+pub(crate) fn run(args: &RunsArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    match &args.command {
+        RunsCommand::List(args) => list::run(args, quiet, io),
+        RunsCommand::Show(args) => show::run(args, quiet, io),
+        RunsCommand::Explain(args) => explain::run(args, quiet, io),
+        RunsCommand::Tail(args) => tail::run(args, quiet, io),
+        RunsCommand::Events(args) => events::run(args, quiet, io),
+        RunsCommand::Logs(args) => logs::run(args, quiet, io),
+        RunsCommand::Rerun(args) => rerun::run(args, quiet, io),
+        RunsCommand::Cancel(args) => control::cancel_runs(args, quiet, io),
+        RunsCommand::Pause(args) => control::pause_runs(args, quiet, io),
+        RunsCommand::Resume(args) => control::resume_runs(args, quiet, io),
+        RunsCommand::Signal(args) => signal::run(args, quiet, io),
+        RunsCommand::Approve(args) => approve::run(args, quiet, io),
     }
 }
 
-/// A status in its colour.
-fn status(status: ExecutionStatus) -> Cell {
+/// Table cell with a colored status.
+fn status_cell(status: ExecutionStatus) -> TableCell {
     let style = match status {
-        ExecutionStatus::Completed => palette::GOOD,
-        ExecutionStatus::Failed => palette::BAD,
-        ExecutionStatus::Cancelled | ExecutionStatus::Paused => palette::DOUBT,
+        ExecutionStatus::Completed => palette::SUCCESS,
+        ExecutionStatus::Failed => palette::FAILURE,
+        ExecutionStatus::Cancelled | ExecutionStatus::Paused => palette::CAUTION,
         ExecutionStatus::Pending | ExecutionStatus::Running => palette::CODE,
     };
-    Cell::styled(status.as_str(), style)
+    TableCell::styled(status.as_str(), style)
 }
 
-/// The exit code of a command that waited for the end of a run.
-pub(crate) fn exit_of(status: ExecutionStatus) -> Exit {
+/// Exit code of a command that waited for the end of a run.
+pub(crate) fn exit_for_status(status: ExecutionStatus) -> CommandExit {
     match status {
         ExecutionStatus::Completed
         | ExecutionStatus::Pending
         | ExecutionStatus::Running
-        | ExecutionStatus::Paused => Exit::Ok,
-        ExecutionStatus::Failed | ExecutionStatus::Cancelled => Exit::Failed,
+        | ExecutionStatus::Paused => CommandExit::Ok,
+        ExecutionStatus::Failed | ExecutionStatus::Cancelled => CommandExit::Failed,
     }
 }

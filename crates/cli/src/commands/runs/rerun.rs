@@ -6,55 +6,56 @@ use clap::{Args, ValueHint};
 use noetl_api::execute::RerunRequest;
 use noetl_types::Json;
 
-use super::find;
-use crate::commands::exec::{Following, follow, payload_of, tell_started};
-use crate::config::{Client, Flags};
+use super::find_run;
+use crate::commands::exec::{WaitArgs, follow_execution, print_started, read_payload};
+use crate::config::{Client, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::Output;
-use crate::reach::{Reached, Wants};
+use crate::output::OutputArgs;
+use crate::target::{Access, TargetConnection};
 
-/// Run the definition of a run again, with its input
+/// Repeat a run with the same version and input
 ///
-/// The same version of the playbook is run with the same workload, over which values can be laid.
+/// Runs the same version of the playbook with the same workload. Individual values can be
+/// overridden.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl runs rerun last --wait
   noetl runs rerun 4821 --set limit=10")]
 pub(crate) struct RerunArgs {
-    /// The run: its id, a part of it that fits no other, or last
+    /// Run: its id, a unique part of its id, or last
     run: String,
-    /// Set a value of the workload; points lead into maps. May be given many times
+    /// Override a workload value; dots address nested maps (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE")]
     sets: Vec<String>,
-    /// Values of the workload as JSON or YAML; - for standard input
+    /// File with workload values as JSON or YAML; - for standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     payload: Option<PathBuf>,
     #[command(flatten)]
-    following: Following,
+    wait_args: WaitArgs,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-pub(super) fn run(args: &RerunArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let payload = payload_of(args.payload.as_deref(), &args.sets, io)?;
-    let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
-    let host = &reached.host;
-    reached.ask(async {
-        let id = find(host, &args.run).await?;
+pub(super) fn run(args: &RerunArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let payload = read_payload(args.payload.as_deref(), &args.sets, io)?;
+    let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+    let target = &connection.target;
+    connection.block_on(async {
+        let id = find_run(target, &args.run).await?;
         let request = RerunRequest {
             workload: (!payload.is_empty()).then(|| Json::from(payload)),
         };
-        let started = host.server()?.rerun(id, &request).await;
-        let started = started.map_err(crate::roles::HostError::from)?;
-        if args.following.wait {
-            let wanted = args.following.with(args.output, quiet);
-            return follow(&started, wanted, host, io).await;
+        let started = target.require_server()?.rerun_execution(id, &request).await;
+        let started = started.map_err(crate::roles::TargetError::from)?;
+        if args.wait_args.wait {
+            let options = args.wait_args.with_output(args.output, quiet);
+            return follow_execution(&started, options, target, io).await;
         }
-        tell_started(&started, args.output, quiet, io)
+        print_started(&started, args.output, quiet, io)
     })
 }

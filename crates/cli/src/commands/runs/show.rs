@@ -3,211 +3,227 @@
 use std::io::Write as _;
 
 use clap::Args;
-use noetl_api::execution::{ExecutionDetail, ExecutionLine};
+use noetl_api::execution::{ExecutionDetail, ExecutionSummary};
 use noetl_types::{ExecutionStatus, Json, Timestamp};
 use serde::Serialize;
 
-use super::list::playbook;
-use super::timeline::{Bar, Doing, Ended, Timeline};
-use super::{events, find, status};
-use crate::config::{Client, Flags};
+use super::list::playbook_name;
+use super::timeline::{StepActivity, StepBar, StepOutcome, Timeline};
+use super::{events, find_run, status_cell};
+use crate::config::{Client, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
-use crate::io::{Io, Paint};
-use crate::output::{Output, Table, Times};
-use crate::reach::{Reached, Wants};
+use crate::exit::CommandExit;
+use crate::io::{ColorPaint, Io};
+use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter};
 use crate::render::palette;
-use crate::render::words::{columns, counted, shorten, visible};
-use crate::roles::Host;
+use crate::render::text_layout::{display_width, escape_control, pluralize, truncate_to_width};
+use crate::roles::Target;
+use crate::target::{Access, TargetConnection};
 
 /// Show a run as a timeline of its steps
 ///
-/// Each step is a bar: when it waited for a worker, ran, waited for its next attempt, or waited for
-/// a signal, a person, a time or another run. The iterations of a loop share one bar.
+/// Each step is a bar that shows when it waited for a worker, ran, waited for a retry, or waited
+/// for a signal, an approval, a time or another run. The iterations of a loop share one bar.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl runs show last
   noetl runs show 4821 -o json | jq .result")]
-pub(crate) struct ShowArgs {
-    /// The run: its id, a part of it that fits no other, or last
+pub(crate) struct RunsShowArgs {
+    /// Run: its id, a unique part of its id, or last
     run: String,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-/// Events of a log that bars are made of.
-const MAX_EVENTS: usize = 50_000;
-/// Bars that are drawn; of the others only their number.
-const MAX_BARS: usize = 200;
-/// Columns for the names of steps at most.
-const MAX_NAME: usize = 24;
-/// Columns of the bars at least and at most.
-const BARS: std::ops::RangeInclusive<usize> = 10..=60;
+/// Maximum events used for the timeline.
+const MAX_TIMELINE_EVENTS: usize = 50_000;
+/// Maximum bars drawn. Further steps are only counted.
+const MAX_DRAWN_BARS: usize = 200;
+/// Maximum width of step names.
+const MAX_NAME_WIDTH: usize = 24;
+/// Width of the bars.
+const BAR_WIDTH: std::ops::RangeInclusive<usize> = 10..=60;
 
-pub(super) fn run(args: &ShowArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let reached = Reached::find(&args.target.given, Wants::Look, quiet, io)?;
-    reached.ask(show(args, &reached.host, quiet, io))
+pub(super) fn run(args: &RunsShowArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let connection = TargetConnection::connect(&args.target.given, Access::ReadOnly, quiet, io)?;
+    connection.block_on(show_run(args, &connection.target, quiet, io))
 }
 
-/// A run and its bars, for programs.
+/// A run and its bars, for JSON output.
 #[derive(Serialize)]
-struct Shown<'s> {
+struct RunOutput<'s> {
     #[serde(flatten)]
-    line: &'s ExecutionLine,
+    summary: &'s ExecutionSummary,
     workload: &'s Json,
     result: &'s Option<Json>,
-    steps: &'s [Bar],
+    steps: &'s [StepBar],
 }
 
-async fn show(args: &ShowArgs, host: &Host, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let id = find(host, &args.run).await?;
-    let run = host.detail(id).await?;
-    let log = events::whole(host, id, MAX_EVENTS, io).await?;
-    let times = args.output.times(io);
-    let timeline = Timeline::of(&log, times.now);
+async fn show_run(
+    args: &RunsShowArgs,
+    target: &Target,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let id = find_run(target, &args.run).await?;
+    let run = target.fetch_execution(id).await?;
+    let log = events::fetch_log(target, id, MAX_TIMELINE_EVENTS, io).await?;
+    let times = args.output.time_formatter(io);
+    let timeline = Timeline::from_events(&log, times.now);
     if !args.output.is_table() {
-        let shown = Shown {
-            line: &run.line,
+        let output = RunOutput {
+            summary: &run.summary,
             workload: &run.workload,
             result: &run.result,
             steps: timeline.as_ref().map_or(&[], |timeline| &timeline.bars),
         };
-        args.output.thing(&shown, io)?;
-        return Ok(Exit::Ok);
+        args.output.print_item(&output, io)?;
+        return Ok(CommandExit::Ok);
     }
-    head(&run, &times, io)?;
+    print_summary(&run, &times, io)?;
     if let Some(timeline) = &timeline {
-        draw(timeline, io)?;
+        draw_timeline(timeline, io)?;
     }
-    if let Some(error) = &run.line.error {
-        let word = io.out.paint().text(palette::BAD, "error");
-        writeln!(io.out, "\n{word}: {}", visible(error))?;
+    if let Some(error) = &run.summary.error {
+        let label = io.out.paint().text(palette::FAILURE, "error");
+        writeln!(io.out, "\n{label}: {}", escape_control(error))?;
     }
     if !quiet {
-        tips(&run.line, io)?;
+        print_tip(&run.summary, io)?;
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-fn head(run: &ExecutionDetail, times: &Times, io: &mut Io<'_>) -> Result<(), Error> {
-    let line = &run.line;
-    let took = line
+fn print_summary(
+    run: &ExecutionDetail,
+    times: &TimeFormatter,
+    io: &mut Io<'_>,
+) -> Result<(), Error> {
+    let summary = &run.summary;
+    let took = summary
         .completed_at
         .unwrap_or(times.now)
-        .since(line.started_at);
-    let mut facts = vec![
-        ("run", line.execution_id.to_string().into()),
-        ("playbook", playbook(line).into()),
-        ("status", status(line.status)),
-        ("started", times.tell(line.started_at).into()),
-        ("took", took.human().into()),
-        ("events", line.event_count.to_string().into()),
+        .duration_since(summary.started_at);
+    let mut rows = vec![
+        ("run", summary.execution_id.to_string().into()),
+        ("playbook", playbook_name(summary).into()),
+        ("status", status_cell(summary.status)),
+        ("started", times.format_time(summary.started_at).into()),
+        ("took", took.to_human().into()),
+        ("events", summary.event_count.to_string().into()),
     ];
-    if let Some(parent) = line.parent_execution_id {
-        facts.push(("parent", parent.to_string().into()));
+    if let Some(parent) = summary.parent_execution_id {
+        rows.push(("parent", parent.to_string().into()));
     }
-    let mut table = Table::new([
-        crate::output::Column::new(""),
-        crate::output::Column::new("").gives_way(),
-    ]);
-    for (name, value) in facts {
-        table.row([crate::output::Cell::styled(name, palette::QUIET), value]);
+    let mut table = TextTable::new([TableColumn::new(""), TableColumn::new("").shrinkable()]);
+    for (name, value) in rows {
+        table.add_row([TableCell::styled(name, palette::MUTED), value]);
     }
-    let text = table.render(false, false, &io.out);
+    let text = table.render_table(false, false, &io.out);
     write!(io.out, "{text}")?;
     Ok(())
 }
 
-fn draw(timeline: &Timeline, io: &mut Io<'_>) -> Result<(), Error> {
+fn draw_timeline(timeline: &Timeline, io: &mut Io<'_>) -> Result<(), Error> {
     let bars = &timeline.bars;
     if bars.is_empty() {
         return Ok(());
     }
     let paint = io.out.paint();
-    let names = bars.iter().map(|bar| columns(&visible(&bar.step))).max();
-    let names = names.unwrap_or(0).min(MAX_NAME);
-    let notes: Vec<String> = bars.iter().map(|bar| note(bar, timeline.to)).collect();
-    let longest = notes.iter().map(|note| columns(note)).max().unwrap_or(0);
-    let room = io.out.width().saturating_sub(names + longest.min(28) + 6);
-    let width = room.clamp(*BARS.start(), *BARS.end());
+    let name_width = bars
+        .iter()
+        .map(|bar| display_width(&escape_control(&bar.step)))
+        .max();
+    let name_width = name_width.unwrap_or(0).min(MAX_NAME_WIDTH);
+    let notes: Vec<String> = bars.iter().map(|bar| bar_note(bar, timeline.to)).collect();
+    let note_width = notes
+        .iter()
+        .map(|note| display_width(note))
+        .max()
+        .unwrap_or(0);
+    let available = io
+        .out
+        .width()
+        .saturating_sub(name_width + note_width.min(28) + 6);
+    let width = available.clamp(*BAR_WIDTH.start(), *BAR_WIDTH.end());
     writeln!(io.out)?;
-    for (bar, note) in bars.iter().zip(&notes).take(MAX_BARS) {
-        let (sign, style) = sign(bar.ended);
-        let name = shorten(&visible(&bar.step), names, "…");
-        let blanks = " ".repeat(names.saturating_sub(columns(&name)));
-        let drawn = drawn(bar, timeline, width, paint);
-        let left = io.out.width().saturating_sub(names + width + 6);
+    for (bar, note) in bars.iter().zip(&notes).take(MAX_DRAWN_BARS) {
+        let (sign, style) = outcome_sign(bar.ended);
+        let name = truncate_to_width(&escape_control(&bar.step), name_width, "…");
+        let blanks = " ".repeat(name_width.saturating_sub(display_width(&name)));
+        let drawn_bar = draw_bar(bar, timeline, width, paint);
+        let remaining = io.out.width().saturating_sub(name_width + width + 6);
         let note = if io.out.is_terminal() {
-            shorten(note, left, "…")
+            truncate_to_width(note, remaining, "…")
         } else {
             note.clone()
         };
         let line = format!(
-            "{} {name}{blanks}  {drawn}  {note}",
+            "{} {name}{blanks}  {drawn_bar}  {note}",
             paint.text(style, sign)
         );
         writeln!(io.out, "{}", line.trim_end())?;
     }
-    if bars.len() > MAX_BARS {
-        let more = counted(bars.len() - MAX_BARS, "step");
+    if bars.len() > MAX_DRAWN_BARS {
+        let more = pluralize(bars.len() - MAX_DRAWN_BARS, "step");
         writeln!(io.out, "  and {more} more")?;
     }
     let legend = [
-        (Doing::Running, "runs"),
-        (Doing::Queued, "waits for a worker"),
-        (Doing::Retrying, "tries again"),
-        (Doing::Waiting, "waits"),
+        (StepActivity::Running, "running"),
+        (StepActivity::Queued, "waiting for a worker"),
+        (StepActivity::Retrying, "waiting for a retry"),
+        (StepActivity::Waiting, "waiting"),
     ]
-    .map(|(doing, word)| format!("{} {word}", doing.letter()));
+    .map(|(activity, label)| format!("{} {label}", activity.symbol()));
     let legend = format!("  {}", legend.join("   "));
-    writeln!(io.out, "{}", paint.text(palette::QUIET, legend))?;
+    writeln!(io.out, "{}", paint.text(palette::MUTED, legend))?;
     Ok(())
 }
 
-fn drawn(bar: &Bar, timeline: &Timeline, width: usize, paint: Paint) -> String {
+fn draw_bar(bar: &StepBar, timeline: &Timeline, width: usize, paint: ColorPaint) -> String {
     let mut text = String::new();
-    let drawn = bar.drawn(timeline.from, timeline.to, width);
-    // Runs of the same letter are painted together.
-    for same in drawn.chunk_by(|left, right| left == right) {
-        let (letter, style) = match same.first().copied().flatten() {
+    let columns = bar.to_columns(timeline.from, timeline.to, width);
+    // Consecutive equal characters are painted together.
+    for chunk in columns.chunk_by(|left, right| left == right) {
+        let (symbol, style) = match chunk.first().copied().flatten() {
             None => (' ', anstyle::Style::new()),
-            Some(doing) => (doing.letter(), style(doing)),
+            Some(activity) => (activity.symbol(), activity_style(activity)),
         };
-        let letters: String = std::iter::repeat_n(letter, same.len()).collect();
-        text.push_str(&paint.text(style, letters).to_string());
+        let symbols: String = std::iter::repeat_n(symbol, chunk.len()).collect();
+        text.push_str(&paint.text(style, symbols).to_string());
     }
     text
 }
 
-fn style(doing: Doing) -> anstyle::Style {
-    match doing {
-        Doing::Running => palette::GOOD,
-        Doing::Queued => palette::QUIET,
-        Doing::Retrying => palette::CONDITION,
-        Doing::Waiting => palette::CODE,
+fn activity_style(activity: StepActivity) -> anstyle::Style {
+    match activity {
+        StepActivity::Running => palette::SUCCESS,
+        StepActivity::Queued => palette::MUTED,
+        StepActivity::Retrying => palette::CONDITION,
+        StepActivity::Waiting => palette::CODE,
     }
 }
 
-fn sign(ended: Ended) -> (&'static str, anstyle::Style) {
-    match ended {
-        Ended::Completed => ("✓", palette::GOOD),
-        Ended::Failed => ("✗", palette::BAD),
-        Ended::Cancelled => ("–", palette::DOUBT),
-        Ended::Skipped => ("–", palette::QUIET),
-        Ended::Open => ("▸", palette::CODE),
+fn outcome_sign(outcome: StepOutcome) -> (&'static str, anstyle::Style) {
+    match outcome {
+        StepOutcome::Completed => ("✓", palette::SUCCESS),
+        StepOutcome::Failed => ("✗", palette::FAILURE),
+        StepOutcome::Cancelled => ("–", palette::CAUTION),
+        StepOutcome::Skipped => ("–", palette::MUTED),
+        StepOutcome::Open => ("▸", palette::CODE),
     }
 }
 
-fn note(bar: &Bar, now: Timestamp) -> String {
-    if bar.ended == Ended::Skipped {
+fn bar_note(bar: &StepBar, now: Timestamp) -> String {
+    if bar.ended == StepOutcome::Skipped {
         return "skipped".to_owned();
     }
-    let mut parts = vec![bar.to.since(bar.from).human()];
+    let mut parts = vec![bar.to.duration_since(bar.from).to_human()];
     if let Some(items) = bar.items {
-        parts.push(counted(
+        parts.push(pluralize(
             usize::try_from(items).unwrap_or(usize::MAX),
             "item",
         ));
@@ -223,24 +239,27 @@ fn note(bar: &Bar, now: Timestamp) -> String {
         1 => parts.push("1 retry".to_owned()),
         retries => parts.push(format!("{retries} retries")),
     }
-    if let Some(again) = bar.retry_at {
-        parts.push(format!("again in {}", again.since(now).human()));
+    if let Some(retry_at) = bar.retry_at {
+        parts.push(format!(
+            "retry in {}",
+            retry_at.duration_since(now).to_human()
+        ));
     }
     parts.join(", ")
 }
 
-fn tips(run: &ExecutionLine, io: &mut Io<'_>) -> Result<(), Error> {
+fn print_tip(run: &ExecutionSummary, io: &mut Io<'_>) -> Result<(), Error> {
     let id = run.execution_id;
     let tip = match run.status {
-        ExecutionStatus::Failed => Some(format!("noetl runs explain {id} says more")),
-        ExecutionStatus::Pending | ExecutionStatus::Running | ExecutionStatus::Paused => {
-            Some(format!("noetl runs explain {id} says what it waits for"))
-        }
+        ExecutionStatus::Failed => Some(format!("show details with: noetl runs explain {id}")),
+        ExecutionStatus::Pending | ExecutionStatus::Running | ExecutionStatus::Paused => Some(
+            format!("show what it waits for with: noetl runs explain {id}"),
+        ),
         ExecutionStatus::Completed | ExecutionStatus::Cancelled => None,
     };
     if let Some(tip) = tip {
         let paint = io.err.paint();
-        io.talk(paint.text(palette::QUIET, tip))?;
+        io.print_message(paint.text(palette::MUTED, tip))?;
     }
     Ok(())
 }

@@ -7,66 +7,71 @@ use clap::{Args, ValueHint};
 use noetl_api::signal::SignalRequest;
 use noetl_types::Json;
 
-use super::find;
-use crate::commands::exec::payload_of;
-use crate::config::{Client, Flags};
+use super::find_run;
+use crate::commands::exec::read_payload;
+use crate::config::{Client, SettingFlags};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::Output;
-use crate::reach::{Reached, Wants};
-use crate::roles::HostError;
+use crate::output::OutputArgs;
+use crate::roles::TargetError;
+use crate::target::{Access, TargetConnection};
 
 /// Send a signal to a run
 ///
-/// A step that waits for it goes on. One that will wait for it soon, and looks back, finds it too.
+/// A step that waits for the signal continues. A later wait that also accepts earlier signals
+/// receives it too.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl runs signal last paid --set amount=12
   noetl runs signal 4821 paid --key order-7 --payload order.json")]
 pub(crate) struct SignalArgs {
-    /// The run: its id, a part of it that fits no other, or last
+    /// Run: its id, a unique part of its id, or last
     run: String,
-    /// The name of the signal
+    /// Name of the signal
     name: String,
-    /// What it is about: a wait with a key takes only signals of that key
+    /// Correlation key: a wait with a key accepts only signals with that key
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Set a value of what it says; points lead into maps. May be given many times
+    /// Set a payload value; dots address nested maps (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE")]
     sets: Vec<String>,
-    /// What it says, as JSON or YAML; - for standard input
+    /// File with the payload as JSON or YAML; - for standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     payload: Option<PathBuf>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-pub(super) fn run(args: &SignalArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let payload = payload_of(args.payload.as_deref(), &args.sets, io)?;
-    let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
+pub(super) fn run(args: &SignalArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    let payload = read_payload(args.payload.as_deref(), &args.sets, io)?;
+    let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
     let request = SignalRequest {
         name: args.name.as_str().into(),
         key: args.key.as_deref().map(Into::into),
         payload: (!payload.is_empty()).then(|| Json::from(payload)),
     };
-    reached.ask(async {
-        let id = find(&reached.host, &args.run).await?;
-        let sent = reached.host.server()?.signal(id, &request).await;
-        let sent = sent.map_err(HostError::from)?;
+    connection.block_on(async {
+        let id = find_run(&connection.target, &args.run).await?;
+        let response = connection
+            .target
+            .require_server()?
+            .send_signal(id, &request)
+            .await;
+        let response = response.map_err(TargetError::from)?;
         if !args.output.is_table() {
-            args.output.thing(&sent, io)?;
-            return Ok(Exit::Ok);
+            args.output.print_item(&response, io)?;
+            return Ok(CommandExit::Ok);
         }
-        let what = if sent.delivered {
+        let result = if response.delivered {
             "delivered"
         } else {
-            "kept: nothing waits for it yet"
+            "stored: no step waits for it yet"
         };
-        writeln!(io.out, "{id} {what}")?;
-        Ok(Exit::Ok)
+        writeln!(io.out, "{id} {result}")?;
+        Ok(CommandExit::Ok)
     })
 }

@@ -1,6 +1,6 @@
-//! A run as bars: for each step, when it queued, ran, waited and was tried again.
+//! Timeline of a run: for each step, when it was queued, running, waiting and retrying.
 //!
-//! Owns the way from events to bars. Nothing here asks anybody.
+//! Converts events to bars. Performs no I/O.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,22 @@ use noetl_api::execution::EventView;
 use noetl_types::{EventStatus, EventType, Millis, Timestamp};
 use serde::Serialize;
 
-/// What a step does at a time; of several, the greatest is shown.
+/// Activity of a step. If several overlap, the greatest is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Doing {
-    /// It waits for a signal, a person, a time, another run.
+pub(super) enum StepActivity {
+    /// Waits for a signal, an approval, a time or another run.
     Waiting,
-    /// It waits for a worker.
+    /// Waits for a worker.
     Queued,
-    /// It waits for its next attempt.
+    /// Waits for its next attempt.
     Retrying,
-    /// It runs.
     Running,
 }
 
-impl Doing {
-    /// How it is drawn.
-    pub(super) const fn letter(self) -> char {
+impl StepActivity {
+    /// Character that represents it.
+    pub(super) const fn symbol(self) -> char {
         match self {
             Self::Waiting => '┄',
             Self::Queued => '░',
@@ -34,92 +33,100 @@ impl Doing {
     }
 }
 
-/// A time in which a step did one thing.
+/// Time span of one activity.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Span {
-    pub(super) doing: Doing,
+pub(super) struct ActivitySpan {
+    pub(super) doing: StepActivity,
     pub(super) from: Timestamp,
     pub(super) to: Timestamp,
 }
 
-/// How a step ended.
+/// Outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Ended {
+pub(super) enum StepOutcome {
     Completed,
     Failed,
     Cancelled,
     Skipped,
-    /// It has not.
+    /// Has not ended.
     Open,
 }
 
-/// A step, all runs and iterations of it together.
+/// Bar of a step, with all its passes and iterations.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Bar {
+pub(super) struct StepBar {
     pub(super) step: String,
-    pub(super) ended: Ended,
+    pub(super) ended: StepOutcome,
     pub(super) from: Timestamp,
     pub(super) to: Timestamp,
     pub(super) runs: u32,
-    /// Iterations, where it loops.
+    /// Number of iterations of a loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) items: Option<u64>,
     pub(super) failed: u32,
     pub(super) retries: u32,
-    /// When it is tried again, where it waits for that.
+    /// Time of the next attempt, if the step waits for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) retry_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
-    pub(super) spans: Vec<Span>,
+    pub(super) spans: Vec<ActivitySpan>,
 }
 
-/// The bars of a run, in the order in which their steps began.
+/// Bars of a run, in the order in which their steps started.
 #[derive(Debug)]
 pub(super) struct Timeline {
     pub(super) from: Timestamp,
     pub(super) to: Timestamp,
-    pub(super) bars: Vec<Bar>,
+    pub(super) bars: Vec<StepBar>,
 }
 
-/// A command that is open.
-struct Open {
+/// A command that has not ended.
+struct OpenCommand {
     step: String,
-    doing: Doing,
+    activity: StepActivity,
     since: Timestamp,
-    /// Whether it waits without a worker.
-    is_parked: bool,
+    /// True if it waits without a worker.
+    is_suspended: bool,
 }
 
 /// Kinds of tasks that wait without a worker.
-const PARKED: [&str; 4] = ["sleep", "wait", "approval", "playbook"];
+const SUSPENDED_TOOL_KINDS: [&str; 4] = ["sleep", "wait", "approval", "playbook"];
 
-struct Builder {
-    bars: Vec<Bar>,
-    /// Where the bar of a step is.
-    places: BTreeMap<String, usize>,
-    open: BTreeMap<(String, Option<u64>), Open>,
+/// Key of an open command.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct CommandKey {
+    step: String,
+    /// Iteration of a loop.
+    iteration: Option<u64>,
+}
+
+struct TimelineBuilder {
+    bars: Vec<StepBar>,
+    /// Index of the bar of each step.
+    bar_indexes: BTreeMap<String, usize>,
+    open: BTreeMap<CommandKey, OpenCommand>,
 }
 
 impl Timeline {
-    /// The bars of a log; `now` is where those end that are open.
-    pub(super) fn of(events: &[EventView], now: Timestamp) -> Option<Self> {
+    /// Builds the bars from a log. Open bars end at `now`.
+    pub(super) fn from_events(events: &[EventView], now: Timestamp) -> Option<Self> {
         let first = events.first()?;
-        let mut builder = Builder {
+        let mut builder = TimelineBuilder {
             bars: Vec::new(),
-            places: BTreeMap::new(),
+            bar_indexes: BTreeMap::new(),
             open: BTreeMap::new(),
         };
         let mut end = None;
         for event in events {
-            let Some(kind) = event.event_type.known() else {
+            let Some(kind) = event.event_type.known_type() else {
                 continue;
             };
             if kind.is_terminal() {
                 end = Some(event.created_at);
             } else {
-                builder.take(kind, event);
+                builder.apply_event(kind, event);
             }
         }
         let last = events.iter().map(|event| event.created_at).max();
@@ -133,63 +140,66 @@ impl Timeline {
     }
 }
 
-impl Builder {
-    fn take(&mut self, kind: EventType, event: &EventView) {
+impl TimelineBuilder {
+    fn apply_event(&mut self, kind: EventType, event: &EventView) {
         let Some(step) = event.node_name.as_ref().map(ToString::to_string) else {
             return;
         };
         let at = event.created_at;
-        let key = (step.clone(), index(event));
-        // No arm for the rest: most types of events do not change what a step does.
+        let key = CommandKey {
+            step: step.clone(),
+            iteration: iteration_index(event),
+        };
+        // Most event types do not change the activity of a step.
         match kind {
             EventType::StepEnter => {
-                let items = number(event, "collection_size");
-                let bar = self.bar(&step, at);
+                let items = meta_number(event, "collection_size");
+                let bar = self.bar_mut(&step, at);
                 bar.runs += 1;
-                bar.ended = Ended::Open;
+                bar.ended = StepOutcome::Open;
                 bar.items = match (bar.items, items) {
                     (Some(left), Some(right)) => Some(left + right),
                     (one, other) => one.or(other),
                 };
             }
-            EventType::StepSkipped => self.bar(&step, at).ended = Ended::Skipped,
-            EventType::StepExit => self.exit(&step, event),
+            EventType::StepSkipped => self.bar_mut(&step, at).ended = StepOutcome::Skipped,
+            EventType::StepExit => self.exit_step(&step, event),
             EventType::CommandIssued => {
-                let tool = text(event, "tool_kind").unwrap_or_default();
-                let is_parked = PARKED.contains(&tool.as_str());
-                let doing = if is_parked {
-                    Doing::Waiting
+                let tool = meta_text(event, "tool_kind").unwrap_or_default();
+                let is_suspended = SUSPENDED_TOOL_KINDS.contains(&tool.as_str());
+                let activity = if is_suspended {
+                    StepActivity::Waiting
                 } else {
-                    Doing::Queued
+                    StepActivity::Queued
                 };
                 self.open.insert(
                     key,
-                    Open {
+                    OpenCommand {
                         step,
-                        doing,
+                        activity,
                         since: at,
-                        is_parked,
+                        is_suspended,
                     },
                 );
             }
             EventType::CommandClaimed | EventType::CommandStarted => {
-                self.turn(&key, Doing::Running, at);
+                self.change_activity(&key, StepActivity::Running, at);
             }
-            EventType::CommandExpired => self.turn(&key, Doing::Queued, at),
+            EventType::CommandExpired => self.change_activity(&key, StepActivity::Queued, at),
             EventType::CallError => {
-                if let Some(ms) = number(event, "retry_in_ms") {
-                    self.bar(&step, at).retries += 1;
-                    self.turn(&key, Doing::Retrying, at);
-                    // Its worker goes on by itself, without a word.
-                    let again = at.saturating_add(Millis::from_ms(ms));
-                    self.turn(&key, Doing::Running, again);
+                if let Some(ms) = meta_number(event, "retry_in_ms") {
+                    self.bar_mut(&step, at).retries += 1;
+                    self.change_activity(&key, StepActivity::Retrying, at);
+                    // The worker retries by itself and sends no event for it.
+                    let retry_at = at.saturating_add(Millis::from_ms(ms));
+                    self.change_activity(&key, StepActivity::Running, retry_at);
                 }
             }
             EventType::CommandCompleted
             | EventType::CommandFailed
             | EventType::CommandCancelled => {
                 if kind == EventType::CommandFailed {
-                    self.bar(&step, at).failed += 1;
+                    self.bar_mut(&step, at).failed += 1;
                 }
                 self.close(&key, at);
             }
@@ -197,11 +207,11 @@ impl Builder {
         }
     }
 
-    fn bar(&mut self, step: &str, at: Timestamp) -> &mut Bar {
-        let place = *self.places.entry(step.to_owned()).or_insert_with(|| {
-            self.bars.push(Bar {
+    fn bar_mut(&mut self, step: &str, at: Timestamp) -> &mut StepBar {
+        let index = *self.bar_indexes.entry(step.to_owned()).or_insert_with(|| {
+            self.bars.push(StepBar {
                 step: step.to_owned(),
-                ended: Ended::Open,
+                ended: StepOutcome::Open,
                 from: at,
                 to: at,
                 runs: 0,
@@ -214,109 +224,114 @@ impl Builder {
             });
             self.bars.len() - 1
         });
-        let bar = &mut self.bars[place];
+        let bar = &mut self.bars[index];
         bar.to = bar.to.max(at);
         bar
     }
 
-    fn exit(&mut self, step: &str, event: &EventView) {
+    fn exit_step(&mut self, step: &str, event: &EventView) {
         let error = event.error.as_ref().map(ToString::to_string);
         let status = EventStatus::parse(&event.status).ok();
-        let bar = self.bar(step, event.created_at);
+        let bar = self.bar_mut(step, event.created_at);
         bar.ended = match status {
-            Some(EventStatus::Failed) => Ended::Failed,
-            Some(EventStatus::Cancelled) => Ended::Cancelled,
-            _ => Ended::Completed,
+            Some(EventStatus::Failed) => StepOutcome::Failed,
+            Some(EventStatus::Cancelled) => StepOutcome::Cancelled,
+            _ => StepOutcome::Completed,
         };
         bar.error = error;
     }
 
-    /// A command does something else from now on.
-    fn turn(&mut self, key: &(String, Option<u64>), doing: Doing, at: Timestamp) {
+    /// Ends the current activity of a command and starts another.
+    fn change_activity(&mut self, key: &CommandKey, activity: StepActivity, at: Timestamp) {
         let Some(mut open) = self.open.remove(key) else {
             return;
         };
-        self.span(&open, at);
-        if !open.is_parked {
-            open.doing = doing;
+        self.push_span(&open, at);
+        if !open.is_suspended {
+            open.activity = activity;
         }
         open.since = at;
         self.open.insert(key.clone(), open);
     }
 
-    fn close(&mut self, key: &(String, Option<u64>), at: Timestamp) {
+    fn close(&mut self, key: &CommandKey, at: Timestamp) {
         if let Some(open) = self.open.remove(key) {
-            self.span(&open, at);
+            self.push_span(&open, at);
         }
     }
 
-    fn span(&mut self, open: &Open, to: Timestamp) {
-        let (doing, from) = (open.doing, open.since);
+    fn push_span(&mut self, open: &OpenCommand, to: Timestamp) {
+        let (doing, from) = (open.activity, open.since);
         if to < from {
-            // It ended before the attempt that it was waiting for.
+            // It ended before the attempt it was waiting for.
             return;
         }
-        let bar = self.bar(&open.step, to);
-        bar.spans.push(Span { doing, from, to });
+        let bar = self.bar_mut(&open.step, to);
+        bar.spans.push(ActivitySpan { doing, from, to });
     }
 
-    fn close_all(&mut self, at: Timestamp, is_over: bool) {
+    fn close_all(&mut self, at: Timestamp, has_ended: bool) {
         for open in std::mem::take(&mut self.open).into_values() {
-            // Its next attempt is still to come.
-            if open.since > at && !is_over {
-                let bar = self.bar(&open.step, at);
+            // Its next attempt is in the future.
+            if open.since > at && !has_ended {
+                let bar = self.bar_mut(&open.step, at);
                 let earlier = bar.retry_at.into_iter().chain([open.since]).min();
                 bar.retry_at = earlier;
             }
-            self.span(&open, at);
+            self.push_span(&open, at);
         }
         for bar in &mut self.bars {
             bar.to = bar.to.min(at);
             for span in &mut bar.spans {
                 span.to = span.to.min(at);
             }
-            if bar.ended == Ended::Open {
+            if bar.ended == StepOutcome::Open {
                 bar.to = at;
-                if is_over {
-                    bar.ended = Ended::Cancelled;
+                if has_ended {
+                    bar.ended = StepOutcome::Cancelled;
                 }
             }
         }
     }
 }
 
-impl Bar {
-    /// The bar as letters: what the step did most in each column.
-    pub(super) fn drawn(&self, from: Timestamp, to: Timestamp, width: usize) -> Vec<Option<Doing>> {
-        let whole = to.since(from).as_ms().max(1);
-        let column = |time: Timestamp| {
-            let offset = time.since(from).as_ms().min(whole);
+impl StepBar {
+    /// The greatest activity of each column.
+    pub(super) fn to_columns(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+        width: usize,
+    ) -> Vec<Option<StepActivity>> {
+        let total = to.duration_since(from).as_ms().max(1);
+        let column_at = |time: Timestamp| {
+            let offset = time.duration_since(from).as_ms().min(total);
             let width = u64::try_from(width).unwrap_or(u64::MAX);
-            usize::try_from(offset.saturating_mul(width) / whole).unwrap_or(usize::MAX)
+            usize::try_from(offset.saturating_mul(width) / total).unwrap_or(usize::MAX)
         };
-        let mut drawn = vec![None; width];
+        let mut columns = vec![None; width];
         for span in &self.spans {
-            let first = column(span.from).min(width.saturating_sub(1));
-            // What is too short for a column is still to be seen.
-            let last = column(span.to).max(first + 1).min(width);
-            for cell in drawn.iter_mut().take(last).skip(first) {
+            let first = column_at(span.from).min(width.saturating_sub(1));
+            // An activity shorter than a column is still drawn.
+            let last = column_at(span.to).max(first + 1).min(width);
+            for cell in columns.iter_mut().take(last).skip(first) {
                 *cell = (*cell).max(Some(span.doing));
             }
         }
-        drawn
+        columns
     }
 }
 
-/// The iteration that an event belongs to.
-fn index(event: &EventView) -> Option<u64> {
-    number(event, "iter_index").or_else(|| number(event, "index"))
+/// Iteration that an event belongs to.
+fn iteration_index(event: &EventView) -> Option<u64> {
+    meta_number(event, "iter_index").or_else(|| meta_number(event, "index"))
 }
 
-fn number(event: &EventView, key: &str) -> Option<u64> {
+fn meta_number(event: &EventView, key: &str) -> Option<u64> {
     event.meta.as_ref()?.get(key)?.as_u64()
 }
 
-fn text(event: &EventView, key: &str) -> Option<String> {
+fn meta_text(event: &EventView, key: &str) -> Option<String> {
     event.meta.as_ref()?.get(key)?.as_str().map(str::to_owned)
 }
 
@@ -324,7 +339,7 @@ fn text(event: &EventView, key: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn event(ms: i64, kind: &str, step: &str, status: &str, meta: &str) -> EventView {
+    fn sample_event(ms: i64, kind: &str, step: &str, status: &str, meta: &str) -> EventView {
         let at = Timestamp::from_unix_ms(1_800_000_000_000 + ms).unwrap();
         let text = format!(
             r#"{{"event_id":"1","seq":1,"execution_id":"1","event_type":"{kind}","node_name":"{step}",
@@ -333,31 +348,31 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    fn drawn(timeline: &Timeline, at: usize) -> String {
-        let bar = &timeline.bars[at];
-        let drawn = bar.drawn(timeline.from, timeline.to, 10);
-        let letter = |doing: Option<Doing>| doing.map_or('.', Doing::letter);
-        drawn.into_iter().map(letter).collect()
+    fn draw_bar(timeline: &Timeline, index: usize) -> String {
+        let bar = &timeline.bars[index];
+        let columns = bar.to_columns(timeline.from, timeline.to, 10);
+        let symbol = |activity: Option<StepActivity>| activity.map_or('.', StepActivity::symbol);
+        columns.into_iter().map(symbol).collect()
     }
 
     #[test]
-    fn a_step_queues_runs_and_is_tried_again() {
+    fn bar_shows_queued_running_and_retry() {
         let events = [
-            event(0, "playbook.started", "p", "STARTED", "{}"),
-            event(0, "step.enter", "a", "ENTERED", r#"{"run":1}"#),
-            event(
+            sample_event(0, "playbook.started", "p", "STARTED", "{}"),
+            sample_event(0, "step.enter", "a", "ENTERED", r#"{"run":1}"#),
+            sample_event(
                 0,
                 "command.issued",
                 "a",
                 "PENDING",
                 r#"{"tool_kind":"python"}"#,
             ),
-            event(200, "command.claimed", "a", "CLAIMED", "{}"),
-            event(500, "call.error", "a", "FAILED", r#"{"retry_in_ms":200}"#),
-            event(800, "command.completed", "a", "COMPLETED", "{}"),
-            event(800, "step.exit", "a", "COMPLETED", "{}"),
-            event(800, "step.enter", "b", "ENTERED", "{}"),
-            event(
+            sample_event(200, "command.claimed", "a", "CLAIMED", "{}"),
+            sample_event(500, "call.error", "a", "FAILED", r#"{"retry_in_ms":200}"#),
+            sample_event(800, "command.completed", "a", "COMPLETED", "{}"),
+            sample_event(800, "step.exit", "a", "COMPLETED", "{}"),
+            sample_event(800, "step.enter", "b", "ENTERED", "{}"),
+            sample_event(
                 800,
                 "command.issued",
                 "b",
@@ -366,95 +381,101 @@ mod tests {
             ),
         ];
         let now = Timestamp::from_unix_ms(1_800_000_001_000).unwrap();
-        let timeline = Timeline::of(&events, now).unwrap();
-        assert_eq!(drawn(&timeline, 0), "░░███▒▒█..");
-        assert_eq!(drawn(&timeline, 1), "........┄┄");
-        let told: Vec<_> = timeline
+        let timeline = Timeline::from_events(&events, now).unwrap();
+        assert_eq!(draw_bar(&timeline, 0), "░░███▒▒█..");
+        assert_eq!(draw_bar(&timeline, 1), "........┄┄");
+        let ends: Vec<_> = timeline
             .bars
             .iter()
             .map(|bar| (bar.ended, bar.retries))
             .collect();
-        assert_eq!(told, [(Ended::Completed, 1), (Ended::Open, 0)]);
+        assert_eq!(ends, [(StepOutcome::Completed, 1), (StepOutcome::Open, 0)]);
     }
 
-    /// A worker that waits out a delay by itself has said until when.
+    /// A worker that waits for a retry has reported the time of the next attempt.
     #[test]
-    fn a_step_that_waits_for_its_next_attempt_is_drawn_so_until_now() {
+    fn pending_retry_is_drawn_until_now() {
         let mut events = vec![
-            event(0, "playbook.started", "p", "STARTED", "{}"),
-            event(0, "step.enter", "a", "ENTERED", r#"{"run":1}"#),
-            event(
+            sample_event(0, "playbook.started", "p", "STARTED", "{}"),
+            sample_event(0, "step.enter", "a", "ENTERED", r#"{"run":1}"#),
+            sample_event(
                 0,
                 "command.issued",
                 "a",
                 "PENDING",
                 r#"{"tool_kind":"http"}"#,
             ),
-            event(200, "command.claimed", "a", "CLAIMED", "{}"),
-            event(200, "command.started", "a", "RUNNING", "{}"),
+            sample_event(200, "command.claimed", "a", "CLAIMED", "{}"),
+            sample_event(200, "command.started", "a", "RUNNING", "{}"),
         ];
         let now = Timestamp::from_unix_ms(1_800_000_001_000).unwrap();
-        let timeline = Timeline::of(&events, now).unwrap();
-        assert_eq!(drawn(&timeline, 0), "░░████████");
+        let timeline = Timeline::from_events(&events, now).unwrap();
+        assert_eq!(draw_bar(&timeline, 0), "░░████████");
         assert_eq!(timeline.bars[0].retry_at, None);
 
         let retried = r#"{"retry_in_ms":30000}"#;
-        events.push(event(500, "call.error", "a", "FAILED", retried));
-        let timeline = Timeline::of(&events, now).unwrap();
-        assert_eq!(drawn(&timeline, 0), "░░███▒▒▒▒▒");
+        events.push(sample_event(500, "call.error", "a", "FAILED", retried));
+        let timeline = Timeline::from_events(&events, now).unwrap();
+        assert_eq!(draw_bar(&timeline, 0), "░░███▒▒▒▒▒");
         let bar = &timeline.bars[0];
-        let again = Timestamp::from_unix_ms(1_800_000_030_500).unwrap();
-        assert_eq!((bar.retry_at, bar.to), (Some(again), now));
+        let retry_at = Timestamp::from_unix_ms(1_800_000_030_500).unwrap();
+        assert_eq!((bar.retry_at, bar.to), (Some(retry_at), now));
         assert!(bar.spans.iter().all(|span| span.to <= now));
 
-        let then = again.saturating_add(Millis::from_secs(1));
-        let timeline = Timeline::of(&events, then).unwrap();
+        let later = retry_at.saturating_add(Millis::from_secs(1));
+        let timeline = Timeline::from_events(&events, later).unwrap();
         assert_eq!(timeline.bars[0].retry_at, None);
         let last = timeline.bars[0].spans.last().unwrap();
-        assert_eq!((last.doing, last.from), (Doing::Running, again));
+        assert_eq!((last.doing, last.from), (StepActivity::Running, retry_at));
 
-        // A run that is cancelled meanwhile tries nothing again.
-        events.push(event(900, "playbook.cancelled", "p", "CANCELLED", "{}"));
-        let timeline = Timeline::of(&events, then).unwrap();
+        // A cancelled run retries nothing.
+        events.push(sample_event(
+            900,
+            "playbook.cancelled",
+            "p",
+            "CANCELLED",
+            "{}",
+        ));
+        let timeline = Timeline::from_events(&events, later).unwrap();
         assert_eq!(timeline.bars[0].retry_at, None);
         assert_eq!(timeline.bars[0].to, timeline.to);
     }
 
     #[test]
-    fn iterations_share_a_bar_and_none_is_lost_for_being_short() {
-        let issued = |ms, at| {
-            event(
+    fn iterations_share_a_bar_and_stay_visible() {
+        let issued = |ms, index| {
+            sample_event(
                 ms,
                 "command.issued",
                 "l",
                 "PENDING",
-                &format!(r#"{{"tool_kind":"noop","iter_index":{at}}}"#),
+                &format!(r#"{{"tool_kind":"noop","iter_index":{index}}}"#),
             )
         };
-        let closed = |ms, kind: &str, at| {
-            event(
+        let closed = |ms, kind: &str, index| {
+            sample_event(
                 ms,
                 kind,
                 "l",
                 "COMPLETED",
-                &format!(r#"{{"iter_index":{at}}}"#),
+                &format!(r#"{{"iter_index":{index}}}"#),
             )
         };
         let events = [
-            event(0, "playbook.started", "p", "STARTED", "{}"),
-            event(0, "step.enter", "l", "ENTERED", r#"{"collection_size":2}"#),
+            sample_event(0, "playbook.started", "p", "STARTED", "{}"),
+            sample_event(0, "step.enter", "l", "ENTERED", r#"{"collection_size":2}"#),
             issued(0, 0),
             closed(1, "command.completed", 0),
             issued(990, 1),
             closed(995, "command.failed", 1),
-            event(1000, "playbook.failed", "p", "FAILED", "{}"),
+            sample_event(1000, "playbook.failed", "p", "FAILED", "{}"),
         ];
-        let timeline = Timeline::of(&events, Timestamp::MAX).unwrap();
-        assert_eq!(drawn(&timeline, 0), "░........░");
+        let timeline = Timeline::from_events(&events, Timestamp::MAX).unwrap();
+        assert_eq!(draw_bar(&timeline, 0), "░........░");
         assert_eq!(
             (timeline.bars[0].items, timeline.bars[0].failed),
             (Some(2), 1)
         );
-        assert_eq!(timeline.bars[0].ended, Ended::Cancelled);
+        assert_eq!(timeline.bars[0].ended, StepOutcome::Cancelled);
     }
 }

@@ -4,56 +4,59 @@ use clap::Args;
 use noetl_api::secret_audit::{SecretAuditQuery, SecretAuditRow};
 use noetl_types::{ExecutionId, Text, Timestamp};
 
-use crate::commands::platform::Operated;
-use crate::commands::runs::{find, whole};
-use crate::config::{Flags, Operator};
+use crate::commands::platform::OperatorConnection;
+use crate::commands::runs::{find_run, parse_full_id};
+use crate::config::{Operator, SettingFlags};
 use crate::error::Error;
 use crate::io::Io;
-use crate::output::{Cell, Column, Output, Table, Times, read_when};
-use crate::reach::{Reached, Wants};
+use crate::output::{OutputArgs, TableCell, TableColumn, TextTable, TimeFormatter, parse_when};
 use crate::render::palette;
-use crate::render::words::visible;
+use crate::render::text_layout::escape_control;
+use crate::target::{Access, TargetConnection};
 
-/// Tell what was done to secrets, newest first: who, for which run, and what came of it
+/// List operations on secrets, newest first, with actor, run and outcome
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-It asks for all tenants, so it shows the token of the internal API
-(NOETL_INTERNAL_API_TOKEN), or that of an admin of the tenant 'default'.
+The list covers all tenants, so the command uses the token of the internal API
+(NOETL_INTERNAL_API_TOKEN), or an admin token of the tenant 'default'.
 
 Examples:
-  noetl secret audit                       the newest
-  noetl secret audit pg_main --since 24h   what was done to one since yesterday
-  noetl secret audit --run 4821            what was lent to one run
+  noetl secret audit                       the newest operations
+  noetl secret audit pg_main --since 24h   recent operations on one secret
+  noetl secret audit --run 4821            operations for one run
   noetl secret audit -o jsonl | jq 'select(.outcome != \"ok\")'")]
-pub(crate) struct AuditArgs {
-    /// Only what was done to this secret
+pub(crate) struct SecretAuditArgs {
+    /// Filter by secret
     name: Option<String>,
-    /// Only what was done for this run
+    /// Filter by run
     #[arg(
         long,
         value_name = "RUN",
-        help = "Only what was done for this run: its id, a part of it that fits no other, or last; \
-                at NOETL_INTERNAL_URL its whole id"
+        help = "Filter by run: its id, a unique part of its id, or last; \
+                with NOETL_INTERNAL_URL, its full id"
     )]
     run: Option<String>,
-    /// Only what was done since: a duration such as 2h, or a time
-    #[arg(long, value_name = "WHEN", value_parser = read_when)]
+    /// Only operations after this: a duration such as 2h, or a time
+    #[arg(long, value_name = "WHEN", value_parser = parse_when)]
     since: Option<Timestamp>,
-    /// Only what was done before: a duration such as 2h, or a time
-    #[arg(long, value_name = "WHEN", value_parser = read_when)]
+    /// Only operations before this: a duration such as 2h, or a time
+    #[arg(long, value_name = "WHEN", value_parser = parse_when)]
     until: Option<Timestamp>,
-    /// How many at most
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(SecretAuditQuery::MAX)))]
+    /// Maximum number of operations
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(SecretAuditQuery::MAX_ROWS)))]
     limit: u32,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    settings: Flags<Operator>,
+    settings: SettingFlags<Operator>,
 }
 
-pub(super) fn run(args: &AuditArgs, io: &mut Io<'_>) -> Result<(), Error> {
-    let at = Operated::find(&args.settings.given, io)?;
-    let execution_id = args.run.as_deref().map(|run| id_of(run, &at, args, io));
+pub(super) fn run(args: &SecretAuditArgs, io: &mut Io<'_>) -> Result<(), Error> {
+    let server = OperatorConnection::connect(&args.settings.given, io)?;
+    let execution_id = args
+        .run
+        .as_deref()
+        .map(|run| resolve_run_id(run, &server, args, io));
     let query = SecretAuditQuery {
         credential: args.name.as_deref().map(Text::from),
         execution_id: execution_id.transpose()?,
@@ -61,59 +64,61 @@ pub(super) fn run(args: &AuditArgs, io: &mut Io<'_>) -> Result<(), Error> {
         to: args.until,
         limit: args.limit,
     };
-    let rows = at.ask(async |client| client.secret_audit(&query).await)?;
-    let rows = rows.rows;
+    let rows = server
+        .send(async |client| client.list_secret_audit(&query).await)?
+        .rows;
     if rows.is_empty() && args.output.is_table() {
-        return Ok(io.talk("there are no such acts")?);
+        return Ok(io.print_message("there are no matching operations")?);
     }
-    args.output.list(&rows, |times| table(&rows, times), io)
+    args.output
+        .print_list(&rows, |times| audit_table(&rows, times), io)
 }
 
-/// The id of a run. A part of one is looked for among the runs of the server that is asked for the acts:
-/// another one has other runs, and where only the internal API is known, there are none to look among.
-fn id_of(
+/// Resolves the id of a run. Part of an id is searched among the runs of the same server that is
+/// queried. If only the internal API is known, runs cannot be searched.
+fn resolve_run_id(
     run: &str,
-    at: &Operated,
-    args: &AuditArgs,
+    server: &OperatorConnection,
+    args: &SecretAuditArgs,
     io: &mut Io<'_>,
 ) -> Result<ExecutionId, Error> {
-    if let Some(id) = whole(run) {
+    if let Some(id) = parse_full_id(run) {
         return Ok(id);
     }
-    // What is odd about the settings is told by who asks for the acts.
-    let reached = Reached::find(&args.settings.given, Wants::Act, true, io)?;
-    if reached.name() != at.url() {
-        return Err(Error::NotWhole {
-            text: visible(run),
-            url: at.url().to_owned(),
+    // Quiet, because the operator connection has already printed the warnings about settings.
+    let connection = TargetConnection::connect(&args.settings.given, Access::Write, true, io)?;
+    if connection.display_name() != server.url() {
+        return Err(Error::PartialRunId {
+            text: escape_control(run),
+            url: server.url().to_owned(),
         });
     }
-    reached.ask(find(&reached.host, run))
+    connection.block_on(find_run(&connection.target, run))
 }
 
-fn table(rows: &[SecretAuditRow], times: &Times) -> Table {
-    let mut table = Table::new([
-        Column::new("WHEN"),
-        Column::new("ACT"),
-        Column::new("SECRET").gives_way(),
-        Column::new("OUTCOME"),
-        Column::new("ACTOR").gives_way(),
-        Column::new("RUN"),
-        Column::new("WORKER").gives_way(),
-        Column::new("TENANT").wide(),
-        Column::new("ADDRESS").wide(),
-        Column::new("KEY").wide(),
-        Column::new("SEQ").right().wide(),
+fn audit_table(rows: &[SecretAuditRow], times: &TimeFormatter) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::new("WHEN"),
+        TableColumn::new("OPERATION"),
+        TableColumn::new("SECRET").shrinkable(),
+        TableColumn::new("OUTCOME"),
+        TableColumn::new("ACTOR").shrinkable(),
+        TableColumn::new("RUN"),
+        TableColumn::new("WORKER").shrinkable(),
+        TableColumn::new("TENANT").wide_only(),
+        TableColumn::new("ADDRESS").wide_only(),
+        TableColumn::new("KEY").wide_only(),
+        TableColumn::new("SEQ").align_right().wide_only(),
     ]);
-    let or_dash = |text: Option<String>| Cell::from(text.unwrap_or_else(|| "-".to_owned()));
+    let or_dash = |text: Option<String>| TableCell::from(text.unwrap_or_else(|| "-".to_owned()));
     for row in rows {
         let outcome = if row.outcome == "ok" {
-            Cell::from(row.outcome.as_str())
+            TableCell::from(row.outcome.as_str())
         } else {
-            Cell::styled(row.outcome.as_str(), palette::BAD)
+            TableCell::styled(row.outcome.as_str(), palette::FAILURE)
         };
-        table.row([
-            times.tell(row.occurred_at).into(),
+        table.add_row([
+            times.format_time(row.occurred_at).into(),
             row.operation.as_str().into(),
             or_dash(row.credential.as_ref().map(Text::to_string)),
             outcome,

@@ -6,96 +6,106 @@ use clap::Args;
 use noetl_api::query::PoolsQuery;
 use noetl_api::runtime::WorkerName;
 
-use super::list::table;
-use crate::ask::{Consent, agreed};
-use crate::config::{Client, Flags, nearest};
+use super::list::worker_table;
+use crate::config::{Client, SettingFlags, nearest_name};
+use crate::confirm::{ConfirmArgs, confirm};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::output::{Output, Table};
-use crate::reach::{Reached, Wants};
-use crate::render::words::{counted, visible};
-use crate::roles::HostError;
+use crate::output::{OutputArgs, TextTable};
+use crate::render::text_layout::{escape_control, pluralize};
+use crate::roles::TargetError;
+use crate::target::{Access, TargetConnection};
 
-/// Ask workers to finish what they have and leave
+/// Drain workers: let them finish their commands and stop
 ///
-/// A worker hears of it with its next sign of life, takes nothing more, finishes and ends. The workers
-/// are shown first, and how busy their pools are; without a terminal, --yes is needed.
+/// A worker receives the request with its next heartbeat, accepts no new commands, finishes the
+/// current ones and stops. Shows the workers and the load of their pools first. Without a terminal,
+/// --yes is required.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl worker drain gpu-1
-  noetl worker drain gpu-1 gpu-2 --dry-run    only look at them
+  noetl worker drain gpu-1 gpu-2 --dry-run    only show them
   noetl worker drain gpu-1 --yes")]
-pub(crate) struct DrainArgs {
-    /// The workers
+pub(crate) struct WorkerDrainArgs {
+    /// Names of the workers
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
     /// Only show the workers
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    consent: Consent,
+    confirm: ConfirmArgs,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    target: Flags<Client>,
+    target: SettingFlags<Client>,
 }
 
-pub(super) fn run(args: &DrainArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
-    let server = reached.host.server()?;
-    let known = reached.ask(async {
-        let known = server.pools(&PoolsQuery::default()).await;
-        Ok(known.map_err(HostError::from)?)
+pub(super) fn run(
+    args: &WorkerDrainArgs,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+    let server = connection.target.require_server()?;
+    let listed = connection.block_on(async {
+        let listed = server.list_pools(&PoolsQuery::default()).await;
+        Ok(listed.map_err(TargetError::from)?)
     })?;
-    let mut meant = Vec::new();
+    let mut selected = Vec::new();
     for name in &args.names {
-        let Some(worker) = known.items.iter().find(|worker| worker.name == **name) else {
-            let near = nearest(name, known.items.iter().map(|worker| worker.name.as_str()));
+        let Some(worker) = listed.items.iter().find(|worker| worker.name == **name) else {
+            let near = nearest_name(name, listed.items.iter().map(|worker| worker.name.as_str()));
             return Err(Error::NoWorker {
-                name: visible(name),
+                name: escape_control(name),
                 near,
             });
         };
-        meant.push(worker.clone());
+        selected.push(worker.clone());
     }
     if args.dry_run {
-        let shown = |times: &_| table(&meant, &known.pools, times);
-        args.output.list(&meant, shown, io)?;
-        return Ok(Exit::Ok);
+        let table = |times: &_| worker_table(&selected, &listed.pools, times);
+        args.output.print_list(&selected, table, io)?;
+        return Ok(CommandExit::Ok);
     }
-    if !args.consent.yes {
-        let times = args.output.times(io);
-        let text = table(&meant, &known.pools, &times).render(false, true, &io.err);
-        io.talk(text.trim_end())?;
+    if !args.confirm.yes {
+        let times = args.output.time_formatter(io);
+        let text =
+            worker_table(&selected, &listed.pools, &times).render_table(false, true, &io.err);
+        io.print_message(text.trim_end())?;
     }
     let question = format!(
         "Drain {} at {}?",
-        counted(args.names.len(), "worker"),
-        reached.name()
+        pluralize(args.names.len(), "worker"),
+        connection.display_name()
     );
-    if !agreed(args.consent, &question, "yes", io)? {
-        return Ok(Exit::Failed);
+    if !confirm(args.confirm, &question, "yes", io)? {
+        return Ok(CommandExit::Failed);
     }
     let mut drained = Vec::new();
-    let ended = reached.ask(async {
+    let result = connection.block_on(async {
         for name in &args.names {
             let worker = WorkerName {
                 name: name.as_str().into(),
                 kind: None,
             };
-            let asked = server.drain(&worker).await.map_err(HostError::from)?;
+            let response = server
+                .drain_worker(&worker)
+                .await
+                .map_err(TargetError::from)?;
             if args.output.is_table() {
-                writeln!(io.out, "{} {}", visible(name), asked.status)?;
+                writeln!(io.out, "{} {}", escape_control(name), response.status)?;
             }
-            drained.push(asked);
+            drained.push(response);
         }
         Ok(())
     });
-    // Also where one could not be: the others were asked to leave.
+    // Printed even if a later request failed, since the earlier workers are draining.
     if !args.output.is_table() {
-        args.output.list(&drained, |_| Table::new([]), io)?;
+        args.output
+            .print_list(&drained, |_| TextTable::new([]), io)?;
     }
-    ended.map(|()| Exit::Ok)
+    result.map(|()| CommandExit::Ok)
 }

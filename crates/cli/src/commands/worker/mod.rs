@@ -1,4 +1,4 @@
-//! `noetl worker`: a process that does the work of a server, and a look at those that do.
+//! `noetl worker`: runs a worker, and lists and drains workers.
 
 mod drain;
 mod list;
@@ -8,56 +8,56 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use noetl_server::http::serve_scrapes;
-use noetl_tools::walls::{Standing, hide_this_process};
+use noetl_server::http::serve_metrics;
+use noetl_tools::sandbox::{SandboxStatus, hide_this_process};
 
 use crate::config::table::{POOL, SERVER_URL};
-use crate::config::{Config, Flags, Worker};
+use crate::config::{Config, SettingFlags, Worker};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::io::Io;
-use crate::roles::{self, Code, StartError, WorkerPlan};
+use crate::roles::{self, CodeTrust, StartError, WorkerPlan};
 
 /// Start a worker
 ///
-/// It takes commands of its pool from a server, runs their tools, and reports what became of them.
-/// Start as many as there is work for, on any machine that reaches the server.
+/// Takes commands of its pool from a server, runs their tools and reports the results. Start as
+/// many workers as needed, on any machine that can reach the server.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Ctrl-C stops it: commands under way may finish, those that take too long are
-given back; pressed again, it quits at once. While the server is away, it waits
-and tries again.
+Ctrl-C stops the worker: running commands can finish, and those that take too
+long are returned to the queue. A second Ctrl-C quits immediately. If the
+server is unavailable, the worker waits and retries.
 
 Examples:
   noetl worker              for a server on this machine
   noetl worker --server http://localhost:9000 --pool gpu --concurrency 2
-  noetl worker list         who works there
-  noetl worker drain NAME   ask one to finish and leave")]
+  noetl worker list         list the workers of the server
+  noetl worker drain NAME   let a worker finish and stop")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct WorkerArgs {
     #[command(subcommand)]
-    verb: Option<Verb>,
+    command: Option<WorkerCommand>,
     #[command(flatten)]
-    settings: Flags<Worker>,
+    settings: SettingFlags<Worker>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    List(list::ListArgs),
-    Drain(drain::DrainArgs),
+enum WorkerCommand {
+    List(list::WorkerListArgs),
+    Drain(drain::WorkerDrainArgs),
 }
 
-/// Threads of a worker, where the user does not say.
-const THREADS: usize = 64;
-/// What is still under way gets this long to end when the process is over.
-const PARTING: Duration = Duration::from_secs(1);
+/// Default runtime threads of a worker.
+const DEFAULT_WORKER_THREADS: usize = 64;
+/// Time that remaining tasks get to stop after the worker has ended.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Works until the process is told to stop, or does what the verb says.
-pub(crate) fn run(args: &WorkerArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
-    match &args.verb {
+/// Runs a worker until the process is stopped, or runs a subcommand.
+pub(crate) fn run(args: &WorkerArgs, quiet: bool, io: &mut Io<'_>) -> Result<CommandExit, Error> {
+    match &args.command {
         None => {}
-        Some(Verb::List(args)) => return list::run(args, quiet, io),
-        Some(Verb::Drain(args)) => return drain::run(args, quiet, io),
+        Some(WorkerCommand::List(args)) => return list::run(args, quiet, io),
+        Some(WorkerCommand::Drain(args)) => return drain::run(args, quiet, io),
     }
     hide_this_process();
     let config = Config::load(&args.settings.given, &io.env)?;
@@ -65,46 +65,47 @@ pub(crate) fn run(args: &WorkerArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exi
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let threads = roles::threads(&config, THREADS)?;
-    let worked = threads.block_on(work(&config, io));
-    threads.shutdown_timeout(PARTING);
-    worked.map(|()| Exit::Ok)
+    let runtime = roles::build_tokio_runtime(&config, DEFAULT_WORKER_THREADS)?;
+    let result = runtime.block_on(run_worker(&config, io));
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    result.map(|()| CommandExit::Ok)
 }
 
-async fn work(config: &Config, io: &mut Io<'_>) -> Result<(), Error> {
-    let (orderly, at_once) = roles::stopped()?;
-    // Before the server hears of the worker: one that cannot listen does not begin.
-    let scrapes = roles::listen_for_scrapes(config).await?;
-    let client = roles::client(config)?;
+async fn run_worker(config: &Config, io: &mut Io<'_>) -> Result<(), Error> {
+    let (graceful, immediate) = roles::shutdown_tokens()?;
+    // Listens before registering: a worker that cannot listen must not start.
+    let metrics_listener = roles::bind_worker_metrics(config).await?;
+    let client = roles::server_client(config)?;
     let url = config.value(&SERVER_URL)?;
     let plan = WorkerPlan::new(config, config.value(&POOL)?, &io.env)?.for_server(config, &url)?;
-    let platform = roles::OfPlatform::of(config, plan.pool(), &url)?;
-    let toolbox = roles::toolbox(config, &io.env, Code::Others, platform)?;
-    let standing = Standing::of(&roles::sandbox(config, Code::Others)?).await;
-    for wall in standing.lacking() {
-        tracing::warn!("a wall around tasks does not stand: {wall}");
+    let platform = roles::PlatformToolSettings::from_config(config, plan.pool(), &url)?;
+    let toolbox = roles::build_toolbox(config, &io.env, CodeTrust::Untrusted, platform)?;
+    let sandbox_status =
+        SandboxStatus::probe(&roles::sandbox_settings(config, CodeTrust::Untrusted)?).await;
+    for layer in sandbox_status.describe_inactive() {
+        tracing::warn!("sandbox layer is not active: {layer}");
     }
-    let plan = plan.behind(&standing);
+    let plan = plan.with_sandbox_status(&sandbox_status);
     writeln!(
         io.out,
         "NoETL worker {} of pool {} for {url}",
-        plan.name(),
+        plan.worker_id(),
         plan.pool()
     )?;
-    if let Some((_, address)) = &scrapes {
+    if let Some((_, address)) = &metrics_listener {
         writeln!(io.out, "Metrics on http://{address}/metrics")?;
     }
     io.out.flush()?;
-    let worker = plan.start(Arc::new(client), toolbox);
-    if let Some((listener, _)) = scrapes {
+    let worker = plan.build_worker(Arc::new(client), toolbox);
+    if let Some((listener, _)) = metrics_listener {
         let metrics = worker.metrics();
-        let scraped = Arc::new(move || metrics.text());
-        // Told until the very end: what takes long to finish is worth watching.
-        tokio::spawn(serve_scrapes(listener, scraped, at_once.clone()));
+        let render = Arc::new(move || metrics.to_text());
+        // Metrics are served until the very end, so that a slow shutdown can be observed.
+        tokio::spawn(serve_metrics(listener, render, immediate.clone()));
     }
     tokio::select! {
-        ended = worker.run(orderly) => ended.map_err(StartError::Worker)?,
-        () = at_once.cancelled() => {}
+        result = worker.run(graceful) => result.map_err(StartError::Worker)?,
+        () = immediate.cancelled() => {}
     }
     Ok(())
 }

@@ -1,62 +1,62 @@
-//! Which server a command asks, and as whom.
+//! Settings of clients: the server and the credentials.
 
 use std::path::PathBuf;
 
-use super::{Role, Setting, read};
+use super::{Role, Setting, parsers};
 
 pub(crate) static SERVER_URL: Setting<String> = Setting::new(
     "NOETL_SERVER_URL",
     "http://localhost:8082",
-    read::url,
+    parsers::parse_http_url,
     "Address of the server",
 )
-.flag(
+.with_flag(
     "server",
     "URL",
     &[Role::Worker, Role::Client, Role::Operator],
 );
 
-pub(crate) static INTERNAL_URL: Setting<String> = Setting::absent(
+pub(crate) static INTERNAL_URL: Setting<String> = Setting::optional(
     "NOETL_INTERNAL_URL",
-    "what NOETL_SERVER_URL says",
-    read::url,
-    "Address of the internal API for workers of pool system and for operators, where it has a listener of \
-     its own",
+    "same as NOETL_SERVER_URL",
+    parsers::parse_http_url,
+    "Address of the internal API for workers of pool system and for operators, if it has a separate \
+     listener",
 );
 
-pub(crate) static PROFILE: Setting<String> = Setting::absent(
+pub(crate) static PROFILE: Setting<String> = Setting::optional(
     "NOETL_PROFILE",
-    "the one that is in use, if any",
-    read::text,
+    "the selected profile, if any",
+    parsers::parse_text,
     "Profile that names the server; see noetl profile",
 )
-.flag("profile", "NAME", &[Role::Client, Role::Operator]);
+.with_flag("profile", "NAME", &[Role::Client, Role::Operator]);
 
-pub(crate) static TOKEN: Setting<String> = Setting::absent(
+pub(crate) static TOKEN: Setting<String> = Setting::optional(
     "NOETL_TOKEN",
     "none",
-    read::text,
-    "Token that workers and commands show to the server",
+    parsers::parse_text,
+    "Token that workers and commands send to the server",
 )
-.secret();
+.mark_secret();
 
-pub(crate) static TLS_CA: Setting<PathBuf> = Setting::absent(
+pub(crate) static TLS_CA: Setting<PathBuf> = Setting::optional(
     "NOETL_TLS_CA",
-    "what the machine trusts",
-    read::path,
-    "File with the authority, in PEM, that signed the certificate of the server",
+    "the system's trusted authorities",
+    parsers::parse_path,
+    "PEM file with the authority that signed the server's certificate",
 );
 
-pub(crate) static TLS_CLIENT_CERT: Setting<PathBuf> = Setting::absent(
+pub(crate) static TLS_CLIENT_CERT: Setting<PathBuf> = Setting::optional(
     "NOETL_TLS_CLIENT_CERT",
     "none",
-    read::path,
-    "File with the certificate, in PEM, that workers and commands show to the server",
+    parsers::parse_path,
+    "PEM file with the client certificate of workers and commands",
 );
 
-pub(crate) static TLS_CLIENT_KEY: Setting<PathBuf> = Setting::absent(
+pub(crate) static TLS_CLIENT_KEY: Setting<PathBuf> = Setting::optional(
     "NOETL_TLS_CLIENT_KEY",
     "none",
-    read::path,
-    "File with the key of that certificate in PEM",
+    parsers::parse_path,
+    "PEM file with the key of the client certificate",
 );

@@ -1,84 +1,84 @@
-//! What a server is among others, and how it keeps runs going.
+//! Settings of servers in a cluster, and of execution.
 
 use noetl_types::MachineId;
 
-use super::{Setting, read};
+use super::{Setting, parsers};
 
 pub(crate) static SERVER_NAME: Setting<String> = Setting::new(
     "NOETL_SERVER_NAME",
     "noetl-control-plane",
-    read::text,
+    parsers::parse_text,
     "Name of the server in logs and events",
 );
 
-pub(crate) static MACHINE_ID: Setting<MachineId> = Setting::absent(
+pub(crate) static MACHINE_ID: Setting<MachineId> = Setting::optional(
     "NOETL_SERVER_MACHINE_ID",
     "leased from the store",
-    read::machine_id,
-    "Number, 0 to 1023, that no other server has: part of every id that it makes",
+    parsers::parse_machine_id,
+    "Number from 0 to 1023, unique among servers; part of every id that the server generates",
 );
 
-pub(crate) static COMMAND_LEASE: Setting<u32> = Setting::new(
+pub(crate) static COMMAND_LEASE_SECS: Setting<u32> = Setting::new(
     "NOETL_COMMAND_LEASE_SECS",
     "30",
-    read::number::<5, 3600>,
-    "Seconds after which a command is given to another worker unless its worker speaks up",
+    parsers::parse_number::<5, 3600>,
+    "Seconds until the lease of a command expires if its worker does not renew it",
 );
 
-pub(crate) static OFFLINE_AFTER: Setting<u32> = Setting::new(
+pub(crate) static WORKER_OFFLINE_SECS: Setting<u32> = Setting::new(
     "NOETL_RUNTIME_OFFLINE_SECONDS",
     "60",
-    read::number::<5, 86_400>,
-    "Seconds of silence after which a worker counts as gone",
+    parsers::parse_number::<5, 86_400>,
+    "Seconds without a heartbeat after which a worker counts as offline",
 );
 
-pub(crate) static CLASSIC_CLAIM_MAX: Setting<u32> = Setting::new(
+pub(crate) static CLASSIC_CLAIM_MAX_SECS: Setting<u32> = Setting::new(
     "NOETL_CLASSIC_CLAIM_MAX_SECS",
     "1800",
-    read::number::<30, 86_400>,
-    "Seconds that a command may be a worker's that claimed it by name, however often it speaks up",
+    parsers::parse_number::<30, 86_400>,
+    "Maximum seconds that a worker can hold a command that it claimed by name, including renewals",
 );
 
-pub(crate) static SHARDS: Setting<String> = Setting::absent(
+pub(crate) static SHARDS: Setting<String> = Setting::optional(
     "NOETL_SHARDS",
     "one database",
-    read::text,
-    "Several databases to share the work; this version works with one and refuses to start",
+    parsers::parse_text,
+    "Databases of several shards; this version supports one database and refuses to start",
 )
-.secret();
+.mark_secret();
 
-pub(crate) static CLUSTER_DSN: Setting<String> = Setting::absent(
+pub(crate) static CLUSTER_DSN: Setting<String> = Setting::optional(
     "NOETL_CLUSTER_DSN",
     "one database",
-    read::text,
-    "The database of what several databases share; this version works with one and refuses to start",
+    parsers::parse_text,
+    "Database of data shared between shards; this version supports one database and refuses to start",
 )
-.secret();
+.mark_secret();
 
 pub(crate) static SHARD_COUNT: Setting<u32> = Setting::new(
     "NOETL_SHARD_COUNT",
     "1",
-    read::number::<1, 1024>,
-    "Shards that answers about placement count, where the caller names no number",
+    parsers::parse_number::<1, 1024>,
+    "Default number of shards in responses about shard placement",
 );
 
 pub(crate) static SHARD_INDEX: Setting<u32> = Setting::new(
     "NOETL_SHARD_INDEX",
     "0",
-    read::number::<0, 1023>,
-    "Shard that answers about placement call this server's own",
+    parsers::parse_number::<0, 1023>,
+    "Shard of this server in responses about shard placement",
 );
 
-pub(crate) static SNAPSHOT_EVERY: Setting<u32> = Setting::new(
+pub(crate) static SNAPSHOT_INTERVAL_EVENTS: Setting<u32> = Setting::new(
     "NOETL_SNAPSHOT_EVERY",
     "500",
-    read::number::<50, 100_000>,
-    "Events after which the state of a run is stored beside its log",
+    parsers::parse_number::<50, 100_000>,
+    "Number of events after which a snapshot of a run is stored",
 );
 
-pub(crate) static AUTO_PURGE: Setting<u32> = Setting::new(
+pub(crate) static AUTO_PURGE_DAYS: Setting<u32> = Setting::new(
     "NOETL_AUTO_PURGE_DAYS",
     "0",
-    read::number::<0, 36_500>,
-    "Days after which the daily cleanup drops the logs of ended runs; 0 keeps them",
+    parsers::parse_number::<0, 36_500>,
+    "Days after which the daily cleanup deletes the logs of ended runs; 0 keeps them",
 );

@@ -1,119 +1,119 @@
-//! Where logs are kept, and how the database is reached.
+//! Settings of the database.
 
 use std::path::PathBuf;
 
-use noetl_store::Trust;
+use noetl_store::TlsVerification;
 
-use super::{EMBEDDED, Setting, StoreChoice, read};
+use super::{LOCAL_STORE_ROLES, Setting, StoreChoice, parsers};
 
-pub(crate) static DATA_DIR: Setting<PathBuf> = Setting::absent(
+pub(crate) static DATA_DIR: Setting<PathBuf> = Setting::optional(
     "NOETL_DATA_DIR",
-    "noetl in the data folder of the user",
-    read::path,
-    "Folder of the embedded database",
+    "noetl in the user's data directory",
+    parsers::parse_path,
+    "Directory of the embedded database",
 )
-.flag("data-dir", "DIR", EMBEDDED);
+.with_flag("data-dir", "DIR", LOCAL_STORE_ROLES);
 
-pub(crate) static STORE: Setting<StoreChoice> = Setting::absent(
+pub(crate) static STORE: Setting<StoreChoice> = Setting::optional(
     "NOETL_STORE",
-    "a file in the data folder, or postgres where NOETL_DSN or POSTGRES_HOST is set",
-    read::store,
-    "Where logs are kept: sqlite:PATH, postgres or memory",
+    "a file in the data directory, or postgres if NOETL_DSN or POSTGRES_HOST is set",
+    parsers::parse_store,
+    "Storage for logs: sqlite:PATH, postgres or memory",
 )
-.flag("store", "STORE", EMBEDDED);
+.with_flag("store", "STORE", LOCAL_STORE_ROLES);
 
-pub(crate) static DSN: Setting<String> = Setting::absent(
+pub(crate) static DSN: Setting<String> = Setting::optional(
     "NOETL_DSN",
-    "made of POSTGRES_*",
-    read::text,
+    "built from POSTGRES_*",
+    parsers::parse_text,
     "Address of the PostgreSQL database",
 )
-.secret();
+.mark_secret();
 
-pub(crate) static OWNER_DSN: Setting<String> = Setting::absent(
+pub(crate) static OWNER_DSN: Setting<String> = Setting::optional(
     "NOETL_OWNER_DSN",
-    "the server's own role owns the tables",
-    read::text,
-    "Address of the same database for the role that owns the tables; the server's own role can then \
-     add to the log and change nothing of it",
+    "the server's role owns the tables",
+    parsers::parse_text,
+    "Address of the same database for the role that owns the tables; the server's role can then only \
+     append to the event log",
 )
-.secret();
+.mark_secret();
 
 pub(crate) static POSTGRES_HOST: Setting<String> = Setting::new(
     "POSTGRES_HOST",
     "localhost",
-    read::text,
+    parsers::parse_text,
     "Host of the PostgreSQL database",
 );
 
 pub(crate) static POSTGRES_PORT: Setting<u16> = Setting::new(
     "POSTGRES_PORT",
     "5432",
-    read::port,
+    parsers::parse_port,
     "Port of the PostgreSQL database",
 );
 
 pub(crate) static POSTGRES_USER: Setting<String> = Setting::new(
     "POSTGRES_USER",
     "noetl",
-    read::text,
+    parsers::parse_text,
     "User of the PostgreSQL database",
 );
 
-pub(crate) static POSTGRES_PASSWORD: Setting<String> = Setting::absent(
+pub(crate) static POSTGRES_PASSWORD: Setting<String> = Setting::optional(
     "POSTGRES_PASSWORD",
     "none",
-    read::text,
+    parsers::parse_text,
     "Password of the PostgreSQL database",
 )
-.secret();
+.mark_secret();
 
 pub(crate) static POSTGRES_DATABASE: Setting<String> = Setting::new(
     "POSTGRES_DATABASE",
     "noetl",
-    read::text,
+    parsers::parse_text,
     "Name of the PostgreSQL database",
 );
 
 pub(crate) static POSTGRES_MAX_CONNECTIONS: Setting<u32> = Setting::new(
     "POSTGRES_MAX_CONNECTIONS",
     "10",
-    read::number::<3, 1000>,
-    "Connections to the PostgreSQL database, two of which write",
+    parsers::parse_number::<3, 1000>,
+    "Maximum connections to the PostgreSQL database, two of which write",
 );
 
-pub(crate) static POSTGRES_ACQUIRE_TIMEOUT: Setting<u32> = Setting::new(
+pub(crate) static POSTGRES_ACQUIRE_TIMEOUT_SECS: Setting<u32> = Setting::new(
     "POSTGRES_ACQUIRE_TIMEOUT",
     "30",
-    read::number::<1, 300>,
-    "Seconds that a request waits for a connection to the PostgreSQL database",
+    parsers::parse_number::<1, 300>,
+    "Maximum seconds that a request waits for a connection to the PostgreSQL database",
 );
 
-pub(crate) static POSTGRES_SSLMODE: Setting<Trust> = Setting::absent(
+pub(crate) static POSTGRES_SSLMODE: Setting<TlsVerification> = Setting::optional(
     "POSTGRES_SSLMODE",
-    "verify-full; prefer for a server on this machine",
-    read::ssl_mode,
-    "Encryption of the way to PostgreSQL, where NOETL_DSN does not say: disable, prefer, require, \
+    "verify-full; prefer for a local server",
+    parsers::parse_ssl_mode,
+    "TLS mode of PostgreSQL connections, if NOETL_DSN does not set one: disable, prefer, require, \
      verify-ca or verify-full",
 );
 
-pub(crate) static POSTGRES_SSLROOTCERT: Setting<PathBuf> = Setting::absent(
+pub(crate) static POSTGRES_SSLROOTCERT: Setting<PathBuf> = Setting::optional(
     "POSTGRES_SSLROOTCERT",
-    "what the machine trusts",
-    read::path,
-    "File with the authorities, in PEM, that signed the certificate of the PostgreSQL server",
+    "the system's trusted authorities",
+    parsers::parse_path,
+    "PEM file with the authorities that signed the PostgreSQL server's certificate",
 );
 
 pub(crate) static SCHEMA: Setting<String> = Setting::new(
     "NOETL_SCHEMA",
     "noetl",
-    read::identifier,
+    parsers::parse_identifier,
     "Schema of the tables in the PostgreSQL database",
 );
 
-pub(crate) static PARTITIONS_AHEAD: Setting<u32> = Setting::new(
+pub(crate) static PARTITIONS_AHEAD_MONTHS: Setting<u32> = Setting::new(
     "NOETL_PARTITIONS_AHEAD_MONTHS",
     "3",
-    read::number::<1, 24>,
-    "Months of the log that are prepared ahead of time (PostgreSQL)",
+    parsers::parse_number::<1, 24>,
+    "Months for which log partitions are created in advance (PostgreSQL)",
 );

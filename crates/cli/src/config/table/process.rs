@@ -1,33 +1,33 @@
-//! What any process has: threads, logs, traces.
+//! Settings of every process: threads, logs and traces.
 
-use super::{LASTING, LogFormat, Setting, read};
+use super::{LONG_RUNNING_ROLES, LogFormat, Setting, parsers};
 
-pub(crate) static THREADS: Setting<u32> = Setting::absent(
+pub(crate) static THREADS: Setting<u32> = Setting::optional(
     "NOETL_WORKERS",
     "the number of cores",
-    read::number::<1, 1024>,
+    parsers::parse_number::<1, 1024>,
     "Threads of the process",
 );
 
 pub(crate) static LOG: Setting<String> = Setting::new(
     "NOETL_LOG",
     "info",
-    read::log_filter,
-    "What is logged: a level, or a filter such as info,noetl_server=debug",
+    parsers::parse_log_filter,
+    "Log filter: a level, or a filter such as info,noetl_server=debug",
 )
-.flag("log", "FILTER", LASTING);
+.with_flag("log", "FILTER", LONG_RUNNING_ROLES);
 
 pub(crate) static LOG_FORMAT: Setting<LogFormat> = Setting::new(
     "NOETL_LOG_FORMAT",
     "auto",
-    read::log_format,
-    "Form of log lines: text, json, or auto, which is text on a terminal",
+    parsers::parse_log_format,
+    "Format of log lines: text, json, or auto (text on a terminal)",
 )
-.flag("log-format", "FORM", LASTING);
+.with_flag("log-format", "FORMAT", LONG_RUNNING_ROLES);
 
-pub(crate) static TRACES: Setting<String> = Setting::absent(
+pub(crate) static TRACES: Setting<String> = Setting::optional(
     "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "none: no traces are sent",
-    read::url,
-    "Address of an OpenTelemetry collector that takes traces of runs by OTLP over HTTP",
+    "none; no traces are sent",
+    parsers::parse_http_url,
+    "Address of an OpenTelemetry collector for traces of runs (OTLP over HTTP)",
 );

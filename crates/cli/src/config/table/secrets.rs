@@ -1,26 +1,26 @@
-//! Keys of secrets, and the trail of what was done to them.
+//! Settings of encryption keys and of the audit log of secrets.
 
-use super::{Setting, read};
+use super::{Setting, parsers};
 
-pub(crate) static ENCRYPTION_KEY: Setting<String> = Setting::absent(
+pub(crate) static ENCRYPTION_KEY: Setting<String> = Setting::optional(
     "NOETL_ENCRYPTION_KEY",
-    "for a database in a file, made once beside it",
-    read::text,
-    "Key that secrets are sealed under: base64 of 32 bytes",
+    "for a database file, generated once next to it",
+    parsers::parse_text,
+    "Key that encrypts secrets: base64 of 32 bytes",
 )
-.secret();
+.mark_secret();
 
-pub(crate) static ENCRYPTION_KEYS_OLD: Setting<String> = Setting::absent(
+pub(crate) static ENCRYPTION_KEYS_OLD: Setting<String> = Setting::optional(
     "NOETL_ENCRYPTION_KEYS_OLD",
     "none",
-    read::text,
-    "Earlier keys, with commas between them: they still open what they sealed",
+    parsers::parse_text,
+    "Earlier keys, separated by commas, used only for decryption",
 )
-.secret();
+.mark_secret();
 
 pub(crate) static SECRET_AUDIT_REQUIRED: Setting<bool> = Setting::new(
     "NOETL_SECRET_AUDIT_REQUIRED",
     "true",
-    read::flag,
-    "Whether a secret is handed out only once the trail tells of it",
+    parsers::parse_bool,
+    "Release a secret only after the operation is in the audit log",
 );

@@ -1,31 +1,31 @@
-//! Settings that are on or off.
+//! Boolean settings without a topic of their own.
 
-use super::{Setting, read};
+use super::{Setting, parsers};
 
 pub(crate) static UNSAFE_DURABILITY: Setting<bool> = Setting::new(
     "NOETL_UNSAFE_DURABILITY",
     "false",
-    read::flag,
-    "Works on a PostgreSQL server that may lose what it has committed; shows in /readyz",
+    parsers::parse_bool,
+    "Accept a PostgreSQL server that can lose committed transactions; reported by /readyz",
 );
 
 pub(crate) static SQL_CONSOLE: Setting<bool> = Setting::new(
     "NOETL_SQL_CONSOLE",
     "false",
-    read::flag,
-    "Asks for an SQL console, which this version does not have: POST /api/postgres/execute is refused",
+    parsers::parse_bool,
+    "Request a SQL console, which this version does not have: POST /api/postgres/execute is rejected",
 );
 
 pub(crate) static DISABLE_METRICS: Setting<bool> = Setting::new(
     "NOETL_DISABLE_METRICS",
     "false",
-    read::flag,
-    "Whether /metrics tells nothing",
+    parsers::parse_bool,
+    "Disable /metrics",
 );
 
 pub(crate) static DEBUG: Setting<bool> = Setting::new(
     "NOETL_DEBUG",
     "false",
-    read::flag,
-    "Whether more is logged where NOETL_LOG does not say: info,noetl=debug",
+    parsers::parse_bool,
+    "Log more if NOETL_LOG is not set: info,noetl=debug",
 );

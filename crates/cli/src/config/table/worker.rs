@@ -1,83 +1,83 @@
-//! What a worker takes on, and what tasks may reach.
+//! Settings of workers and of the sandbox for tasks.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use noetl_tools::egress::EgressPolicy;
-use noetl_tools::walls::SandboxMode;
+use noetl_tools::sandbox::SandboxMode;
 use noetl_types::{PoolName, WorkerId};
 
-use super::{Role, Setting, WORKING, read};
+use super::{Role, Setting, WORKING_ROLES, parsers};
 
 pub(crate) static POOL: Setting<PoolName> = Setting::new(
     "WORKER_POOL_NAME",
     "shared",
-    read::pool,
-    "Pool that the worker works for",
+    parsers::parse_pool_name,
+    "Pool of the worker",
 )
-.flag("pool", "NAME", &[Role::Worker]);
+.with_flag("pool", "NAME", &[Role::Worker]);
 
-pub(crate) static WORKER_ID: Setting<WorkerId> = Setting::absent(
+pub(crate) static WORKER_ID: Setting<WorkerId> = Setting::optional(
     "WORKER_ID",
-    "the host, the process and a random number",
-    read::worker_id,
-    "Name of the worker, different from that of every other",
+    "host name, process id and a random number",
+    parsers::parse_worker_id,
+    "Unique name of the worker",
 )
-.flag("id", "NAME", &[Role::Worker]);
+.with_flag("id", "NAME", &[Role::Worker]);
 
-pub(crate) static CONCURRENCY: Setting<u32> = Setting::new(
+pub(crate) static MAX_CONCURRENT_COMMANDS: Setting<u32> = Setting::new(
     "WORKER_MAX_CONCURRENT",
     "32",
-    read::number::<1, 1024>,
-    "Commands that the worker runs at once",
+    parsers::parse_number::<1, 1024>,
+    "Maximum concurrent commands",
 )
-.flag("concurrency", "N", WORKING);
+.with_flag("concurrency", "N", WORKING_ROLES);
 
-pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
+pub(crate) static WORKER_HEARTBEAT_SECS: Setting<u32> = Setting::new(
     "WORKER_HEARTBEAT_INTERVAL",
     "15",
-    read::number::<1, 60>,
-    "Seconds between the signs of life of the worker",
+    parsers::parse_number::<1, 60>,
+    "Seconds between heartbeats of the worker",
 );
 
-pub(crate) static WORKER_METRICS_BIND: Setting<SocketAddr> = Setting::absent(
+pub(crate) static WORKER_METRICS_BIND: Setting<SocketAddr> = Setting::optional(
     "WORKER_METRICS_BIND",
-    "none: a worker listens nowhere",
-    read::socket,
-    "Address and port where a worker tells its metrics to Prometheus; port 0 takes a free one",
+    "none; the worker does not listen",
+    parsers::parse_socket_address,
+    "Address and port of the worker's Prometheus metrics; port 0 selects a free port",
 );
 
-pub(crate) static EGRESS: Setting<EgressPolicy> = Setting::absent(
+pub(crate) static EGRESS: Setting<EgressPolicy> = Setting::optional(
     "NOETL_EGRESS_ALLOW",
-    "public addresses; everything in noetl run and noetl dev",
-    read::egress,
-    "Private addresses that tools may connect to: host:port, CIDR, or * for all",
+    "public addresses only; all addresses in noetl run and noetl dev",
+    parsers::parse_egress_policy,
+    "Private addresses that tools can connect to: host:port, CIDR, or * for all",
 );
 
-pub(crate) static SANDBOX: Setting<SandboxMode> = Setting::absent(
+pub(crate) static SANDBOX: Setting<SandboxMode> = Setting::optional(
     "NOETL_SANDBOX",
     "best_effort; off in noetl run and noetl dev",
-    read::sandbox,
-    "Walls around user code: off, best_effort, or strict, which refuses tasks where one is missing",
+    parsers::parse_sandbox_mode,
+    "Sandbox for user code: off, best_effort, or strict, which refuses tasks if a layer is unavailable",
 );
 
 pub(crate) static SANDBOX_NETWORK: Setting<bool> = Setting::new(
     "NOETL_SANDBOX_NETWORK",
     "true",
-    read::flag,
-    "Whether user code within the walls has network",
+    parsers::parse_bool,
+    "Allow network access for sandboxed user code",
 );
 
-pub(crate) static SANDBOX_WRITABLE: Setting<Vec<PathBuf>> = Setting::absent(
+pub(crate) static SANDBOX_WRITABLE: Setting<Vec<PathBuf>> = Setting::optional(
     "NOETL_SANDBOX_WRITABLE",
-    "none but their own",
-    read::folders,
-    "Folders that user code within the walls may write to, separated by commas",
+    "only their own directory",
+    parsers::parse_directories,
+    "Directories that sandboxed user code can write to, separated by commas",
 );
 
-pub(crate) static FILE_ROOTS: Setting<Vec<PathBuf>> = Setting::absent(
+pub(crate) static FILE_ROOTS: Setting<Vec<PathBuf>> = Setting::optional(
     "NOETL_FILE_ROOTS",
-    "anywhere but in places of the platform",
-    read::folders,
-    "Folders that tasks may have scripts, databases and mounts in, separated by commas",
+    "anywhere except in the platform's own files",
+    parsers::parse_directories,
+    "Directories that tasks can use for scripts, databases and mounts, separated by commas",
 );

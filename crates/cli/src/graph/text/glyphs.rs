@@ -1,43 +1,42 @@
-//! The letters of a drawing.
+//! Characters of a text drawing.
 
-/// The letters of a drawing.
+/// Characters of a text drawing.
 #[derive(Debug)]
 pub(super) struct Glyphs {
-    /// A step.
     pub(super) step: &'static str,
-    /// A step that loops.
+    /// A step with a loop.
     pub(super) looping: &'static str,
     /// The final step.
-    pub(super) last: &'static str,
-    /// A step that nothing leads to.
-    pub(super) lost: &'static str,
-    /// A way down.
+    pub(super) final_step: &'static str,
+    /// An unreachable step.
+    pub(super) unreachable: &'static str,
+    /// Vertical line.
     pub(super) down: &'static str,
-    /// A way off, with more below it.
+    /// Branch with more below it.
     pub(super) tee: &'static str,
-    /// The last way off.
+    /// Last branch.
     pub(super) corner: &'static str,
-    /// To a step that is drawn elsewhere.
+    /// Arc to a step drawn elsewhere.
     pub(super) to: &'static str,
-    /// Back to a step above.
+    /// Arc back to a step above.
     pub(super) back: &'static str,
-    /// Into failure.
+    /// Arc to failure.
     pub(super) fail: &'static str,
     /// Between the tasks of a pipeline.
     pub(super) then: &'static str,
     /// Before the number of equal tasks.
     pub(super) times: &'static str,
     /// Between facts.
-    pub(super) and: &'static str,
-    /// For what was left out.
+    pub(super) separator: &'static str,
+    /// End of shortened text.
     pub(super) ellipsis: &'static str,
 }
 
-pub(super) const UNICODE: Glyphs = Glyphs {
+pub(super) const UNICODE_GLYPHS: Glyphs = Glyphs {
     step: "●",
     looping: "⟳",
-    last: "■",
-    lost: "○",
+    final_step: "■",
+    unreachable: "○",
     down: "│",
     tee: "├─",
     corner: "╰─",
@@ -46,15 +45,15 @@ pub(super) const UNICODE: Glyphs = Glyphs {
     fail: "✗ ",
     then: " → ",
     times: " ×",
-    and: " · ",
+    separator: " · ",
     ellipsis: "…",
 };
 
-pub(super) const ASCII: Glyphs = Glyphs {
+pub(super) const ASCII_GLYPHS: Glyphs = Glyphs {
     step: "*",
     looping: "@",
-    last: "#",
-    lost: "o",
+    final_step: "#",
+    unreachable: "o",
     down: "|",
     tee: "|-",
     corner: "`-",
@@ -63,6 +62,6 @@ pub(super) const ASCII: Glyphs = Glyphs {
     fail: "! ",
     then: " > ",
     times: " x",
-    and: " - ",
+    separator: " - ",
     ellipsis: "...",
 };

@@ -1,109 +1,121 @@
-//! A playbook drawn with letters: the tree on the left, tools and conditions in columns beside it.
+//! Draws a playbook as text: a tree on the left, with tools and conditions in columns.
 
 mod glyphs;
 mod rows;
 
 use anstyle::Style;
 
-use self::glyphs::{ASCII, Glyphs, UNICODE};
-use self::rows::{Row, rows};
-use super::flow::Flow;
-use super::plan::Plan;
-use crate::io::Paint;
-use crate::render::{palette, words};
+use self::glyphs::{ASCII_GLYPHS, Glyphs, UNICODE_GLYPHS};
+use self::rows::{DrawingRow, build_rows};
+use super::flow::FlowGraph;
+use super::plan::DrawingPlan;
+use crate::io::ColorPaint;
+use crate::render::{palette, text_layout};
 
-/// How the drawing is to look.
+/// Options of the drawing.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
-    /// Whether colours are shown.
-    pub(crate) paint: Paint,
-    /// How many columns there are.
+pub(crate) struct DrawOptions {
+    /// Color support.
+    pub(crate) paint: ColorPaint,
+    /// Width in columns.
     pub(crate) width: usize,
-    /// Whether to keep to ASCII.
+    /// Uses only ASCII characters.
     pub(crate) ascii: bool,
 }
 
-/// The columns of names and tools grow no wider than this.
-const MAX_NAME: usize = 44;
-const MAX_TOOL: usize = 30;
+/// Maximum widths of the name and tool columns.
+const MAX_NAME_WIDTH: usize = 44;
+const MAX_TOOL_WIDTH: usize = 30;
 
-/// Notes stand in a column of their own where it has at least this width, else below their step.
-const MIN_NOTE: usize = 30;
+/// Minimum width of the note column. If it would be narrower, notes are written below their step.
+const MIN_NOTE_WIDTH: usize = 30;
 
-/// A note takes no more lines than this.
-const NOTE_LINES: usize = 3;
+/// Maximum lines of a note.
+const MAX_NOTE_LINES: usize = 3;
 
-/// Draws a playbook.
-pub(crate) fn text(flow: &Flow, look: Look) -> String {
-    let glyphs = if look.ascii { &ASCII } else { &UNICODE };
-    let plan = Plan::new(flow);
-    let rows = rows(flow, &plan, glyphs);
-    let page = Page::new(&rows, look, glyphs);
-    let mut text = heading(flow, &plan, look.paint, glyphs);
+/// Draws a playbook as text.
+pub(crate) fn draw_text(flow: &FlowGraph, options: DrawOptions) -> String {
+    let glyphs = if options.ascii {
+        &ASCII_GLYPHS
+    } else {
+        &UNICODE_GLYPHS
+    };
+    let plan = DrawingPlan::new(flow);
+    let rows = build_rows(flow, &plan, glyphs);
+    let page = DrawingPage::new(&rows, options, glyphs);
+    let mut text = drawing_heading(flow, &plan, options.paint, glyphs);
     for row in &rows {
-        page.write(&mut text, row);
+        page.write_row(&mut text, row);
     }
     text
 }
 
-fn heading(flow: &Flow, plan: &Plan, paint: Paint, glyphs: &Glyphs) -> String {
-    let mut facts = vec![words::counted(flow.steps.len(), "step")];
+fn drawing_heading(
+    flow: &FlowGraph,
+    plan: &DrawingPlan,
+    paint: ColorPaint,
+    glyphs: &Glyphs,
+) -> String {
+    let mut counts = vec![text_layout::pluralize(flow.steps.len(), "step")];
     for (count, noun) in [(plan.join_count(), "join"), (flow.cycles, "cycle")] {
         if count > 0 {
-            facts.push(words::counted(count, noun));
+            counts.push(text_layout::pluralize(count, noun));
         }
     }
     let name = paint
-        .text(palette::NAME, words::visible(&flow.name))
+        .text(palette::NAME, text_layout::escape_control(&flow.name))
         .to_string();
-    let facts = paint
-        .text(palette::QUIET, facts.join(glyphs.and))
+    let counts = paint
+        .text(palette::MUTED, counts.join(glyphs.separator))
         .to_string();
-    format!("{name}{}{facts}\n\n", glyphs.and)
+    format!("{name}{}{counts}\n\n", glyphs.separator)
 }
 
-/// The widths of the columns.
-struct Page<'g> {
-    look: Look,
+/// Layout of the columns.
+struct DrawingPage<'g> {
+    options: DrawOptions,
     glyphs: &'g Glyphs,
-    name: usize,
-    tool: usize,
+    name_width: usize,
+    tool_width: usize,
 }
 
-impl<'g> Page<'g> {
-    fn new(rows: &[Row], look: Look, glyphs: &'g Glyphs) -> Self {
-        let leads = rows.iter().map(Row::lead_width);
-        // A name that is far too long is left to stick out, lest it push all others apart.
-        let name = leads.filter(|width| *width <= MAX_NAME).max().unwrap_or(0);
-        let tools = rows.iter().map(|row| words::columns(&row.tool));
-        let tool = tools.max().unwrap_or(0).min(MAX_TOOL);
+impl<'g> DrawingPage<'g> {
+    fn new(rows: &[DrawingRow], options: DrawOptions, glyphs: &'g Glyphs) -> Self {
+        let leads = rows.iter().map(DrawingRow::lead_width);
+        // A name that is too long sticks out instead of widening the column for all.
+        let name_width = leads
+            .filter(|width| *width <= MAX_NAME_WIDTH)
+            .max()
+            .unwrap_or(0);
+        let tools = rows.iter().map(|row| text_layout::display_width(&row.tool));
+        let tool_width = tools.max().unwrap_or(0).min(MAX_TOOL_WIDTH);
         Self {
-            look,
+            options,
             glyphs,
-            name,
-            tool,
+            name_width,
+            tool_width,
         }
     }
 
-    /// How many columns are left for notes; `None` where too few are.
+    /// Width available for notes. `None` if there is too little.
     fn note_column(&self) -> Option<usize> {
-        let left = self
-            .look
+        let available = self
+            .options
             .width
-            .checked_sub(self.name + self.tool + 2 * GAP.len())?;
-        (left >= MIN_NOTE).then_some(left)
+            .checked_sub(self.name_width + self.tool_width + 2 * COLUMN_GAP.len())?;
+        (available >= MIN_NOTE_WIDTH).then_some(available)
     }
 
-    fn write(&self, text: &mut String, row: &Row) {
-        let mut line = Line::new(self.look.paint);
+    fn write_row(&self, text: &mut String, row: &DrawingRow) {
+        let mut line = StyledLine::new(self.options.paint);
         for piece in &row.lead {
-            line.push(piece.style, &piece.text);
+            line.push_styled(piece.style, &piece.text);
         }
         if !row.tool.is_empty() {
-            line.pad(self.name);
-            line.push(
-                palette::QUIET,
-                &words::shorten(&row.tool, self.tool, self.glyphs.ellipsis),
+            line.pad_to_column(self.name_width);
+            line.push_styled(
+                palette::MUTED,
+                &text_layout::truncate_to_width(&row.tool, self.tool_width, self.glyphs.ellipsis),
             );
         }
         match self.note_column() {
@@ -112,69 +124,79 @@ impl<'g> Page<'g> {
         }
     }
 
-    /// Writes notes into their column, beginning on the line of their step.
-    fn notes_beside(&self, text: &mut String, row: &Row, mut line: Line, width: usize) {
-        let column = self.name + GAP.len() + self.tool;
+    /// Writes notes in their column, starting on the line of their step.
+    fn notes_beside(
+        &self,
+        text: &mut String,
+        row: &DrawingRow,
+        mut line: StyledLine,
+        width: usize,
+    ) {
+        let column = self.name_width + COLUMN_GAP.len() + self.tool_width;
         if line.width > column && !row.notes.is_empty() {
             // A name that sticks out of its column would push its notes off the page.
-            line.end(text);
-            line = self.tail(row);
+            line.write_to(text);
+            line = self.continuation_line(row);
         }
         for note in &row.notes {
-            for part in words::wrap(&note.text, width, NOTE_LINES, self.glyphs.ellipsis) {
-                line.pad(column);
-                line.push(note.style, &part);
-                line.end(text);
-                line = self.tail(row);
+            for part in
+                text_layout::wrap_text(&note.text, width, MAX_NOTE_LINES, self.glyphs.ellipsis)
+            {
+                line.pad_to_column(column);
+                line.push_styled(note.style, &part);
+                line.write_to(text);
+                line = self.continuation_line(row);
             }
         }
         if row.notes.is_empty() {
-            line.end(text);
+            line.write_to(text);
         }
     }
 
-    /// Writes notes on lines of their own.
-    fn notes_below(&self, text: &mut String, row: &Row, line: Line) {
-        if !row.is_line() || row.notes.is_empty() {
-            line.end(text);
+    /// Writes notes on separate lines.
+    fn notes_below(&self, text: &mut String, row: &DrawingRow, line: StyledLine) {
+        if !row.is_tree_line() || row.notes.is_empty() {
+            line.write_to(text);
         }
-        let indent = words::columns(&row.tail) + GAP.len();
-        let room = self
-            .look
+        let indent = text_layout::display_width(&row.tail) + COLUMN_GAP.len();
+        let available = self
+            .options
             .width
-            .saturating_sub(indent + GAP.len())
-            .max(MIN_NOTE / 2);
+            .saturating_sub(indent + COLUMN_GAP.len())
+            .max(MIN_NOTE_WIDTH / 2);
         for note in &row.notes {
-            for part in words::wrap(&note.text, room, NOTE_LINES, self.glyphs.ellipsis) {
-                let mut line = self.tail(row);
-                line.pad(indent);
-                line.push(note.style, &part);
-                line.end(text);
+            for part in
+                text_layout::wrap_text(&note.text, available, MAX_NOTE_LINES, self.glyphs.ellipsis)
+            {
+                let mut line = self.continuation_line(row);
+                line.pad_to_column(indent);
+                line.push_styled(note.style, &part);
+                line.write_to(text);
             }
         }
     }
 
-    /// The beginning of a line that continues a row.
-    fn tail(&self, row: &Row) -> Line {
-        let mut line = Line::new(self.look.paint);
-        line.push(palette::QUIET, &row.tail);
+    /// Start of a continuation line of a row.
+    fn continuation_line(&self, row: &DrawingRow) -> StyledLine {
+        let mut line = StyledLine::new(self.options.paint);
+        line.push_styled(palette::MUTED, &row.tail);
         line
     }
 }
 
-/// What stands between two columns.
-const GAP: &str = "  ";
+/// Gap between columns.
+const COLUMN_GAP: &str = "  ";
 
-/// A line that is being written.
-struct Line {
-    paint: Paint,
+/// Line being written.
+struct StyledLine {
+    paint: ColorPaint,
     text: String,
-    /// How many columns it takes, colours not counted.
+    /// Width in columns, without escape codes.
     width: usize,
 }
 
-impl Line {
-    fn new(paint: Paint) -> Self {
+impl StyledLine {
+    fn new(paint: ColorPaint) -> Self {
         Self {
             paint,
             text: String::new(),
@@ -182,21 +204,21 @@ impl Line {
         }
     }
 
-    fn push(&mut self, style: Style, text: &str) {
+    fn push_styled(&mut self, style: Style, text: &str) {
         if !text.is_empty() {
             self.text += &self.paint.text(style, text).to_string();
-            self.width += words::columns(text);
+            self.width += text_layout::display_width(text);
         }
     }
 
-    /// Fills up to a column and the gap behind it.
-    fn pad(&mut self, column: usize) {
-        let blanks = column.saturating_sub(self.width) + GAP.len();
+    /// Pads to a column and the gap after it.
+    fn pad_to_column(&mut self, column: usize) {
+        let blanks = column.saturating_sub(self.width) + COLUMN_GAP.len();
         self.text.extend(std::iter::repeat_n(' ', blanks));
         self.width += blanks;
     }
 
-    fn end(self, text: &mut String) {
+    fn write_to(self, text: &mut String) {
         *text += self.text.trim_end();
         text.push('\n');
     }

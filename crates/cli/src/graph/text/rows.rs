@@ -1,32 +1,32 @@
-//! The rows of a drawing, from top to bottom.
+//! Rows of a text drawing, from top to bottom.
 
 use anstyle::Style;
-use noetl_playbook::graph::{StepIndex, Target};
+use noetl_playbook::graph::{EdgeTarget, StepIndex};
 use noetl_playbook::model::RouterMode;
 
 use super::glyphs::Glyphs;
-use crate::graph::flow::{Flow, FlowStep};
-use crate::graph::plan::{Group, Plan, Section};
-use crate::render::{palette, words};
+use crate::graph::flow::{FlowGraph, FlowStep};
+use crate::graph::plan::{ArcGroup, DrawingPlan, DrawingSection};
+use crate::render::{palette, text_layout};
 
-/// A list of steps names no more than this many of them.
-const MAX_NAMED: usize = 4;
+/// Maximum steps named in a list.
+const MAX_NAMED_STEPS: usize = 4;
 
-/// A row of a drawing.
+/// Row of a drawing.
 #[derive(Debug)]
-pub(super) struct Row {
-    /// The lines of the tree, then the name and where it leads.
-    pub(super) lead: Vec<Piece>,
+pub(super) struct DrawingRow {
+    /// Tree lines, then the name and the target.
+    pub(super) lead: Vec<StyledText>,
     pub(super) tool: String,
-    pub(super) notes: Vec<Piece>,
-    /// The lines of the tree that go on below, for notes that need more lines.
+    pub(super) notes: Vec<StyledText>,
+    /// Tree lines that continue below, for notes with several lines.
     pub(super) tail: String,
 }
 
-impl Row {
-    /// A row without a name.
-    fn line(tree: String, notes: Vec<Piece>) -> Self {
-        let lead = vec![Piece::new(palette::QUIET, tree.clone())];
+impl DrawingRow {
+    /// Row without a name.
+    fn tree_line(tree: String, notes: Vec<StyledText>) -> Self {
+        let lead = vec![StyledText::new(palette::MUTED, tree.clone())];
         Self {
             lead,
             tool: String::new(),
@@ -35,28 +35,28 @@ impl Row {
         }
     }
 
-    /// Whether it has no name.
-    pub(super) fn is_line(&self) -> bool {
+    /// True if it has no name.
+    pub(super) fn is_tree_line(&self) -> bool {
         self.lead.len() == 1
     }
 
-    /// How many columns the tree, the name and where it leads take.
+    /// Width of the tree, the name and the target.
     pub(super) fn lead_width(&self) -> usize {
         self.lead
             .iter()
-            .map(|piece| words::columns(&piece.text))
+            .map(|piece| text_layout::display_width(&piece.text))
             .sum()
     }
 }
 
-/// A text in a style.
+/// Text with a style.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct StyledText {
     pub(super) style: Style,
     pub(super) text: String,
 }
 
-impl Piece {
+impl StyledText {
     fn new(style: Style, text: impl Into<String>) -> Self {
         Self {
             style,
@@ -65,36 +65,37 @@ impl Piece {
     }
 }
 
-/// The rows of a drawing.
-pub(super) fn rows(flow: &Flow, plan: &Plan, glyphs: &Glyphs) -> Vec<Row> {
-    let mut walk = Walk {
+/// Builds the rows of a drawing.
+pub(super) fn build_rows(flow: &FlowGraph, plan: &DrawingPlan, glyphs: &Glyphs) -> Vec<DrawingRow> {
+    let mut walk = TreeWalk {
         flow,
         plan,
         glyphs,
-        section: Section::Main,
+        section: DrawingSection::Main,
         rows: Vec::new(),
     };
-    let mut before = Section::Main;
+    let mut previous = DrawingSection::Main;
     for (section, root) in &plan.margin {
         walk.section = *section;
         if !walk.rows.is_empty() {
-            walk.rows.push(Row::line(String::new(), Vec::new()));
+            walk.rows
+                .push(DrawingRow::tree_line(String::new(), Vec::new()));
         }
-        if *section == Section::Unreached && before != Section::Unreached {
-            let mut row = Row::line(String::new(), Vec::new());
-            row.lead.push(Piece::new(palette::DOUBT, "never reached"));
+        if *section == DrawingSection::Unreached && previous != DrawingSection::Unreached {
+            let mut row = DrawingRow::tree_line(String::new(), Vec::new());
+            row.lead
+                .push(StyledText::new(palette::CAUTION, "never reached"));
             walk.rows.push(row);
         }
-        before = *section;
-        walk.draw(*root);
+        previous = *section;
+        walk.draw_root(*root);
     }
     walk.rows
 }
 
-/// How a step is joined to the one below it.
+/// Connection of a step to the one below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Link {
-    /// Not at all.
+enum StepLink {
     None,
     /// By its last arc.
     Arc,
@@ -102,48 +103,61 @@ enum Link {
     Branches,
 }
 
-/// A column of steps that is being drawn.
-struct Column {
+/// Column of steps being drawn.
+struct StepColumn {
     steps: Vec<StepIndex>,
-    /// The step that is being drawn.
-    at: usize,
-    /// How many of its ways off are drawn.
+    /// Index of the current step.
+    index: usize,
+    /// Number of its exits already drawn.
     exits: usize,
-    /// The tree to the left of the column.
+    /// Tree lines to the left of the column.
     prefix: String,
 }
 
-struct Walk<'f> {
-    flow: &'f Flow,
-    plan: &'f Plan,
-    glyphs: &'f Glyphs,
-    section: Section,
-    rows: Vec<Row>,
+/// Tree lines to the left of a step.
+#[derive(Debug, Clone, Copy)]
+struct TreeLines<'t> {
+    /// On the row of the step.
+    lead: &'t str,
+    /// On the rows below it.
+    prefix: &'t str,
 }
 
-impl Walk<'_> {
-    /// Draws what stands at the left margin under `root`.
-    fn draw(&mut self, root: StepIndex) {
-        let mut columns = vec![self.open(root, String::new(), "", None)];
+struct TreeWalk<'f> {
+    flow: &'f FlowGraph,
+    plan: &'f DrawingPlan,
+    glyphs: &'f Glyphs,
+    section: DrawingSection,
+    rows: Vec<DrawingRow>,
+}
+
+impl TreeWalk<'_> {
+    /// Draws the tree of `root` at the left margin.
+    fn draw_root(&mut self, root: StepIndex) {
+        let mut columns = vec![self.open_column(root, String::new(), "", None)];
         while let Some(column) = columns.last_mut() {
-            let step = column.steps[column.at];
-            let next = column.steps.get(column.at + 1).copied();
-            let link = self.link(step, next);
-            let exits = self.exits(step, link);
+            let step = column.steps[column.index];
+            let next = column.steps.get(column.index + 1).copied();
+            let link = self.link_to_next(step, next);
+            let exits = self.count_exits(step, link);
             if column.exits < exits {
                 column.exits += 1;
-                let goes_on = column.exits < exits || link != Link::None;
+                let continues = column.exits < exits || link != StepLink::None;
                 let (prefix, exit) = (column.prefix.clone(), column.exits - 1);
-                columns.extend(self.exit(step, exit, &prefix, goes_on));
+                columns.extend(self.draw_exit(step, exit, &prefix, continues));
             } else if let Some(next) = next {
-                column.at += 1;
+                column.index += 1;
                 column.exits = 0;
                 let (prefix, below) = (
                     column.prefix.clone(),
-                    column.steps.get(column.at + 1).copied(),
+                    column.steps.get(column.index + 1).copied(),
                 );
-                self.way_down(step, link, &prefix);
-                self.step(next, below, (&prefix, &prefix), None);
+                self.draw_connection(step, link, &prefix);
+                let tree = TreeLines {
+                    lead: &prefix,
+                    prefix: &prefix,
+                };
+                self.draw_step(next, below, tree, None);
             } else {
                 columns.pop();
             }
@@ -151,112 +165,118 @@ impl Walk<'_> {
     }
 
     /// Draws the first step of a column.
-    fn open(
+    fn open_column(
         &mut self,
         first: StepIndex,
         prefix: String,
         lead: &str,
-        arrival: Option<Piece>,
-    ) -> Column {
-        let steps = self.plan.column(first);
-        self.step(first, steps.get(1).copied(), (&prefix, lead), arrival);
-        Column {
+        arc_note: Option<StyledText>,
+    ) -> StepColumn {
+        let steps = self.plan.column_steps(first);
+        let tree = TreeLines {
+            lead,
+            prefix: &prefix,
+        };
+        self.draw_step(first, steps.get(1).copied(), tree, arc_note);
+        StepColumn {
             steps,
-            at: 0,
+            index: 0,
             exits: 0,
             prefix,
         }
     }
 
-    fn link(&self, step: StepIndex, next: Option<StepIndex>) -> Link {
-        let Some(next) = next else { return Link::None };
+    fn link_to_next(&self, step: StepIndex, next: Option<StepIndex>) -> StepLink {
+        let Some(next) = next else {
+            return StepLink::None;
+        };
         let last = self.plan.groups(step).last();
-        if last.is_some_and(|group| !group.back && group.target == Target::Step(next)) {
-            Link::Arc
+        if last.is_some_and(|group| !group.is_back && group.target == EdgeTarget::Step(next)) {
+            StepLink::Arc
         } else if self.plan.is_join_of(next, step) {
-            Link::Branches
+            StepLink::Branches
         } else {
-            Link::None
+            StepLink::None
         }
     }
 
-    /// The one arc of a step, where it is always taken and leads to what is drawn elsewhere.
-    fn only_mention(&self, step: StepIndex, link: Link) -> Option<Piece> {
+    /// Label of the only arc of a step, if it is always taken and its target is drawn elsewhere.
+    fn single_target_label(&self, step: StepIndex, link: StepLink) -> Option<StyledText> {
         let [group] = self.plan.groups(step) else {
             return None;
         };
-        let says_all = link == Link::None
-            && self.plan.branch(step, group).is_none()
-            && !self.flow.step(step).fails_unmatched
-            && self.condition(step, group).is_none();
-        says_all.then(|| {
-            let Piece { style, text } = self.mention(group);
-            Piece::new(style, format!(" {text}"))
+        let is_single_exit = link == StepLink::None
+            && self.plan.branch_target(step, group).is_none()
+            && !self.flow.flow_step(step).fails_unmatched
+            && self.arc_group_condition(step, group).is_none();
+        is_single_exit.then(|| {
+            let StyledText { style, text } = self.target_label(group);
+            StyledText::new(style, format!(" {text}"))
         })
     }
 
-    /// How to write where an arc leads.
-    fn mention(&self, group: &Group) -> Piece {
+    /// Label with the target of an arc.
+    fn target_label(&self, group: &ArcGroup) -> StyledText {
         match group.target {
-            Target::End => Piece::new(palette::QUIET, format!("{}end", self.glyphs.to)),
-            Target::Step(target) => {
-                let name = words::visible(&self.flow.step(target).name);
-                if group.back {
-                    Piece::new(palette::BACK, format!("{}{name}", self.glyphs.back))
+            EdgeTarget::End => StyledText::new(palette::MUTED, format!("{}end", self.glyphs.to)),
+            EdgeTarget::Step(target) => {
+                let name = text_layout::escape_control(&self.flow.flow_step(target).name);
+                if group.is_back {
+                    StyledText::new(palette::BACK_ARC, format!("{}{name}", self.glyphs.back))
                 } else {
-                    Piece::new(Style::new(), format!("{}{name}", self.glyphs.to))
+                    StyledText::new(Style::new(), format!("{}{name}", self.glyphs.to))
                 }
             }
         }
     }
 
-    /// How many ways lead off a step, apart from the one straight down and one told beside its name.
-    fn exits(&self, step: StepIndex, link: Link) -> usize {
-        if self.only_mention(step, link).is_some() {
+    /// Number of exits of a step, except the one straight down and one written next to its name.
+    fn count_exits(&self, step: StepIndex, link: StepLink) -> usize {
+        if self.single_target_label(step, link).is_some() {
             return 0;
         }
-        let down = usize::from(link == Link::Arc);
-        let fail = usize::from(self.flow.step(step).fails_unmatched);
+        let down = usize::from(link == StepLink::Arc);
+        let fail = usize::from(self.flow.flow_step(step).fails_unmatched);
         self.plan.groups(step).len() - down + fail
     }
 
-    /// Draws a way off; a branch opens a column of its own.
-    fn exit(
+    /// Draws an exit. A branch opens a new column.
+    fn draw_exit(
         &mut self,
         step: StepIndex,
         exit: usize,
         prefix: &str,
-        goes_on: bool,
-    ) -> Option<Column> {
-        let lead = if goes_on {
+        continues: bool,
+    ) -> Option<StepColumn> {
+        let lead = if continues {
             self.glyphs.tee
         } else {
             self.glyphs.corner
         };
-        let below = if goes_on {
+        let below = if continues {
             format!("{prefix}{} ", self.glyphs.down)
         } else {
             format!("{prefix}  ")
         };
         let tree = format!("{prefix}{lead}");
-        let (mention, note) = match self.plan.groups(step).get(exit) {
+        let (label, note) = match self.plan.groups(step).get(exit) {
             None => {
-                let fail = Piece::new(palette::BAD, format!("{}fail", self.glyphs.fail));
+                let fail = StyledText::new(palette::FAILURE, format!("{}fail", self.glyphs.fail));
                 (
                     fail,
-                    Some(Piece::new(palette::CONDITION, "where no arc holds")),
+                    Some(StyledText::new(palette::CONDITION, "if no arc matches")),
                 )
             }
             Some(group) => {
-                let note = self.condition(step, group);
-                if let Some(branch) = self.plan.branch(step, group) {
-                    return Some(self.open(branch, below, &tree, note));
+                let note = self.arc_group_condition(step, group);
+                if let Some(branch) = self.plan.branch_target(step, group) {
+                    return Some(self.open_column(branch, below, &tree, note));
                 }
-                (self.mention(group), note)
+                (self.target_label(group), note)
             }
         };
-        self.rows.push(Row {
-            lead: vec![Piece::new(palette::QUIET, tree), mention],
+        self.rows.push(DrawingRow {
+            lead: vec![StyledText::new(palette::MUTED, tree), label],
             tool: String::new(),
             notes: note.into_iter().collect(),
             tail: below,
@@ -264,115 +284,127 @@ impl Walk<'_> {
         None
     }
 
-    /// Draws the way from a step to the one below it.
-    fn way_down(&mut self, step: StepIndex, link: Link, prefix: &str) {
+    /// Draws the connection of a step to the one below it.
+    fn draw_connection(&mut self, step: StepIndex, link: StepLink, prefix: &str) {
         let groups = self.plan.groups(step);
         let note = groups
             .last()
-            .filter(|_| link == Link::Arc)
-            .and_then(|group| self.condition(step, group));
-        let way = if link == Link::None {
+            .filter(|_| link == StepLink::Arc)
+            .and_then(|group| self.arc_group_condition(step, group));
+        let line = if link == StepLink::None {
             ""
         } else {
             self.glyphs.down
         };
-        self.rows.push(Row::line(
-            format!("{prefix}{way}"),
+        self.rows.push(DrawingRow::tree_line(
+            format!("{prefix}{line}"),
             note.into_iter().collect(),
         ));
     }
 
-    /// Draws a step.
-    fn step(
+    fn draw_step(
         &mut self,
         index: StepIndex,
         next: Option<StepIndex>,
-        (prefix, lead): (&str, &str),
-        arrival: Option<Piece>,
+        tree: TreeLines<'_>,
+        arc_note: Option<StyledText>,
     ) {
-        let step = self.flow.step(index);
+        let step = self.flow.flow_step(index);
         let (glyph, style) = match self.section {
-            Section::Main if step.looping.is_some() => (self.glyphs.looping, palette::CODE),
-            Section::Main => (self.glyphs.step, palette::GOOD),
-            Section::Final => (self.glyphs.last, palette::JOIN),
-            Section::Unreached => (self.glyphs.lost, palette::DOUBT),
+            DrawingSection::Main if step.looping.is_some() => (self.glyphs.looping, palette::CODE),
+            DrawingSection::Main => (self.glyphs.step, palette::SUCCESS),
+            DrawingSection::Final => (self.glyphs.final_step, palette::JOIN),
+            DrawingSection::Unreached => (self.glyphs.unreachable, palette::CAUTION),
         };
-        let link = self.link(index, next);
-        let goes_on = link != Link::None || self.exits(index, link) > 0;
-        let way = if goes_on { self.glyphs.down } else { "" };
-        let mut row_lead = vec![
-            Piece::new(palette::QUIET, lead),
-            Piece::new(style, glyph),
-            Piece::new(palette::NAME, format!(" {}", words::visible(&step.name))),
+        let link = self.link_to_next(index, next);
+        let continues = link != StepLink::None || self.count_exits(index, link) > 0;
+        let line = if continues { self.glyphs.down } else { "" };
+        let mut lead = vec![
+            StyledText::new(palette::MUTED, tree.lead),
+            StyledText::new(style, glyph),
+            StyledText::new(
+                palette::NAME,
+                format!(" {}", text_layout::escape_control(&step.name)),
+            ),
         ];
-        row_lead.extend(self.only_mention(index, link));
-        let mut notes: Vec<Piece> = arrival.into_iter().collect();
-        self.remarks(index, step, &mut notes);
-        self.rows.push(Row {
-            lead: row_lead,
-            tool: self.tool(step),
+        lead.extend(self.single_target_label(index, link));
+        let mut notes: Vec<StyledText> = arc_note.into_iter().collect();
+        self.push_step_notes(index, step, &mut notes);
+        self.rows.push(DrawingRow {
+            lead,
+            tool: self.tool_text(step),
             notes,
-            tail: format!("{prefix}{way}"),
+            tail: format!("{}{line}", tree.prefix),
         });
     }
 
-    fn remarks(&self, index: StepIndex, step: &FlowStep, notes: &mut Vec<Piece>) {
-        if self.section == Section::Final && self.flow.final_step == Some(index) {
-            notes.push(Piece::new(palette::JOIN, "runs last, however the run ends"));
-        }
-        let before = self.plan.before(index);
-        if before.len() > 1 || (!before.is_empty() && !self.plan.is_branch(index)) {
-            notes.push(Piece::new(
+    fn push_step_notes(&self, index: StepIndex, step: &FlowStep, notes: &mut Vec<StyledText>) {
+        if self.section == DrawingSection::Final && self.flow.final_step == Some(index) {
+            notes.push(StyledText::new(
                 palette::JOIN,
-                format!("after {}", self.names(before)),
+                "runs last, regardless of the outcome",
+            ));
+        }
+        let predecessors = self.plan.predecessors(index);
+        if predecessors.len() > 1 || (!predecessors.is_empty() && !self.plan.is_branch(index)) {
+            notes.push(StyledText::new(
+                palette::JOIN,
+                format!("after {}", self.join_step_names(predecessors)),
             ));
         }
         let back = self.plan.back_from(index);
         if !back.is_empty() {
-            let text = format!("{}again after {}", self.glyphs.back, self.names(back));
-            notes.push(Piece::new(palette::BACK, text));
+            let text = format!(
+                "{}again after {}",
+                self.glyphs.back,
+                self.join_step_names(back)
+            );
+            notes.push(StyledText::new(palette::BACK_ARC, text));
         }
         if let Some(looping) = &step.looping {
-            notes.push(Piece::new(palette::CODE, words::visible(looping)));
+            notes.push(StyledText::new(
+                palette::CODE,
+                text_layout::escape_control(looping),
+            ));
         }
         if let Some(guard) = &step.guard {
-            notes.push(Piece::new(
+            notes.push(StyledText::new(
                 palette::CONDITION,
-                format!("only when {}", words::visible(guard)),
+                format!("only when {}", text_layout::escape_control(guard)),
             ));
         }
         if step.admission {
-            notes.push(Piece::new(
+            notes.push(StyledText::new(
                 palette::CONDITION,
-                "only when its rules admit it",
+                "only if its admission rules allow it",
             ));
         }
         if step.mode == RouterMode::Inclusive && self.plan.groups(index).len() > 1 {
-            let all = step.arcs.iter().all(|arc| arc.when.is_none());
-            let text = if all {
+            let is_unconditional = step.arcs.iter().all(|arc| arc.when.is_none());
+            let text = if is_unconditional {
                 "takes all arcs"
             } else {
-                "takes every arc that holds"
+                "takes every matching arc"
             };
-            notes.push(Piece::new(palette::QUIET, text));
+            notes.push(StyledText::new(palette::MUTED, text));
         }
     }
 
-    fn names(&self, steps: &[StepIndex]) -> String {
-        let name = |step: &StepIndex| words::visible(&self.flow.step(*step).name);
-        if steps.len() <= MAX_NAMED {
+    fn join_step_names(&self, steps: &[StepIndex]) -> String {
+        let name = |step: &StepIndex| text_layout::escape_control(&self.flow.flow_step(*step).name);
+        if steps.len() <= MAX_NAMED_STEPS {
             return steps.iter().map(name).collect::<Vec<_>>().join(", ");
         }
-        let named: Vec<String> = steps.iter().take(MAX_NAMED - 1).map(name).collect();
+        let names: Vec<String> = steps.iter().take(MAX_NAMED_STEPS - 1).map(name).collect();
         format!(
             "{} and {} more",
-            named.join(", "),
-            steps.len() - named.len()
+            names.join(", "),
+            steps.len() - names.len()
         )
     }
 
-    /// The kinds of the tasks of a step, equal neighbours counted.
-    fn tool(&self, step: &FlowStep) -> String {
+    /// Kinds of the tasks of a step. Consecutive equal kinds are counted.
+    fn tool_text(&self, step: &FlowStep) -> String {
         let runs: Vec<String> = step
             .tools
             .chunk_by(|a, b| a == b)
@@ -389,17 +421,17 @@ impl Walk<'_> {
         }
     }
 
-    /// When the arcs of a group are taken.
-    fn condition(&self, step: StepIndex, group: &Group) -> Option<Piece> {
-        let step = self.flow.step(step);
+    /// Condition of the arcs of a group.
+    fn arc_group_condition(&self, step: StepIndex, group: &ArcGroup) -> Option<StyledText> {
+        let step = self.flow.flow_step(step);
         let mut parts: Vec<String> = Vec::new();
-        for at in &group.arcs {
-            let part = words::visible(&step.taken(*at)?);
+        for arc in &group.arcs {
+            let part = text_layout::escape_control(&step.arc_condition(*arc)?);
             match part.strip_prefix("else ") {
                 Some(rest) if !parts.is_empty() => parts.push(rest.to_owned()),
                 Some(_) | None => parts.push(part),
             }
         }
-        Some(Piece::new(palette::CONDITION, parts.join("; or ")))
+        Some(StyledText::new(palette::CONDITION, parts.join("; or ")))
     }
 }

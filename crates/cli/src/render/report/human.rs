@@ -1,44 +1,49 @@
-//! Findings for people.
+//! Report of `noetl check` for people.
 
 use std::io::Write as _;
 
 use noetl_playbook::Document;
 
-use super::{FileReport, Outcome, Report, Tally};
+use super::{CheckReport, CheckSummary, FileOutcome, FileReport};
 use crate::error::Error;
-use crate::io::{Io, Paint};
-use crate::render::words::{counted, visible};
+use crate::io::{ColorPaint, Io};
+use crate::render::text_layout::{escape_control, pluralize};
 use crate::render::{diagnostic, palette};
 
-/// Findings as snippets of the text, then a summary.
+/// Diagnostics with source lines, followed by a summary.
 #[derive(Debug)]
-pub(crate) struct Human {
+pub(crate) struct HumanReport {
     quiet: bool,
 }
 
-impl Human {
-    /// With `quiet`, findings are all that is told.
+impl HumanReport {
+    /// With `quiet`, prints only diagnostics.
     pub(crate) fn new(quiet: bool) -> Self {
         Self { quiet }
     }
 }
 
-impl Report for Human {
-    fn file(&mut self, file: FileReport, io: &mut Io<'_>) -> Result<(), Error> {
+impl CheckReport for HumanReport {
+    fn report_file(&mut self, file: FileReport, io: &mut Io<'_>) -> Result<(), Error> {
         match file.outcome {
-            Outcome::Unreadable(error) => error.tell(io)?,
-            Outcome::Checked(checked) => {
-                for found in &checked.diagnostics {
-                    let snippet = diagnostic::render(&file.name, &checked.text, found, &io.out);
+            FileOutcome::Unreadable(error) => error.print_to(io)?,
+            FileOutcome::Checked(checked) => {
+                for diagnostic in &checked.diagnostics {
+                    let snippet = diagnostic::render_diagnostic(
+                        &file.name,
+                        &checked.text,
+                        diagnostic,
+                        &io.out,
+                    );
                     writeln!(io.out, "{snippet}\n")?;
                 }
                 if checked.diagnostics.is_empty() && checked.passes && !self.quiet {
-                    let ok = io.out.paint().text(palette::GOOD, "ok").to_string();
+                    let ok = io.out.paint().text(palette::SUCCESS, "ok").to_string();
                     writeln!(
                         io.out,
                         "{ok} {}{}",
                         file.name,
-                        describe(checked.document.as_ref())
+                        describe_document(checked.document.as_ref())
                     )?;
                 }
             }
@@ -46,65 +51,67 @@ impl Report for Human {
         Ok(())
     }
 
-    fn finish(&mut self, tally: &Tally, io: &mut Io<'_>) -> Result<(), Error> {
+    fn finish_report(&mut self, summary: &CheckSummary, io: &mut Io<'_>) -> Result<(), Error> {
         if self.quiet {
             return Ok(());
         }
         let paint = io.err.paint();
-        io.talk(summary(tally, paint))?;
-        if let Some(code) = tally.worst() {
+        io.print_message(summary_line(summary, paint))?;
+        if let Some(code) = summary.most_severe() {
             let command = format!("noetl explain {code}");
-            io.talk(format_args!(
-                "to learn more: {}",
-                paint.text(palette::NAME, command)
-            ))?;
+            io.print_message(format_args!("see: {}", paint.text(palette::NAME, command)))?;
         }
         Ok(())
     }
 }
 
-fn describe(document: Option<&Document>) -> String {
+fn describe_document(document: Option<&Document>) -> String {
     match document {
         None => String::new(),
         Some(Document::Playbook(playbook)) => {
-            let steps = counted(playbook.workflow.len(), "step");
+            let steps = pluralize(playbook.workflow.len(), "step");
             format!(
                 " (playbook '{}', {steps})",
-                visible(&playbook.metadata.name)
+                escape_control(&playbook.metadata.name)
             )
         }
         Some(Document::Subscription(subscription)) => {
-            format!(" (subscription '{}')", visible(&subscription.metadata.name))
+            format!(
+                " (subscription '{}')",
+                escape_control(&subscription.metadata.name)
+            )
         }
         Some(Document::Schedule(schedule)) => {
-            format!(" (schedule '{}')", visible(&schedule.metadata.name))
+            format!(" (schedule '{}')", escape_control(&schedule.metadata.name))
         }
-        Some(Document::Other(other)) => format!(" ({}, stored unchecked)", visible(&other.kind)),
+        Some(Document::Other(other)) => {
+            format!(" ({}, stored unchecked)", escape_control(&other.kind))
+        }
     }
 }
 
-fn summary(tally: &Tally, paint: Paint) -> String {
-    let counts = [
-        (tally.errors, "error", palette::BAD),
-        (tally.warnings, "warning", palette::DOUBT),
-        (tally.notes, "note", palette::GOOD),
+fn summary_line(summary: &CheckSummary, paint: ColorPaint) -> String {
+    let severities = [
+        (summary.errors, "error", palette::FAILURE),
+        (summary.warnings, "warning", palette::CAUTION),
+        (summary.notes, "note", palette::SUCCESS),
     ];
-    let found: Vec<String> = counts
+    let counts: Vec<String> = severities
         .iter()
         .filter(|(count, ..)| *count > 0)
-        .map(|(count, noun, style)| paint.text(*style, counted(*count, noun)).to_string())
+        .map(|(count, noun, style)| paint.text(*style, pluralize(*count, noun)).to_string())
         .collect();
-    let mut parts = vec![format!("{} checked", counted(tally.files, "file"))];
-    if !found.is_empty() {
-        parts.push(format!(": {}", found.join(", ")));
-    } else if tally.files > 0 {
-        parts.push(format!(": {}", paint.text(palette::GOOD, "no problems")));
+    let mut parts = vec![format!("{} checked", pluralize(summary.files, "file"))];
+    if !counts.is_empty() {
+        parts.push(format!(": {}", counts.join(", ")));
+    } else if summary.files > 0 {
+        parts.push(format!(": {}", paint.text(palette::SUCCESS, "no problems")));
     }
-    if tally.hidden > 0 {
-        parts.push(format!(" ({} not shown)", tally.hidden));
+    if summary.hidden > 0 {
+        parts.push(format!(" ({} not shown)", summary.hidden));
     }
-    if tally.unreadable > 0 {
-        parts.push(format!(", {} not read", tally.unreadable));
+    if summary.unreadable > 0 {
+        parts.push(format!(", {} not read", summary.unreadable));
     }
     parts.concat()
 }

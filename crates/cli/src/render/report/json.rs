@@ -1,61 +1,61 @@
-//! Findings for programs.
+//! Reports of `noetl check` as JSON.
 
 use std::io::Write as _;
 
 use noetl_playbook::{Diagnostic, Document};
 use serde::Serialize;
 
-use super::{CheckedFile, FileReport, Outcome, Report, Tally};
+use super::{CheckReport, CheckSummary, CheckedFile, FileOutcome, FileReport};
 use crate::error::Error;
 use crate::io::Io;
 
 /// One document with all files and the counts.
 #[derive(Debug, Default)]
-pub(crate) struct Json {
+pub(crate) struct JsonReport {
     files: Vec<serde_json::Value>,
 }
 
-impl Report for Json {
-    fn file(&mut self, file: FileReport, _: &mut Io<'_>) -> Result<(), Error> {
-        self.files.push(value(&file)?);
+impl CheckReport for JsonReport {
+    fn report_file(&mut self, file: FileReport, _: &mut Io<'_>) -> Result<(), Error> {
+        self.files.push(file_to_json(&file)?);
         Ok(())
     }
 
-    fn finish(&mut self, tally: &Tally, io: &mut Io<'_>) -> Result<(), Error> {
-        let whole = Whole {
+    fn finish_report(&mut self, summary: &CheckSummary, io: &mut Io<'_>) -> Result<(), Error> {
+        let output = ReportOutput {
             files: &self.files,
-            summary: tally,
+            summary,
         };
-        serde_json::to_writer_pretty(&mut io.out, &whole).map_err(std::io::Error::from)?;
+        serde_json::to_writer_pretty(&mut io.out, &output).map_err(std::io::Error::from)?;
         writeln!(io.out)?;
         Ok(())
     }
 }
 
-/// A line for each file, as soon as it is known.
+/// One line per file, printed as it is checked.
 #[derive(Debug)]
-pub(crate) struct JsonLines;
+pub(crate) struct JsonLinesReport;
 
-impl Report for JsonLines {
-    fn file(&mut self, file: FileReport, io: &mut Io<'_>) -> Result<(), Error> {
-        writeln!(io.out, "{}", value(&file)?)?;
+impl CheckReport for JsonLinesReport {
+    fn report_file(&mut self, file: FileReport, io: &mut Io<'_>) -> Result<(), Error> {
+        writeln!(io.out, "{}", file_to_json(&file)?)?;
         io.out.flush()?;
         Ok(())
     }
 
-    fn finish(&mut self, _: &Tally, _: &mut Io<'_>) -> Result<(), Error> {
+    fn finish_report(&mut self, _: &CheckSummary, _: &mut Io<'_>) -> Result<(), Error> {
         Ok(())
     }
 }
 
 #[derive(Serialize)]
-struct Whole<'r> {
+struct ReportOutput<'r> {
     files: &'r [serde_json::Value],
-    summary: &'r Tally,
+    summary: &'r CheckSummary,
 }
 
 #[derive(Serialize)]
-struct Entry<'r> {
+struct FileEntry<'r> {
     file: &'r str,
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,12 +64,12 @@ struct Entry<'r> {
     name: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    diagnostics: Vec<Finding<'r>>,
+    diagnostics: Vec<DiagnosticEntry<'r>>,
 }
 
-/// A diagnostic with its file, so that it makes sense on its own.
+/// Diagnostic with its file, so that it is complete by itself.
 #[derive(Serialize)]
-struct Finding<'r> {
+struct DiagnosticEntry<'r> {
     code: &'static str,
     severity: &'static str,
     message: &'r str,
@@ -83,10 +83,10 @@ struct Finding<'r> {
     path: &'r str,
 }
 
-fn value(file: &FileReport) -> Result<serde_json::Value, Error> {
-    let written = match &file.outcome {
-        Outcome::Checked(checked) => checked_file(&file.name, checked),
-        Outcome::Unreadable(error) => Entry {
+fn file_to_json(file: &FileReport) -> Result<serde_json::Value, Error> {
+    let entry = match &file.outcome {
+        FileOutcome::Checked(checked) => checked_file_entry(&file.name, checked),
+        FileOutcome::Unreadable(error) => FileEntry {
             file: &file.name,
             ok: false,
             kind: None,
@@ -95,10 +95,10 @@ fn value(file: &FileReport) -> Result<serde_json::Value, Error> {
             diagnostics: Vec::new(),
         },
     };
-    Ok(serde_json::to_value(written).map_err(std::io::Error::from)?)
+    Ok(serde_json::to_value(entry).map_err(std::io::Error::from)?)
 }
 
-fn checked_file<'r>(name: &'r str, checked: &'r CheckedFile) -> Entry<'r> {
+fn checked_file_entry<'r>(name: &'r str, checked: &'r CheckedFile) -> FileEntry<'r> {
     let (kind, document) = match &checked.document {
         None => (None, None),
         Some(Document::Playbook(playbook)) => (Some("Playbook"), Some(&*playbook.metadata.name)),
@@ -108,7 +108,7 @@ fn checked_file<'r>(name: &'r str, checked: &'r CheckedFile) -> Entry<'r> {
         Some(Document::Schedule(schedule)) => (Some("Schedule"), Some(&*schedule.metadata.name)),
         Some(Document::Other(other)) => (Some(&*other.kind), other.path.as_deref()),
     };
-    Entry {
+    FileEntry {
         file: name,
         ok: checked.passes,
         kind,
@@ -117,22 +117,22 @@ fn checked_file<'r>(name: &'r str, checked: &'r CheckedFile) -> Entry<'r> {
         diagnostics: checked
             .diagnostics
             .iter()
-            .map(|found| finding(name, found))
+            .map(|diagnostic| diagnostic_entry(name, diagnostic))
             .collect(),
     }
 }
 
-fn finding<'r>(file: &'r str, found: &'r Diagnostic) -> Finding<'r> {
-    Finding {
-        code: found.code.as_str(),
-        severity: found.severity.as_str(),
-        message: &found.message,
-        hint: found.hint.as_deref(),
+fn diagnostic_entry<'r>(file: &'r str, diagnostic: &'r Diagnostic) -> DiagnosticEntry<'r> {
+    DiagnosticEntry {
+        code: diagnostic.code.as_str(),
+        severity: diagnostic.severity.as_str(),
+        message: &diagnostic.message,
+        hint: diagnostic.hint.as_deref(),
         file,
-        line: found.line,
-        column: found.column,
-        end_line: found.end_line,
-        end_column: found.end_column,
-        path: &found.path,
+        line: diagnostic.line,
+        column: diagnostic.column,
+        end_line: diagnostic.end_line,
+        end_column: diagnostic.end_column,
+        path: &diagnostic.path,
     }
 }

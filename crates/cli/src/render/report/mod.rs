@@ -1,53 +1,52 @@
-//! What a check found, and the forms in which it is told.
+//! Results of `noetl check` and their output formats.
 
 mod human;
 mod json;
-mod tally;
+mod summary;
 
-pub(crate) use human::Human;
-pub(crate) use json::{Json, JsonLines};
-pub(crate) use tally::{Tally, fit};
+pub(crate) use human::HumanReport;
+pub(crate) use json::{JsonLinesReport, JsonReport};
+pub(crate) use summary::{CheckSummary, drop_excess};
 
 use noetl_playbook::{Diagnostic, Document};
 
 use crate::error::Error;
 use crate::io::Io;
 
-/// What became of a file.
+/// Result of checking a file.
 #[derive(Debug)]
 pub(crate) struct FileReport {
-    /// What to call it.
+    /// Name for messages.
     pub(crate) name: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: FileOutcome,
 }
 
-/// What became of a file.
+/// Outcome of checking a file.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    /// It was checked.
+pub(crate) enum FileOutcome {
+    /// The file was checked.
     Checked(Box<CheckedFile>),
-    /// It could not be read.
+    /// The file could not be read.
     Unreadable(Error),
 }
 
-/// A file that was checked.
 #[derive(Debug)]
 pub(crate) struct CheckedFile {
     pub(crate) text: String,
     pub(crate) document: Option<Document>,
-    /// What was found and is to be shown, in the order of the text.
+    /// Diagnostics to show, in the order of the text.
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// How many findings the checker had no room for.
+    /// Diagnostics dropped by the limit of the checker.
     pub(crate) hidden: usize,
-    /// Whether nothing was found that fails the check.
+    /// True if no diagnostic fails the check.
     pub(crate) passes: bool,
 }
 
-/// A form in which findings are told.
-pub(crate) trait Report {
-    /// Tells about a file.
-    fn file(&mut self, file: FileReport, io: &mut Io<'_>) -> Result<(), Error>;
+/// Output format of a report.
+pub(crate) trait CheckReport {
+    /// Reports a file.
+    fn report_file(&mut self, file: FileReport, io: &mut Io<'_>) -> Result<(), Error>;
 
-    /// Tells about all of them.
-    fn finish(&mut self, tally: &Tally, io: &mut Io<'_>) -> Result<(), Error>;
+    /// Completes the report.
+    fn finish_report(&mut self, summary: &CheckSummary, io: &mut Io<'_>) -> Result<(), Error>;
 }

@@ -8,27 +8,27 @@ use noetl_types::{
     EventName, Json, JsonMap, Seq, StatusName, StepName, TaskError, Text, Timestamp,
 };
 
-use crate::payload::{Data, Reference};
+use crate::payload::{EventData, Reference};
 
-/// A record that is not the event that its type says.
+/// A record that does not decode as the event that its type names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("event {seq} ({event}) has no readable `{field}`: expected {expected}")]
 pub struct DecodeError {
-    /// Its place.
+    /// Seq of the record.
     pub seq: Seq,
-    /// Its type.
+    /// Type of the event.
     pub event: EventName,
-    /// The field.
+    /// Path of the field.
     pub field: String,
-    /// What should have been there.
+    /// Description of the expected value.
     pub expected: &'static str,
 }
 
-/// A map being built; what is absent leaves no trace.
+/// Builder of a JSON map. Absent values are omitted.
 #[derive(Default)]
-pub(super) struct Map(JsonMap);
+pub(super) struct MapBuilder(JsonMap);
 
-/// Declares the keys of events. Their texts are made once: every event of every run shares them.
+/// Declares the keys of events. Their strings are allocated once and shared by all events.
 macro_rules! keys {
     ($($name:ident = $text:literal,)+) => {
         /// A key of an event.
@@ -142,7 +142,7 @@ keys! {
     Sha256 = "sha256",
     SignalId = "signal_id",
     Slot = "slot",
-    SharedBy = "key",
+    SlotName = "key",
     Source = "source",
     StartAt = "start_at",
     Started = "started",
@@ -165,25 +165,25 @@ keys! {
     Workload = "workload",
 }
 
-impl Map {
-    pub(super) fn put(mut self, key: Key, value: impl Into<Json>) -> Self {
+impl MapBuilder {
+    pub(super) fn with_field(mut self, key: Key, value: impl Into<Json>) -> Self {
         self.0.insert(key.shared(), value.into());
         self
     }
 
-    pub(super) fn maybe(self, key: Key, value: Option<impl Into<Json>>) -> Self {
+    pub(super) fn with_optional(self, key: Key, value: Option<impl Into<Json>>) -> Self {
         match value {
-            Some(value) => self.put(key, value),
+            Some(value) => self.with_field(key, value),
             None => self,
         }
     }
 
-    /// A map that is left out when it is empty.
-    pub(super) fn full(self, key: Key, value: &JsonMap) -> Self {
+    /// Adds a map unless it is empty.
+    pub(super) fn with_nonempty(self, key: Key, value: &JsonMap) -> Self {
         if value.is_empty() {
             return self;
         }
-        self.put(key, value.clone())
+        self.with_field(key, value.clone())
     }
 
     pub(super) fn into_json(self) -> Json {
@@ -195,49 +195,51 @@ impl Map {
     }
 }
 
-impl From<JsonMap> for Map {
+impl From<JsonMap> for MapBuilder {
     fn from(map: JsonMap) -> Self {
         Self(map)
     }
 }
 
-/// The parts of a record that are being written.
-pub(super) struct Parts {
-    pub(super) context: Map,
-    pub(super) result: Map,
+/// The JSON parts of a record that is being written.
+pub(super) struct RecordParts {
+    pub(super) context: MapBuilder,
+    pub(super) result: MapBuilder,
     pub(super) reference: Option<Json>,
-    pub(super) meta: Map,
+    pub(super) meta: MapBuilder,
 }
 
-impl Parts {
+impl RecordParts {
     pub(super) fn new() -> Self {
         Self {
-            context: Map::default(),
-            result: Map::default(),
+            context: MapBuilder::default(),
+            result: MapBuilder::default(),
             reference: None,
-            meta: Map::default(),
+            meta: MapBuilder::default(),
         }
     }
 
-    /// Data goes under a key of the result, or by reference beside it.
-    pub(super) fn data(mut self, key: Key, data: Option<&Data>) -> Self {
+    /// Adds data under a key of the result, or as a reference beside it.
+    pub(super) fn with_data(mut self, key: Key, data: Option<&EventData>) -> Self {
         match data {
             None => {}
-            Some(Data::Inline(value)) => self.result = self.result.put(key, value.clone()),
-            Some(Data::External(reference)) => {
+            Some(EventData::Inline(value)) => {
+                self.result = self.result.with_field(key, value.clone());
+            }
+            Some(EventData::External(reference)) => {
                 self.reference = Some(reference.as_json().clone());
             }
         }
         self
     }
 
-    pub(super) fn write(self, mut record: NewEvent) -> NewEvent {
+    pub(super) fn into_record(self, mut record: NewEvent) -> NewEvent {
         let inner = self.result.into_option();
         if inner.is_some() || self.reference.is_some() {
-            let result = Map::default()
-                .put(Key::Status, record.status.as_str())
-                .maybe(Key::Context, inner)
-                .maybe(Key::Reference, self.reference);
+            let result = MapBuilder::default()
+                .with_field(Key::Status, record.status.as_str())
+                .with_optional(Key::Context, inner)
+                .with_optional(Key::Reference, self.reference);
             record.result = Some(result.into_json());
         }
         record.context = self.context.into_option();
@@ -246,24 +248,24 @@ impl Parts {
     }
 }
 
-/// The names of steps as a list.
-pub(super) fn names(steps: &[StepName]) -> Json {
+/// Converts step names to a list.
+pub(super) fn step_names_json(steps: &[StepName]) -> Json {
     Json::list(steps.iter().map(Json::from))
 }
 
-/// A record being read.
-pub(super) struct Fields<'r> {
+/// A record that is being read.
+pub(super) struct RecordFields<'r> {
     pub(super) record: &'r EventRecord,
-    pub(super) context: Part<'r>,
-    pub(super) result: Part<'r>,
-    pub(super) meta: Part<'r>,
+    pub(super) context: RecordPart<'r>,
+    pub(super) result: RecordPart<'r>,
+    pub(super) meta: RecordPart<'r>,
     reference: Option<&'r Json>,
 }
 
-impl<'r> Fields<'r> {
-    pub(super) fn of(record: &'r EventRecord) -> Self {
+impl<'r> RecordFields<'r> {
+    pub(super) fn from_record(record: &'r EventRecord) -> Self {
         let event = &record.event;
-        let part = |name, value: Option<&'r Json>| Part {
+        let part = |name, value: Option<&'r Json>| RecordPart {
             record,
             name,
             map: value.and_then(Json::as_map),
@@ -281,35 +283,39 @@ impl<'r> Fields<'r> {
         }
     }
 
-    /// Data under a key of the result, or by reference beside it.
-    pub(super) fn data(&self, key: Key) -> Result<Option<Data>, DecodeError> {
+    /// Reads data under a key of the result, or the reference beside it.
+    pub(super) fn read_data(&self, key: Key) -> Result<Option<EventData>, DecodeError> {
         match self.reference {
-            None => Ok(self.result.get(key).cloned().map(Data::Inline)),
+            None => Ok(self.result.get(key).cloned().map(EventData::Inline)),
             Some(reference) => match Reference::new(reference.clone()) {
-                Ok(reference) => Ok(Some(Data::External(reference))),
-                Err(_) => Err(self.wrong("result.reference", "a reference")),
+                Ok(reference) => Ok(Some(EventData::External(reference))),
+                Err(_) => Err(self.decode_error("result.reference", "a reference")),
             },
         }
     }
 
-    /// The step that the record is about.
-    pub(super) fn step(&self) -> Result<StepName, DecodeError> {
-        self.step_if_any()?
-            .ok_or_else(|| self.wrong("node_name", "the name of a step"))
+    /// Reads the step of the record.
+    pub(super) fn step_name(&self) -> Result<StepName, DecodeError> {
+        self.optional_step_name()?
+            .ok_or_else(|| self.decode_error("node_name", "the name of a step"))
     }
 
-    pub(super) fn step_if_any(&self) -> Result<Option<StepName>, DecodeError> {
+    pub(super) fn optional_step_name(&self) -> Result<Option<StepName>, DecodeError> {
         let name = self.record.event.node_name.clone().map(Text::into_shared);
         name.map(StepName::new)
             .transpose()
-            .map_err(|_| self.wrong("node_name", "the name of a step"))
+            .map_err(|_| self.decode_error("node_name", "the name of a step"))
     }
 
     pub(super) fn status(&self) -> &StatusName {
         &self.record.event.status
     }
 
-    pub(super) fn wrong(&self, field: impl fmt::Display, expected: &'static str) -> DecodeError {
+    pub(super) fn decode_error(
+        &self,
+        field: impl fmt::Display,
+        expected: &'static str,
+    ) -> DecodeError {
         DecodeError {
             seq: self.record.seq,
             event: self.record.event.event_type.clone(),
@@ -321,23 +327,23 @@ impl<'r> Fields<'r> {
 
 /// One map of a record.
 #[derive(Clone, Copy)]
-pub(super) struct Part<'r> {
+pub(super) struct RecordPart<'r> {
     record: &'r EventRecord,
     name: &'static str,
     map: Option<&'r JsonMap>,
 }
 
-impl<'r> Part<'r> {
-    /// The same reader for a map inside of it.
-    pub(super) fn inner(&self, map: &'r JsonMap) -> Self {
+impl<'r> RecordPart<'r> {
+    /// Returns a reader for a nested map.
+    pub(super) fn nested(&self, map: &'r JsonMap) -> Self {
         Self {
             map: Some(map),
             ..*self
         }
     }
 
-    /// All of it.
-    pub(super) fn all(&self) -> Option<&'r JsonMap> {
+    /// Returns the whole map.
+    pub(super) fn as_map(&self) -> Option<&'r JsonMap> {
         self.map
     }
 
@@ -345,7 +351,7 @@ impl<'r> Part<'r> {
         self.map.and_then(|map| map.get(key.as_str()))
     }
 
-    pub(super) fn wrong(&self, key: Key, expected: &'static str) -> DecodeError {
+    pub(super) fn key_error(&self, key: Key, expected: &'static str) -> DecodeError {
         DecodeError {
             seq: self.record.seq,
             event: self.record.event.event_type.clone(),
@@ -354,8 +360,8 @@ impl<'r> Part<'r> {
         }
     }
 
-    /// A value read by a function, if it is there.
-    pub(super) fn read<T>(
+    /// Reads a value with a function, if it is present.
+    pub(super) fn read_optional<T>(
         &self,
         key: Key,
         expected: &'static str,
@@ -365,63 +371,65 @@ impl<'r> Part<'r> {
             None | Some(Json::Null) => Ok(None),
             Some(value) => read(value)
                 .map(Some)
-                .ok_or_else(|| self.wrong(key, expected)),
+                .ok_or_else(|| self.key_error(key, expected)),
         }
     }
 
-    /// A value read by a function, which must be there.
-    pub(super) fn need<T>(
+    /// Reads a value with a function. The value must be present.
+    pub(super) fn read_required<T>(
         &self,
         key: Key,
         expected: &'static str,
         read: impl FnOnce(&'r Json) -> Option<T>,
     ) -> Result<T, DecodeError> {
-        self.read(key, expected, read)?
-            .ok_or_else(|| self.wrong(key, expected))
+        self.read_optional(key, expected, read)?
+            .ok_or_else(|| self.key_error(key, expected))
     }
 
-    pub(super) fn text(&self, key: Key) -> Result<Option<Text>, DecodeError> {
-        self.read(key, "a text", |value| Text::new(value.as_str()?).ok())
+    pub(super) fn read_text(&self, key: Key) -> Result<Option<Text>, DecodeError> {
+        self.read_optional(key, "a string", |value| Text::new(value.as_str()?).ok())
     }
 
-    pub(super) fn number<T: TryFrom<u64>>(&self, key: Key) -> Result<Option<T>, DecodeError> {
-        self.read(key, "a whole number", number_of)
+    pub(super) fn read_number<T: TryFrom<u64>>(&self, key: Key) -> Result<Option<T>, DecodeError> {
+        self.read_optional(key, "a whole number", number_from_json)
     }
 
-    pub(super) fn need_number<T: TryFrom<u64>>(&self, key: Key) -> Result<T, DecodeError> {
-        self.need(key, "a whole number", number_of)
+    pub(super) fn require_number<T: TryFrom<u64>>(&self, key: Key) -> Result<T, DecodeError> {
+        self.read_required(key, "a whole number", number_from_json)
     }
 
-    pub(super) fn time(&self, key: Key) -> Result<Option<Timestamp>, DecodeError> {
-        self.read(key, "a time", |value| {
+    pub(super) fn read_time(&self, key: Key) -> Result<Option<Timestamp>, DecodeError> {
+        self.read_optional(key, "a time", |value| {
             Timestamp::parse(value.as_str()?).ok()
         })
     }
 
-    pub(super) fn error(&self, key: Key) -> Result<TaskError, DecodeError> {
-        self.need(key, "an error", |value| Some(TaskError::from_json(value)))
+    pub(super) fn read_error(&self, key: Key) -> Result<TaskError, DecodeError> {
+        self.read_required(key, "an error", |value| Some(TaskError::from_json(value)))
     }
 
-    pub(super) fn json(&self, key: Key) -> Option<Json> {
+    pub(super) fn read_json(&self, key: Key) -> Option<Json> {
         self.get(key).filter(|value| !value.is_null()).cloned()
     }
 
-    pub(super) fn map(&self, key: Key) -> Result<JsonMap, DecodeError> {
-        let map = self.read(key, "a map", |value| value.as_map().cloned())?;
+    pub(super) fn read_map(&self, key: Key) -> Result<JsonMap, DecodeError> {
+        let map = self.read_optional(key, "a map", |value| value.as_map().cloned())?;
         Ok(map.unwrap_or_default())
     }
 
-    pub(super) fn names(&self, key: Key) -> Result<Vec<StepName>, DecodeError> {
+    pub(super) fn read_step_names(&self, key: Key) -> Result<Vec<StepName>, DecodeError> {
         let read = |value: &Json| {
             let names = value.as_list()?.iter();
             names
                 .map(|name| StepName::new(name.as_str()?).ok())
                 .collect()
         };
-        Ok(self.read(key, "names of steps", read)?.unwrap_or_default())
+        Ok(self
+            .read_optional(key, "names of steps", read)?
+            .unwrap_or_default())
     }
 }
 
-fn number_of<T: TryFrom<u64>>(value: &Json) -> Option<T> {
+fn number_from_json<T: TryFrom<u64>>(value: &Json) -> Option<T> {
     T::try_from(value.as_u64()?).ok()
 }

@@ -1,63 +1,64 @@
-//! Tool kinds and the keys of each.
+//! Tool kinds and their keys.
 //!
-//! One table says what a kind is called, what a build needs for it, which keys it takes and which it
-//! cannot do without. Parser, checker and JSON Schema read it; nothing else knows a key by heart.
+//! One table defines the name of each kind, the build feature that it requires, the keys that it
+//! accepts, and the keys that it requires. The parser, the checker and the JSON Schema read this
+//! table. No other code contains lists of keys.
 
 mod schema;
 mod table;
 
 pub(super) use schema::task_schema;
 
-use crate::words;
+use crate::string_enum;
 
-words! {
-    /// What a task runs.
+string_enum! {
+    /// Kind of tool that a task runs.
     pub enum ToolKind {
-        /// Nothing; gives its `result`.
+        /// Does nothing and returns its `result`.
         Noop = "noop",
-        /// Python code.
+        /// Runs Python code.
         Python = "python",
-        /// Shell commands.
+        /// Runs shell commands.
         Shell = "shell",
-        /// An HTTP request.
+        /// Sends an HTTP request.
         Http = "http",
-        /// SQL on PostgreSQL.
+        /// Runs SQL on PostgreSQL.
         Postgres = "postgres",
-        /// SQL on a SQLite file.
+        /// Runs SQL on a SQLite file.
         Sqlite = "sqlite",
-        /// SQL on DuckDB.
+        /// Runs SQL on DuckDB.
         Duckdb = "duckdb",
-        /// SQL on a DuckLake catalog.
+        /// Runs SQL on a DuckLake catalog.
         Ducklake = "ducklake",
-        /// Another playbook.
+        /// Starts another playbook.
         Playbook = "playbook",
-        /// A task of the workbook; the parser replaces it.
+        /// Runs a task of the workbook. The parser replaces it by that task.
         Workbook = "workbook",
         /// Key-value, object and stream operations of NATS.
         Nats = "nats",
-        /// Data of the result store.
+        /// Reads or writes data in the result store.
         Artifact = "artifact",
-        /// Data of the result store, by another name.
+        /// Alias of `artifact`.
         ResultFetch = "result_fetch",
-        /// A Rhai script.
+        /// Runs a Rhai script.
         Rhai = "rhai",
-        /// Rows from one system to another.
+        /// Copies rows from one system to another.
         Transfer = "transfer",
-        /// A call of a model-context-protocol server.
+        /// Calls a Model Context Protocol server.
         Mcp = "mcp",
-        /// A container.
+        /// Runs a container.
         Container = "container",
-        /// A script from somewhere.
+        /// Runs a script from an external location.
         Script = "script",
-        /// Messages of a source, polled.
+        /// Polls messages from a source.
         Subscription = "subscription",
-        /// SQL on Snowflake.
+        /// Runs SQL on Snowflake.
         Snowflake = "snowflake",
         /// Waits for signals.
         Wait = "wait",
-        /// Waits for a person.
+        /// Waits for approval by a person.
         Approval = "approval",
-        /// Waits for a time.
+        /// Waits for a duration or until a time.
         Sleep = "sleep",
         /// Reserved.
         Gcs = "gcs",
@@ -84,27 +85,27 @@ words! {
     }
 }
 
-/// What a build needs for a kind.
+/// Build requirement of a tool kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Build {
-    /// Nothing: every build has it.
+pub enum BuildRequirement {
+    /// Included in every build.
     Core,
-    /// A cargo feature.
+    /// Requires a Cargo feature.
     Feature(&'static str),
-    /// No build has it: the name is reserved.
+    /// Not included in any build: the name is reserved.
     Reserved,
 }
 
-/// What a key takes, where it is not a template.
+/// Type of a key's value, unless the value is a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyType {
-    /// Anything.
+    /// Any value.
     Any,
-    /// A text.
+    /// A string.
     Text,
     /// A bool.
     Bool,
-    /// A whole number.
+    /// An integer.
     Integer,
     /// A duration.
     Duration,
@@ -112,41 +113,41 @@ pub enum KeyType {
     List,
     /// A map.
     Map,
-    /// A text or a list.
+    /// A string or a list.
     TextOrList,
     /// A map or a list.
     MapOrList,
-    /// One of these words.
+    /// One of these keywords.
     Words(&'static [&'static str]),
 }
 
-/// A key of a kind.
+/// A key of a tool kind.
 #[derive(Debug, Clone, Copy)]
-pub struct Key {
-    /// Its one spelling in the model.
+pub struct KindKey {
+    /// Canonical spelling, used in the model.
     pub name: &'static str,
-    /// Other spellings that the parser replaces.
+    /// Alternative spellings, which the parser replaces.
     pub aliases: &'static [&'static str],
-    /// What it takes.
-    pub takes: KeyType,
+    /// Type of the value.
+    pub value_type: KeyType,
 }
 
-/// What there is to know about a kind.
+/// Definition of a tool kind.
 #[derive(Debug, Clone, Copy)]
 pub struct KindSpec {
-    /// What a build needs for it.
-    pub build: Build,
-    /// Its keys, besides those of every task.
-    pub keys: &'static [Key],
-    /// Of each group at least one key must be given.
-    pub needs: &'static [&'static [&'static str]],
-    /// Of each group at most one key may be given.
-    pub excludes: &'static [&'static [&'static str]],
-    /// Time for an attempt in seconds: `None` means the default of all tasks, 0 means no bound.
+    /// Build requirement of the kind.
+    pub build: BuildRequirement,
+    /// Keys of the kind, in addition to those of every task.
+    pub keys: &'static [KindKey],
+    /// Groups of keys. At least one key of each group is required.
+    pub required_groups: &'static [&'static [&'static str]],
+    /// Groups of keys. At most one key of each group is allowed.
+    pub exclusive_groups: &'static [&'static [&'static str]],
+    /// Timeout of an attempt in seconds. `None` means the default of all tasks, 0 means unlimited.
     pub timeout_secs: Option<u64>,
 }
 
-/// Keys of every task, whatever its kind.
+/// Keys that every task accepts, regardless of its kind.
 pub const COMMON_TASK_KEYS: [&str; 13] = [
     "kind",
     "name",
@@ -164,15 +165,15 @@ pub const COMMON_TASK_KEYS: [&str; 13] = [
 ];
 
 impl ToolKind {
-    /// Finds a kind by its spelling or an alias of it.
-    pub fn find(text: &str) -> Option<Self> {
+    /// Finds a kind by its name or alias.
+    pub fn find_by_name(text: &str) -> Option<Self> {
         match text {
             "snowflake_transfer" => Some(Self::Transfer),
             text => Self::parse(text),
         }
     }
 
-    /// Whether a task of this kind is carried out by the server, which renders its templates.
+    /// True if the server executes tasks of this kind and renders their templates.
     pub fn is_server_side(self) -> bool {
         matches!(
             self,
@@ -180,12 +181,12 @@ impl ToolKind {
         )
     }
 
-    /// Whether it belongs to the language of this control plane alone.
-    pub fn is_addition(self) -> bool {
+    /// True if the kind is an extension to the classic language.
+    pub fn is_extension(self) -> bool {
         matches!(self, Self::Wait | Self::Approval | Self::Sleep)
     }
 
-    /// Whether its statements are SQL.
+    /// True if the statements of the kind are SQL.
     pub fn is_sql(self) -> bool {
         matches!(
             self,

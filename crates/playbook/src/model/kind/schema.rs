@@ -1,4 +1,4 @@
-//! The JSON Schema of a task, from the table.
+//! JSON Schema of a task, derived from the table of tool kinds.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 use super::KeyType::{
     Any, Bool, Duration, Integer, List, Map as Mapping, MapOrList, Text, TextOrList, Words,
 };
-use super::{Build, KeyType, ToolKind};
+use super::{BuildRequirement, KeyType, ToolKind};
 use crate::model::output::OutputSpec;
-use crate::model::set::Set;
+use crate::model::set::SetClause;
 use crate::model::tool::TaskSpec;
 
-/// The schema of a task: the keys of every task, and for each kind its own.
+/// Returns the schema of a task: the keys of every task, and the specific keys of each kind.
 pub(in crate::model) fn task_schema(generator: &mut SchemaGenerator) -> Schema {
     let kinds: Vec<&str> = ToolKind::WORDS
         .iter()
@@ -20,19 +20,19 @@ pub(in crate::model) fn task_schema(generator: &mut SchemaGenerator) -> Schema {
         .collect();
     let by_kind: Vec<Value> = ToolKind::WORDS
         .iter()
-        .filter_map(|word| ToolKind::parse(word))
-        .filter(|kind| kind.spec().build != Build::Reserved)
+        .filter_map(|name| ToolKind::parse(name))
+        .filter(|kind| kind.spec().build != BuildRequirement::Reserved)
         .map(kind_schema)
         .collect();
-    let set = generator.subschema_for::<Set>();
+    let set = generator.subschema_for::<SetClause>();
     let spec = generator.subschema_for::<TaskSpec>();
     let output = generator.subschema_for::<OutputSpec>();
     json_schema!({
         "type": "object",
         "properties": {
             "kind": { "enum": kinds },
-            "name": { "type": "string", "description": "The label of the task in its pipeline." },
-            "auth": { "description": "A credential: its alias, a template of one, or a map." },
+            "name": { "type": "string", "description": "Label of the task in its pipeline." },
+            "auth": { "description": "Credential: an alias, a template of an alias, or a map." },
             "input": { "type": "object" },
             "set": set,
             "timeout": { "type": ["string", "number"] },
@@ -50,7 +50,7 @@ fn kind_schema(kind: ToolKind) -> Value {
     let spec = kind.spec();
     let mut properties = Map::new();
     for key in spec.keys {
-        properties.insert(key.name.to_owned(), key_schema(key.takes));
+        properties.insert(key.name.to_owned(), key_schema(key.value_type));
         for alias in key.aliases {
             properties.insert(
                 (*alias).to_owned(),
@@ -64,20 +64,20 @@ fn kind_schema(kind: ToolKind) -> Value {
     })
 }
 
-fn key_schema(takes: KeyType) -> Value {
-    // A template may stand for anything, so texts are always welcome.
-    let of = |name: &str| serde_json::json!({ "type": [name, "string"] });
-    match takes {
+fn key_schema(value_type: KeyType) -> Value {
+    // A template can produce any value, so strings are always allowed.
+    let type_or_template = |name: &str| serde_json::json!({ "type": [name, "string"] });
+    match value_type {
         Any => serde_json::json!({}),
         Text => serde_json::json!({ "type": "string" }),
-        Bool => of("boolean"),
-        Integer => of("integer"),
-        Duration => of("number"),
-        List | TextOrList => of("array"),
-        Mapping => of("object"),
+        Bool => type_or_template("boolean"),
+        Integer => type_or_template("integer"),
+        Duration => type_or_template("number"),
+        List | TextOrList => type_or_template("array"),
+        Mapping => type_or_template("object"),
         MapOrList => serde_json::json!({ "type": ["object", "array", "string"] }),
-        Words(words) => serde_json::json!({
-            "anyOf": [{ "enum": words }, { "type": "string", "pattern": "\\{[{%]" }]
+        Words(keywords) => serde_json::json!({
+            "anyOf": [{ "enum": keywords }, { "type": "string", "pattern": "\\{[{%]" }]
         }),
     }
 }

@@ -1,29 +1,32 @@
-//! The table: which keys each kind takes, and which it cannot do without.
+//! The table of tool kinds: accepted and required keys of each kind.
 
-use super::{Build, Key, KeyType, KindSpec, ToolKind};
-
-const fn key(name: &'static str, takes: KeyType) -> Key {
-    Key {
-        name,
-        aliases: &[],
-        takes,
-    }
-}
-
-const fn aliased(name: &'static str, aliases: &'static [&'static str], takes: KeyType) -> Key {
-    Key {
-        name,
-        aliases,
-        takes,
-    }
-}
-
-use KeyType::{
+use super::KeyType::{
     Any, Bool, Duration, Integer, List, Map as Mapping, MapOrList, Text, TextOrList, Words,
 };
+use super::{BuildRequirement, KeyType, KindKey, KindSpec, ToolKind};
 
-/// The ways to give SQL.
-const SQL: &[&str] = &[
+const fn key(name: &'static str, value_type: KeyType) -> KindKey {
+    KindKey {
+        name,
+        aliases: &[],
+        value_type,
+    }
+}
+
+const fn aliased_key(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    value_type: KeyType,
+) -> KindKey {
+    KindKey {
+        name,
+        aliases,
+        value_type,
+    }
+}
+
+/// Keys that contain SQL.
+const STATEMENT_KEY_GROUP: &[&str] = &[
     "command",
     "query",
     "commands",
@@ -49,7 +52,7 @@ macro_rules! sql_keys {
     };
 }
 
-const POSTGRES_KEYS: &[Key] = sql_keys![
+const POSTGRES_KEYS: &[KindKey] = sql_keys![
     key("connection_string", Text),
     key("db_host", Text),
     key("db_port", Any),
@@ -61,18 +64,18 @@ const POSTGRES_KEYS: &[Key] = sql_keys![
     key("schema", Text),
     key("pool", Any),
 ];
-const SQLITE_KEYS: &[Key] = sql_keys![
-    aliased("database", &["db_path", "path"], Text),
+const SQLITE_KEYS: &[KindKey] = sql_keys![
+    aliased_key("database", &["db_path", "path"], Text),
     key("readonly", Bool),
     key("busy_timeout", Duration),
 ];
-const DUCKDB_KEYS: &[Key] = sql_keys![
-    aliased("database", &["db_path"], Text),
+const DUCKDB_KEYS: &[KindKey] = sql_keys![
+    aliased_key("database", &["db_path"], Text),
     key("catalog_connection", Text),
     key("catalog_name", Text),
     key("data_path", Text),
 ];
-const SNOWFLAKE_KEYS: &[Key] = sql_keys![
+const SNOWFLAKE_KEYS: &[KindKey] = sql_keys![
     key("account", Text),
     key("user", Text),
     key("password", Text),
@@ -83,9 +86,9 @@ const SNOWFLAKE_KEYS: &[Key] = sql_keys![
     key("schema", Text),
     key("role", Text),
 ];
-const HTTP_KEYS: &[Key] = &[
+const HTTP_KEYS: &[KindKey] = &[
     key("method", Text),
-    aliased("url", &["endpoint"], Text),
+    aliased_key("url", &["endpoint"], Text),
     key("headers", Mapping),
     key("params", Mapping),
     key("json", Any),
@@ -94,7 +97,7 @@ const HTTP_KEYS: &[Key] = &[
     key("follow_redirects", Bool),
     key("response_type", Words(&["json", "text", "binary"])),
 ];
-const PYTHON_KEYS: &[Key] = &[
+const PYTHON_KEYS: &[KindKey] = &[
     key("code", Text),
     key("code_b64", Text),
     key("script", Mapping),
@@ -102,7 +105,7 @@ const PYTHON_KEYS: &[Key] = &[
     key("cwd", Text),
     key("python", Text),
 ];
-const SHELL_KEYS: &[Key] = &[
+const SHELL_KEYS: &[KindKey] = &[
     key("command", Text),
     key("cmds", List),
     key("shell", Text),
@@ -110,7 +113,7 @@ const SHELL_KEYS: &[Key] = &[
     key("env", Mapping),
     key("capture", Bool),
 ];
-const PLAYBOOK_KEYS: &[Key] = &[
+const PLAYBOOK_KEYS: &[KindKey] = &[
     key("path", Text),
     key("catalog_id", Any),
     key("version", Any),
@@ -120,7 +123,7 @@ const PLAYBOOK_KEYS: &[Key] = &[
     key("result_step", Text),
     key("on_timeout", Words(&["abandon", "cancel"])),
 ];
-const NATS_KEYS: &[Key] = &[
+const NATS_KEYS: &[KindKey] = &[
     key(
         "operation",
         Words(&[
@@ -158,21 +161,21 @@ const NATS_KEYS: &[Key] = &[
     key("last", Any),
     key("url", Text),
 ];
-const ARTIFACT_KEYS: &[Key] = &[
+const ARTIFACT_KEYS: &[KindKey] = &[
     key("action", Words(&["get", "put"])),
-    aliased("result_ref", &["uri", "ref"], Any),
+    aliased_key("result_ref", &["uri", "ref"], Any),
     key("prefer", Text),
     key("data", Any),
 ];
-const TRANSFER_KEYS: &[Key] = &[
+const TRANSFER_KEYS: &[KindKey] = &[
     key("source", Mapping),
     key("target", Mapping),
     key("mapping", Mapping),
     key("chunk_size", Integer),
     key("mode", Words(&["append", "replace", "upsert"])),
 ];
-const MCP_KEYS: &[Key] = &[
-    aliased("endpoint", &["url"], Text),
+const MCP_KEYS: &[KindKey] = &[
+    aliased_key("endpoint", &["url"], Text),
     key("server", Text),
     key("method", Text),
     key("tool", Text),
@@ -181,7 +184,7 @@ const MCP_KEYS: &[Key] = &[
     key("protocol_version", Text),
     key("headers", Mapping),
 ];
-const CONTAINER_KEYS: &[Key] = &[
+const CONTAINER_KEYS: &[KindKey] = &[
     key("runtime", Words(&["local", "kubernetes"])),
     key("image", Text),
     key("command", TextOrList),
@@ -195,13 +198,13 @@ const CONTAINER_KEYS: &[Key] = &[
     key("labels", Mapping),
     key("callback", Bool),
 ];
-const SCRIPT_KEYS: &[Key] = &[
+const SCRIPT_KEYS: &[KindKey] = &[
     key("script", Mapping),
     key("job", Mapping),
     key("env", Mapping),
     key("cwd", Text),
 ];
-const SUBSCRIPTION_KEYS: &[Key] = &[
+const SUBSCRIPTION_KEYS: &[KindKey] = &[
     key("source", Words(&["nats", "pubsub", "kafka"])),
     key("operation", Words(&["poll", "ack", "nack"])),
     key("batch", Integer),
@@ -218,7 +221,7 @@ const SUBSCRIPTION_KEYS: &[Key] = &[
     key("ack_ids", List),
     key("nack_delay_ms", Integer),
 ];
-const WAIT_KEYS: &[Key] = &[
+const WAIT_KEYS: &[KindKey] = &[
     key("signal", Text),
     key("signals", List),
     key("mode", Words(&["any", "all"])),
@@ -226,7 +229,7 @@ const WAIT_KEYS: &[Key] = &[
     key("lookback", Duration),
     key("schema", Mapping),
 ];
-const APPROVAL_KEYS: &[Key] = &[
+const APPROVAL_KEYS: &[KindKey] = &[
     key("title", Text),
     key("message", Text),
     key("form", Mapping),
@@ -235,117 +238,119 @@ const APPROVAL_KEYS: &[Key] = &[
     key("on_timeout", Words(&["fail", "reject", "approve"])),
 ];
 
-const NOOP_KEYS: &[Key] = &[key("message", Any), key("result", Any)];
-const WORKBOOK_KEYS: &[Key] = &[key("task", Text)];
-const RHAI_KEYS: &[Key] = &[key("code", Text)];
-const SLEEP_KEYS: &[Key] = &[key("for", Duration), key("until", Text)];
+const NOOP_KEYS: &[KindKey] = &[key("message", Any), key("result", Any)];
+const WORKBOOK_KEYS: &[KindKey] = &[key("task", Text)];
+const RHAI_KEYS: &[KindKey] = &[key("code", Text)];
+const SLEEP_KEYS: &[KindKey] = &[key("for", Duration), key("until", Text)];
 
-const fn core(keys: &'static [Key]) -> KindSpec {
+const fn core_kind(keys: &'static [KindKey]) -> KindSpec {
     KindSpec {
-        build: Build::Core,
+        build: BuildRequirement::Core,
         keys,
-        needs: &[],
-        excludes: &[],
+        required_groups: &[],
+        exclusive_groups: &[],
         timeout_secs: None,
     }
 }
 
-const fn reserved() -> KindSpec {
+const fn reserved_kind() -> KindSpec {
     KindSpec {
-        build: Build::Reserved,
-        ..core(&[])
+        build: BuildRequirement::Reserved,
+        ..core_kind(&[])
     }
 }
 
-const fn sql(keys: &'static [Key], build: Build) -> KindSpec {
+const fn sql_kind(keys: &'static [KindKey], build: BuildRequirement) -> KindSpec {
     KindSpec {
         build,
-        needs: &[SQL],
-        ..core(keys)
+        required_groups: &[STATEMENT_KEY_GROUP],
+        ..core_kind(keys)
     }
 }
 
 impl ToolKind {
-    /// What there is to know about it.
-    #[expect(clippy::too_many_lines, reason = "a table, an entry a kind")]
+    /// Returns the definition of the kind.
+    #[expect(clippy::too_many_lines, reason = "a table with one entry per kind")]
     pub fn spec(self) -> KindSpec {
         match self {
-            Self::Noop => core(NOOP_KEYS),
+            Self::Noop => core_kind(NOOP_KEYS),
             Self::Python => KindSpec {
-                needs: &[&["code", "code_b64", "script"]],
-                excludes: &[&["code", "code_b64", "script"]],
-                ..core(PYTHON_KEYS)
+                required_groups: &[&["code", "code_b64", "script"]],
+                exclusive_groups: &[&["code", "code_b64", "script"]],
+                ..core_kind(PYTHON_KEYS)
             },
             Self::Shell => KindSpec {
-                needs: &[&["command", "cmds"]],
-                excludes: &[&["command", "cmds"]],
-                ..core(SHELL_KEYS)
+                required_groups: &[&["command", "cmds"]],
+                exclusive_groups: &[&["command", "cmds"]],
+                ..core_kind(SHELL_KEYS)
             },
             Self::Http => KindSpec {
-                needs: &[&["url"]],
-                excludes: &[&["json", "form", "body"]],
+                required_groups: &[&["url"]],
+                exclusive_groups: &[&["json", "form", "body"]],
                 timeout_secs: Some(30),
-                ..core(HTTP_KEYS)
+                ..core_kind(HTTP_KEYS)
             },
-            Self::Postgres => sql(POSTGRES_KEYS, Build::Core),
+            Self::Postgres => sql_kind(POSTGRES_KEYS, BuildRequirement::Core),
             Self::Sqlite => KindSpec {
-                needs: &[SQL, &["database"]],
-                ..core(SQLITE_KEYS)
+                required_groups: &[STATEMENT_KEY_GROUP, &["database"]],
+                ..core_kind(SQLITE_KEYS)
             },
-            Self::Duckdb | Self::Ducklake => sql(DUCKDB_KEYS, Build::Feature("duckdb")),
-            Self::Snowflake => sql(SNOWFLAKE_KEYS, Build::Feature("snowflake")),
+            Self::Duckdb | Self::Ducklake => {
+                sql_kind(DUCKDB_KEYS, BuildRequirement::Feature("duckdb"))
+            }
+            Self::Snowflake => sql_kind(SNOWFLAKE_KEYS, BuildRequirement::Feature("snowflake")),
             Self::Playbook => KindSpec {
-                needs: &[&["path", "catalog_id"]],
+                required_groups: &[&["path", "catalog_id"]],
                 timeout_secs: Some(300),
-                ..core(PLAYBOOK_KEYS)
+                ..core_kind(PLAYBOOK_KEYS)
             },
-            Self::Workbook => core(WORKBOOK_KEYS),
+            Self::Workbook => core_kind(WORKBOOK_KEYS),
             Self::Nats => KindSpec {
-                needs: &[&["operation"]],
-                ..core(NATS_KEYS)
+                required_groups: &[&["operation"]],
+                ..core_kind(NATS_KEYS)
             },
-            Self::Artifact | Self::ResultFetch => core(ARTIFACT_KEYS),
+            Self::Artifact | Self::ResultFetch => core_kind(ARTIFACT_KEYS),
             Self::Rhai => KindSpec {
-                build: Build::Feature("rhai"),
-                needs: &[&["code"]],
-                ..core(RHAI_KEYS)
+                build: BuildRequirement::Feature("rhai"),
+                required_groups: &[&["code"]],
+                ..core_kind(RHAI_KEYS)
             },
             Self::Transfer => KindSpec {
-                needs: &[&["source"], &["target"]],
-                ..core(TRANSFER_KEYS)
+                required_groups: &[&["source"], &["target"]],
+                ..core_kind(TRANSFER_KEYS)
             },
             Self::Mcp => KindSpec {
-                needs: &[&["endpoint", "server"]],
+                required_groups: &[&["endpoint", "server"]],
                 timeout_secs: Some(60),
-                ..core(MCP_KEYS)
+                ..core_kind(MCP_KEYS)
             },
             Self::Container => KindSpec {
-                needs: &[&["image"]],
-                ..core(CONTAINER_KEYS)
+                required_groups: &[&["image"]],
+                ..core_kind(CONTAINER_KEYS)
             },
             Self::Script => KindSpec {
-                needs: &[&["script"]],
-                ..core(SCRIPT_KEYS)
+                required_groups: &[&["script"]],
+                ..core_kind(SCRIPT_KEYS)
             },
             Self::Subscription => KindSpec {
-                needs: &[&["source"]],
-                ..core(SUBSCRIPTION_KEYS)
+                required_groups: &[&["source"]],
+                ..core_kind(SUBSCRIPTION_KEYS)
             },
             Self::Wait => KindSpec {
-                needs: &[&["signal", "signals"]],
-                excludes: &[&["signal", "signals"]],
+                required_groups: &[&["signal", "signals"]],
+                exclusive_groups: &[&["signal", "signals"]],
                 timeout_secs: Some(0),
-                ..core(WAIT_KEYS)
+                ..core_kind(WAIT_KEYS)
             },
             Self::Approval => KindSpec {
                 timeout_secs: Some(0),
-                ..core(APPROVAL_KEYS)
+                ..core_kind(APPROVAL_KEYS)
             },
             Self::Sleep => KindSpec {
-                needs: &[&["for", "until"]],
-                excludes: &[&["for", "until"]],
+                required_groups: &[&["for", "until"]],
+                exclusive_groups: &[&["for", "until"]],
                 timeout_secs: Some(0),
-                ..core(SLEEP_KEYS)
+                ..core_kind(SLEEP_KEYS)
             },
             Self::Gcs
             | Self::Gateway
@@ -357,7 +362,7 @@ impl ToolKind {
             | Self::Sink
             | Self::Save
             | Self::Auth
-            | Self::TaskSequence => reserved(),
+            | Self::TaskSequence => reserved_kind(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How values are written where their form is not the one of their type.
+//! Serialized forms that differ from the default form of a type.
 
 use noetl_types::Millis;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -11,16 +11,16 @@ pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-#[expect(clippy::ref_option, reason = "the signature serde asks for")]
-pub(super) fn optional_ms<S: Serializer>(
+#[expect(clippy::ref_option, reason = "signature required by serde")]
+pub(super) fn serialize_optional_ms<S: Serializer>(
     value: &Option<Millis>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     value.map(Millis::as_ms).serialize(serializer)
 }
 
-#[expect(clippy::ref_option, reason = "the signature serde asks for")]
-pub(super) fn optional_hours<S: Serializer>(
+#[expect(clippy::ref_option, reason = "signature required by serde")]
+pub(super) fn serialize_optional_hours<S: Serializer>(
     value: &Option<Millis>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -31,14 +31,17 @@ pub(super) fn optional_hours<S: Serializer>(
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "signature required by serde"
 )]
-pub(super) fn secs<S: Serializer>(value: &Millis, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn serialize_secs<S: Serializer>(
+    value: &Millis,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(value.as_ms() / Millis::from_secs(1).as_ms())
 }
 
-#[expect(clippy::ref_option, reason = "the signature serde asks for")]
-pub(super) fn optional_template<S: Serializer>(
+#[expect(clippy::ref_option, reason = "signature required by serde")]
+pub(super) fn serialize_optional_template<S: Serializer>(
     value: &Option<Spanned<Template>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -48,7 +51,7 @@ pub(super) fn optional_template<S: Serializer>(
         .serialize(serializer)
 }
 
-/// A list of texts; a single text stands for a list of one.
+/// Schema of a list of strings. A single string is accepted as a list of one.
 pub(super) fn texts_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
 }

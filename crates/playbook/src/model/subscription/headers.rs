@@ -1,4 +1,4 @@
-//! What the headers of a message do.
+//! Use of message headers.
 
 use std::sync::Arc;
 
@@ -8,59 +8,61 @@ use serde::Serialize;
 
 use super::form::{self, is_default};
 use crate::source::Spanned;
-use crate::words;
+use crate::string_enum;
 
-/// What the headers of a message do.
+/// Use of message headers.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Headers {
-    /// Whether their names are taken in lower case.
+pub struct HeaderRules {
+    /// Converts header names to lower case.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub normalize: bool,
-    /// Headers that decide something.
+    /// Headers that control the execution.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub directives: Vec<Directive>,
-    /// Whether a trace goes on from the message into the execution.
+    pub directives: Vec<HeaderDirective>,
+    /// Propagation of the trace context from the message to the execution.
     #[serde(skip_serializing_if = "is_default")]
-    pub trace: Trace,
-    /// The key of the payload under which the other headers are handed on.
-    #[serde(skip_serializing_if = "Headers::is_default_passthrough")]
+    pub trace: TraceConfig,
+    /// Payload key that receives the remaining headers.
+    #[serde(skip_serializing_if = "HeaderRules::is_default_passthrough")]
     pub passthrough: Arc<str>,
 }
 
-impl Headers {
-    const PASSTHROUGH: &'static str = "data";
+impl HeaderRules {
+    const DEFAULT_PASSTHROUGH_KEY: &'static str = "data";
 
     fn is_default_passthrough(passthrough: &Arc<str>) -> bool {
-        &**passthrough == Self::PASSTHROUGH
+        &**passthrough == Self::DEFAULT_PASSTHROUGH_KEY
     }
 }
 
-impl Default for Headers {
+impl Default for HeaderRules {
     fn default() -> Self {
         Self {
             normalize: false,
             directives: Vec::new(),
-            trace: Trace::default(),
-            passthrough: Self::PASSTHROUGH.into(),
+            trace: TraceConfig::default(),
+            passthrough: Self::DEFAULT_PASSTHROUGH_KEY.into(),
         }
     }
 }
 
-/// A header that decides something. A value that is not allowed is ignored, and that is recorded.
+/// A header that controls an aspect of the execution. A value that is not allowed is ignored, and
+/// the rejection is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Directive {
-    /// The header.
+pub struct HeaderDirective {
+    /// Name of the header.
     pub header: Arc<str>,
-    /// What it decides.
+    /// Aspect that the header controls.
     pub controls: DirectiveControl,
-    /// Values that are taken; any where there is none. A playbook or a pool is never taken from just
-    /// any value.
+    /// Allowed values. An empty list allows any value, except for a playbook or pool, which require
+    /// a list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, schema_with = "form::texts_schema")]
     pub allowed: Vec<Spanned<Arc<str>>>,
-    /// What values stand for. A priority has to be here as a number.
+    /// Mapping of header values to the values they represent. A priority must be mapped to a
+    /// number.
     #[serde(skip_serializing_if = "JsonMap::is_empty")]
     #[schemars(
         default,
@@ -69,45 +71,45 @@ pub struct Directive {
     pub map: JsonMap,
 }
 
-words! {
-    /// What a header decides.
+string_enum! {
+    /// Aspect of an execution that a header controls.
     pub enum DirectiveControl {
-        /// The playbook that is started.
+        /// Playbook to start.
         Playbook = "dispatch.playbook",
-        /// The pool that runs it.
+        /// Worker pool that runs the playbook.
         ExecutionPool = "dispatch.execution_pool",
-        /// The priority of the execution.
+        /// Priority of the execution.
         Priority = "priority",
-        /// What tells the message apart from others.
+        /// Key that identifies the message.
         IdempotencyKey = "idempotency_key",
-        /// How the body is read.
+        /// Format of the body.
         ContentType = "content_type",
-        /// A name for the shape of the body.
+        /// Name of the schema of the body.
         SchemaHint = "schema_hint",
     }
 }
 
-/// Whether a trace goes on from the message into the execution.
+/// Propagation of the trace context from the message to the execution.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Trace {
-    /// By which headers.
+pub struct TraceConfig {
+    /// Header format of the trace context.
     #[serde(skip_serializing_if = "is_default")]
-    pub propagate: Propagate,
-    /// Baggage that comes along.
+    pub propagate: TracePropagation,
+    /// Names of baggage items to propagate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "form::texts_schema")]
     pub baggage_allowlist: Vec<Arc<str>>,
 }
 
-words! {
-    /// By which headers a trace goes on.
+string_enum! {
+    /// Header format of the trace context.
     #[derive(Default)]
-    pub enum Propagate {
-        /// By none: each execution begins a trace.
+    pub enum TracePropagation {
+        /// No propagation. Each execution starts a new trace.
         #[default]
         None = "none",
-        /// By those of the W3C.
+        /// W3C Trace Context headers.
         W3c = "w3c",
     }
 }

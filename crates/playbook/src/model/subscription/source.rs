@@ -1,4 +1,4 @@
-//! Where messages come from.
+//! Message sources.
 
 use std::sync::Arc;
 
@@ -9,52 +9,52 @@ use serde::{Serialize, Serializer};
 
 use super::form;
 use crate::source::Spanned;
-use crate::words;
+use crate::string_enum;
 
-/// Where messages come from: what fetches them, or the address that they are sent to.
+/// Message source: a queue to fetch from, or an address that receives messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// Fetched from a durable consumer of a `JetStream` stream.
+pub enum MessageSource {
+    /// Fetches from a durable consumer of a `JetStream` stream.
     Nats {
-        /// The stream.
+        /// Name of the stream.
         stream: Arc<str>,
-        /// Its consumer.
+        /// Name of the durable consumer.
         consumer: Arc<str>,
     },
-    /// Fetched from a topic of Kafka.
+    /// Fetches from a Kafka topic.
     Kafka {
-        /// Where to begin; the credential tells where this is empty.
+        /// Bootstrap brokers. If empty, the credential provides them.
         brokers: Vec<Arc<str>>,
-        /// The topic.
+        /// Name of the topic.
         topic: Arc<str>,
-        /// The group that shares its partitions.
+        /// Consumer group that shares the partitions.
         group: Arc<str>,
     },
-    /// Fetched from a subscription of Pub/Sub.
+    /// Fetches from a Pub/Sub subscription.
     Pubsub {
-        /// The subscription.
+        /// Name of the subscription.
         subscription: Arc<str>,
-        /// Where the service is, if not at its usual address.
+        /// Endpoint of the service, if not the default.
         endpoint: Option<Arc<str>>,
     },
-    /// Sent by Pub/Sub.
+    /// Receives messages pushed by Pub/Sub.
     PubsubPush {
-        /// The subscription, for those who read the document.
+        /// Name of the subscription. Informational only.
         subscription: Option<Arc<str>>,
-        /// Where the service is, if not at its usual address.
+        /// Endpoint of the service, if not the default.
         endpoint: Option<Arc<str>>,
-        /// The address.
-        ingress: Ingress,
+        /// Address that receives the messages.
+        ingress: PushIngress,
     },
-    /// Sent by anyone who can prove that they may.
+    /// Receives authenticated HTTP requests.
     Webhook {
-        /// The address.
-        ingress: Ingress,
+        /// Address that receives the requests.
+        ingress: PushIngress,
     },
 }
 
-words! {
-    /// A kind of source.
+string_enum! {
+    /// A kind of message source.
     pub enum SourceKind {
         /// NATS `JetStream`.
         Nats = "nats",
@@ -67,18 +67,18 @@ words! {
     }
 }
 
-words! {
-    /// Who begins.
+string_enum! {
+    /// Direction of delivery.
     pub enum SourceMode {
-        /// Messages are fetched.
+        /// Messages are fetched from the source.
         Pull = "pull",
-        /// Messages are sent.
+        /// The source pushes messages.
         Push = "push",
     }
 }
 
-impl Source {
-    /// Its kind.
+impl MessageSource {
+    /// Returns the kind of the source.
     pub fn kind(&self) -> SourceKind {
         match self {
             Self::Nats { .. } => SourceKind::Nats,
@@ -88,7 +88,7 @@ impl Source {
         }
     }
 
-    /// Who begins.
+    /// Returns the direction of delivery.
     pub fn mode(&self) -> SourceMode {
         if self.ingress().is_some() {
             SourceMode::Push
@@ -97,8 +97,8 @@ impl Source {
         }
     }
 
-    /// The address that messages are sent to.
-    pub fn ingress(&self) -> Option<&Ingress> {
+    /// Returns the address that receives pushed messages.
+    pub fn ingress(&self) -> Option<&PushIngress> {
         match self {
             Self::Nats { .. } | Self::Kafka { .. } | Self::Pubsub { .. } => None,
             Self::PubsubPush { ingress, .. } | Self::Webhook { ingress } => Some(ingress),
@@ -106,7 +106,7 @@ impl Source {
     }
 }
 
-impl Serialize for Source {
+impl Serialize for MessageSource {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("source", &self.kind())?;
@@ -161,150 +161,153 @@ fn pubsub_entries<M: serde::ser::SerializeMap>(
     Ok(())
 }
 
-/// The schema of what a source adds to the map that it stands in.
-pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+/// Returns the schema of the keys that a source adds to its parent map.
+pub(super) fn source_schema(generator: &mut SchemaGenerator) -> Schema {
     let mut kind = generator.subschema_for::<SourceKind>();
-    kind.insert("description".to_owned(), "Where messages come from.".into());
+    kind.insert("description".to_owned(), "Kind of message source.".into());
     let mut mode = generator.subschema_for::<SourceMode>();
     mode.insert(
         "description".to_owned(),
-        "Whether messages are fetched or sent; a webhook is sent to.".into(),
+        "Direction of delivery: messages are fetched (`pull`) or received (`push`). A webhook is always `push`.".into(),
     );
-    let mut ingress = generator.subschema_for::<Ingress>();
+    let mut ingress = generator.subschema_for::<PushIngress>();
     ingress.insert(
         "description".to_owned(),
-        "The address that messages are sent to, in mode push.".into(),
+        "Address that receives messages, in mode `push`.".into(),
     );
     let mut brokers = form::texts_schema(generator);
-    brokers.insert("description".to_owned(), "Where to begin (kafka).".into());
+    brokers.insert(
+        "description".to_owned(),
+        "Bootstrap brokers (kafka).".into(),
+    );
     json_schema!({
         "type": "object",
         "properties": {
             "source": kind,
             "mode": mode,
-            "stream": { "type": "string", "description": "The stream (nats)." },
-            "consumer": { "type": "string", "description": "The durable consumer of the stream (nats)." },
-            "subscription": { "type": "string", "description": "The subscription (pubsub)." },
-            "endpoint": { "type": "string", "description": "Where the service is, if not at its usual address (pubsub)." },
+            "stream": { "type": "string", "description": "Name of the stream (nats)." },
+            "consumer": { "type": "string", "description": "Durable consumer of the stream (nats)." },
+            "subscription": { "type": "string", "description": "Name of the subscription (pubsub)." },
+            "endpoint": { "type": "string", "description": "Endpoint of the service, if not the default (pubsub)." },
             "brokers": brokers,
-            "topic": { "type": "string", "description": "The topic (kafka)." },
-            "group": { "type": "string", "description": "The group that shares the partitions (kafka)." },
+            "topic": { "type": "string", "description": "Name of the topic (kafka)." },
+            "group": { "type": "string", "description": "Consumer group (kafka)." },
             "ingress": ingress
         },
         "required": ["source"]
     })
 }
 
-/// How a source is reached.
+/// Connection to a message source.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(default)]
-pub struct Connection {
-    /// The name of a credential.
+pub struct SourceConnection {
+    /// Name of the credential.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub auth: Option<Spanned<Arc<str>>>,
-    /// The address, if the credential does not have it.
+    /// Address, if the credential does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<Arc<str>>,
-    /// The user, if the credential does not have it.
+    /// User name, if the credential does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<Arc<str>>,
-    /// A password, for development only.
+    /// Password, for development only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Arc<str>>,
-    /// A token, for development only.
+    /// Token, for development only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<Arc<str>>,
 }
 
-/// An address that messages are sent to.
+/// Address that receives pushed messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Ingress {
-    /// The path of the address at the gateway.
+pub struct PushIngress {
+    /// URL path at the gateway.
     #[schemars(regex(pattern = r"^(/[A-Za-z0-9._~-]+)+$"))]
     pub gateway_path: Arc<str>,
-    /// How a message proves where it comes from.
-    pub verify: Verify,
+    /// Authentication of incoming messages.
+    pub verify: MessageVerifier,
 }
 
-impl Ingress {
-    /// The last segment of the path, which is its name within the installation.
-    pub fn listener(&self) -> &str {
+impl PushIngress {
+    /// Returns the last segment of the path. It identifies the listener within the installation.
+    pub fn listener_name(&self) -> &str {
         self.gateway_path.rsplit('/').next().unwrap_or_default()
     }
 }
 
-/// How a message proves where it comes from.
+/// Authentication of an incoming message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Verify {
-    /// A signature over its body.
+pub enum MessageVerifier {
+    /// HMAC signature of the body.
     HmacSha256 {
-        /// The header with the signature.
+        /// Header that contains the signature.
         header: Arc<str>,
-        /// The credential with the key.
+        /// Credential that contains the key.
         #[schemars(with = "String")]
         secret: Spanned<Arc<str>>,
-        /// The header with the time that is signed along.
+        /// Header that contains the signed timestamp.
         #[serde(skip_serializing_if = "Option::is_none")]
         timestamp_header: Option<Arc<str>>,
-        /// How far that time may be off.
+        /// Maximum clock difference of the signed timestamp.
         #[serde(
             rename = "tolerance_secs",
-            skip_serializing_if = "Verify::is_default_tolerance",
-            serialize_with = "form::secs"
+            skip_serializing_if = "MessageVerifier::is_default_tolerance",
+            serialize_with = "form::serialize_secs"
         )]
         #[schemars(
-            default = "Verify::default_tolerance",
+            default = "MessageVerifier::default_tolerance",
             with = "u32",
             range(min = 1, max = 86_400)
         )]
         tolerance: Millis,
     },
-    /// A token.
+    /// Bearer token.
     Bearer {
-        /// The header with the token; `Authorization` where absent.
+        /// Header that contains the token. Defaults to `Authorization`.
         #[serde(skip_serializing_if = "Option::is_none")]
         header: Option<Arc<str>>,
-        /// The credential with the token.
+        /// Credential that contains the token.
         #[schemars(with = "String")]
         secret: Spanned<Arc<str>>,
     },
-    /// An identity that Google signs.
+    /// `OpenID` Connect token signed by Google.
     PubsubOidc {
-        /// Whom the identity is meant for.
+        /// Expected audience of the token.
         audience: Arc<str>,
-        /// Whose identity it is.
+        /// Expected service account of the token.
         service_account: Arc<str>,
     },
 }
 
-words! {
-    /// A way to prove where a message comes from.
-    pub enum VerifyType {
-        /// A signature over its body.
+string_enum! {
+    /// A type of message authentication.
+    pub enum VerifierType {
+        /// HMAC signature of the body.
         HmacSha256 = "hmac_sha256",
-        /// A token.
+        /// Bearer token.
         Bearer = "bearer",
-        /// An identity that Google signs.
+        /// `OpenID` Connect token signed by Google.
         PubsubOidc = "pubsub_oidc",
     }
 }
 
-impl Verify {
-    /// How far the time of a signed message may be off, where nothing else is said.
-    pub const TOLERANCE: Millis = Millis::from_secs(300);
+impl MessageVerifier {
+    /// Default clock difference that is accepted for a signed timestamp.
+    pub const DEFAULT_TOLERANCE: Millis = Millis::from_secs(300);
 
     #[expect(
         clippy::trivially_copy_pass_by_ref,
-        reason = "the signature serde asks for"
+        reason = "signature required by serde"
     )]
     fn is_default_tolerance(tolerance: &Millis) -> bool {
-        *tolerance == Self::TOLERANCE
+        *tolerance == Self::DEFAULT_TOLERANCE
     }
 
     fn default_tolerance() -> Millis {
-        Self::TOLERANCE
+        Self::DEFAULT_TOLERANCE
     }
 }

@@ -1,4 +1,4 @@
-//! Where messages wait while what they need is down.
+//! Spool: a buffer for messages while a downstream service is unavailable.
 
 use std::sync::Arc;
 
@@ -10,43 +10,43 @@ use serde::Serialize;
 use super::form::{self, is_default};
 use crate::model::value::SizeText;
 use crate::source::Spanned;
-use crate::words;
+use crate::string_enum;
 
-/// Where messages wait while what they need is down.
+/// A buffer for messages while a downstream service is unavailable.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spool {
-    /// When messages go there.
+    /// Condition under which messages are spooled.
     #[schemars(schema_with = "mode_schema")]
     pub mode: SpoolMode,
-    /// What keeps them.
+    /// Storage of spooled messages.
     #[serde(flatten)]
     #[schemars(schema_with = "store_schema")]
     pub store: SpoolStore,
-    /// The name of the credential for it.
+    /// Name of the credential for the storage.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub credential: Option<Spanned<Arc<str>>>,
-    /// When what messages need counts as down, and as up again.
+    /// Circuit breaker that detects unavailable downstream services.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
-    pub circuit: Circuit,
-    /// Which messages keep their order.
+    pub circuit: CircuitBreaker,
+    /// Ordering guarantee.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
-    pub ordering: Ordering,
-    /// The field whose messages keep their order; what the source goes by where absent.
+    pub ordering: MessageOrdering,
+    /// Field by which messages are ordered. Defaults to the ordering key of the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordering_key: Option<Arc<str>>,
-    /// How much is kept, and for how long.
+    /// Size and age limits of spooled messages.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
     pub retention: SpoolRetention,
-    /// How messages leave.
+    /// Delivery of spooled messages after recovery.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
-    pub drain: Drain,
-    /// In mode `hybrid`: how long messages are held at their source before they go to the spool.
+    pub drain: SpoolDrain,
+    /// In mode `hybrid`: time that messages are held at their source before they are spooled.
     #[serde(
         rename = "hybrid_escalate_after_ms",
         skip_serializing_if = "Spool::is_default_escalation",
@@ -57,36 +57,36 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// How long mode `hybrid` holds messages at their source, where nothing else is said.
-    pub const ESCALATE_AFTER: Millis = Millis::from_secs(30);
+    /// Default time that mode `hybrid` holds messages at their source.
+    pub const DEFAULT_ESCALATE_AFTER: Millis = Millis::from_secs(30);
 
     #[expect(
         clippy::trivially_copy_pass_by_ref,
-        reason = "the signature serde asks for"
+        reason = "signature required by serde"
     )]
     fn is_default_escalation(after: &Millis) -> bool {
-        *after == Self::ESCALATE_AFTER
+        *after == Self::DEFAULT_ESCALATE_AFTER
     }
 
     fn default_escalation() -> Millis {
-        Self::ESCALATE_AFTER
+        Self::DEFAULT_ESCALATE_AFTER
     }
 }
 
-words! {
-    /// When messages go to the spool. A spool that is off is none.
+string_enum! {
+    /// Condition under which messages are spooled. A spool that is `off` is not part of the model.
     pub enum SpoolMode {
-        /// As soon as what they need is down.
+        /// As soon as a downstream service is unavailable.
         BufferAndAck = "buffer_and_ack",
-        /// When it stays down.
+        /// If a downstream service stays unavailable.
         Hybrid = "hybrid",
     }
 }
 
 impl SpoolMode {
-    /// The word for no spool.
+    /// Keyword that disables the spool.
     pub const OFF: &'static str = "off";
-    /// Every word that a document may use.
+    /// All keywords that a document may use.
     pub const ALL_WORDS: [&'static str; 3] = [Self::OFF, Self::WORDS[0], Self::WORDS[1]];
 }
 
@@ -94,42 +94,42 @@ fn mode_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": SpoolMode::ALL_WORDS })
 }
 
-/// What keeps spooled messages.
+/// Storage of spooled messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "backend", rename_all = "snake_case")]
 pub enum SpoolStore {
-    /// An object store of NATS.
+    /// A NATS object store.
     NatsObject {
-        /// Its bucket.
+        /// Name of the bucket.
         bucket: Arc<str>,
     },
-    /// A directory of the worker.
+    /// A directory on the worker.
     LocalDisk {
-        /// Its path.
+        /// Path of the directory.
         path: Arc<str>,
     },
     /// Google Cloud Storage.
     Gcs {
-        /// Its bucket.
+        /// Name of the bucket.
         bucket: Arc<str>,
     },
-    /// S3 or what speaks like it.
+    /// Amazon S3 or a compatible store.
     S3 {
-        /// Its bucket.
+        /// Name of the bucket.
         bucket: Arc<str>,
     },
 }
 
-words! {
-    /// A kind of store for spooled messages.
+string_enum! {
+    /// A kind of storage for spooled messages.
     pub enum SpoolBackend {
-        /// An object store of NATS.
+        /// A NATS object store.
         NatsObject = "nats_object",
-        /// A directory of the worker.
+        /// A directory on the worker.
         LocalDisk = "local_disk",
         /// Google Cloud Storage.
         Gcs = "gcs",
-        /// S3 or what speaks like it.
+        /// Amazon S3 or a compatible store.
         S3 = "s3",
     }
 }
@@ -140,49 +140,49 @@ fn store_schema(generator: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "properties": {
             "backend": backend,
-            "bucket": { "type": "string", "description": "The bucket of nats_object, gcs or s3." },
-            "path": { "type": "string", "description": "The directory of local_disk." }
+            "bucket": { "type": "string", "description": "Bucket of nats_object, gcs or s3." },
+            "path": { "type": "string", "description": "Directory of local_disk." }
         }
     })
 }
 
-/// When what messages need counts as down, and as up again.
+/// Circuit breaker that detects unavailable downstream services.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Circuit {
-    /// Failures in a row after which it counts as down.
-    #[serde(skip_serializing_if = "Circuit::is_default_trip")]
+pub struct CircuitBreaker {
+    /// Consecutive failures that open the circuit.
+    #[serde(skip_serializing_if = "CircuitBreaker::is_default_trip")]
     #[schemars(range(min = 1))]
     pub trip_after: u32,
-    /// How long it is left alone then.
+    /// Time after opening before the first probe.
     #[serde(rename = "probe_after_ms", serialize_with = "as_ms::serialize")]
     #[schemars(with = "u32")]
     pub probe_after: Millis,
-    /// How often it is asked after that.
+    /// Interval between probes.
     #[serde(rename = "probe_interval_ms", serialize_with = "as_ms::serialize")]
     #[schemars(with = "u32")]
     pub probe_interval: Millis,
-    /// What messages need.
+    /// Downstream services that messages depend on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub downstream: Vec<Downstream>,
+    pub downstream: Vec<DownstreamService>,
 }
 
-impl Circuit {
-    const TRIP_AFTER: u32 = 5;
+impl CircuitBreaker {
+    const DEFAULT_TRIP_AFTER: u32 = 5;
 
     #[expect(
         clippy::trivially_copy_pass_by_ref,
-        reason = "the signature serde asks for"
+        reason = "signature required by serde"
     )]
     fn is_default_trip(after: &u32) -> bool {
-        *after == Self::TRIP_AFTER
+        *after == Self::DEFAULT_TRIP_AFTER
     }
 }
 
-impl Default for Circuit {
+impl Default for CircuitBreaker {
     fn default() -> Self {
         Self {
-            trip_after: Self::TRIP_AFTER,
+            trip_after: Self::DEFAULT_TRIP_AFTER,
             probe_after: Millis::from_secs(30),
             probe_interval: Millis::from_secs(5),
             downstream: Vec::new(),
@@ -190,45 +190,45 @@ impl Default for Circuit {
     }
 }
 
-/// Something that messages need.
+/// A downstream service that messages depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Downstream {
-    /// Its name.
+pub struct DownstreamService {
+    /// Name of the service.
     pub name: Arc<str>,
-    /// How it is asked.
+    /// Probe of the service.
     #[serde(flatten)]
-    pub probe: Probe,
+    pub probe: HealthProbe,
 }
 
-/// How something is asked whether it is up.
+/// Availability probe of a downstream service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", content = "target", rename_all = "snake_case")]
-pub enum Probe {
-    /// A request to this address succeeds.
+pub enum HealthProbe {
+    /// Succeeds if an HTTP request to this address succeeds.
     Http(Arc<str>),
-    /// A connection to this address succeeds.
+    /// Succeeds if a TCP connection to this address succeeds.
     Tcp(Arc<str>),
-    /// A server of NATS at this address answers.
+    /// Succeeds if the NATS server at this address responds.
     Nats(Arc<str>),
-    /// Not at all: the executions show.
+    /// Sends no probe. Availability is derived from the results of executions.
     Passive,
 }
 
-words! {
-    /// A way to ask whether something is up.
+string_enum! {
+    /// A type of availability probe.
     pub enum ProbeType {
-        /// By a request.
+        /// HTTP request.
         Http = "http",
-        /// By a connection.
+        /// TCP connection.
         Tcp = "tcp",
-        /// By a message to NATS.
+        /// NATS message.
         Nats = "nats",
-        /// Not at all.
+        /// No probe. Availability is derived from the results of executions.
         Passive = "passive",
     }
 }
 
-impl JsonSchema for Downstream {
+impl JsonSchema for DownstreamService {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Downstream".into()
     }
@@ -236,12 +236,12 @@ impl JsonSchema for Downstream {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let probe = generator.subschema_for::<ProbeType>();
         json_schema!({
-            "description": "Something that messages need, and how it is asked whether it is up.",
+            "description": "A downstream service that messages depend on, and its availability probe.",
             "type": "object",
             "properties": {
                 "name": { "type": "string" },
                 "type": probe,
-                "target": { "type": "string", "description": "Its address; `passive` needs none." }
+                "target": { "type": "string", "description": "Address of the service. Not used by `passive`." }
             },
             "required": ["name", "type"],
             "additionalProperties": false
@@ -249,36 +249,36 @@ impl JsonSchema for Downstream {
     }
 }
 
-words! {
-    /// Which messages keep their order.
+string_enum! {
+    /// Ordering guarantee of a spool.
     #[derive(Default)]
-    pub enum Ordering {
-        /// Those with the same key.
+    pub enum MessageOrdering {
+        /// Messages with the same key keep their order.
         #[default]
         PerKey = "per_key",
-        /// All.
+        /// All messages keep their order.
         Global = "global",
-        /// None.
+        /// No ordering guarantee.
         None = "none",
     }
 }
 
-/// How much a spool keeps, and for how long.
+/// Size and age limits of a spool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpoolRetention {
-    /// How long a message may wait.
+    /// Maximum age of a message.
     #[serde(
         rename = "max_age_hours",
         skip_serializing_if = "Option::is_none",
-        serialize_with = "form::optional_hours"
+        serialize_with = "form::serialize_optional_hours"
     )]
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub max_age: Option<Millis>,
-    /// How much may wait.
+    /// Maximum total size of messages.
     #[schemars(with = "SizeText")]
     pub max_bytes: ByteSize,
-    /// What happens to a message for which there is no room.
+    /// Behavior if the spool is full.
     #[serde(skip_serializing_if = "is_default")]
     pub on_full: OnFull,
 }
@@ -293,37 +293,37 @@ impl Default for SpoolRetention {
     }
 }
 
-words! {
-    /// What happens to a message for which the spool has no room.
+string_enum! {
+    /// Behavior if a spool is full.
     #[derive(Default)]
     pub enum OnFull {
-        /// It stays at its source.
+        /// Leaves new messages at their source.
         #[default]
         StopAcking = "stop_acking",
-        /// It becomes a dead letter.
+        /// Moves new messages to the dead-letter queue.
         DropToDlq = "drop_to_dlq",
-        /// It is kept all the same, and someone is told.
+        /// Stores new messages anyway and raises an alert.
         AlertOnly = "alert_only",
     }
 }
 
-/// How messages leave a spool.
+/// Delivery of spooled messages after recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Drain {
-    /// How many leave in a second; as many as the limits allow where absent.
+pub struct SpoolDrain {
+    /// Maximum messages per second. Defaults to the limits of the subscription.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rate_per_sec: Option<u32>,
-    /// How often a message is tried before it becomes a dead letter.
+    /// Maximum delivery attempts before a message becomes a dead letter.
     #[schemars(range(min = 1))]
     pub max_replay_attempts: u32,
-    /// What happens to new messages meanwhile.
+    /// Handling of new messages while the spool drains.
     #[serde(skip_serializing_if = "is_default")]
     pub on_recovery: OnRecovery,
 }
 
-impl Default for Drain {
+impl Default for SpoolDrain {
     fn default() -> Self {
         Self {
             rate_per_sec: None,
@@ -333,14 +333,14 @@ impl Default for Drain {
     }
 }
 
-words! {
-    /// What happens to new messages while a spool empties.
+string_enum! {
+    /// Handling of new messages while a spool drains.
     #[derive(Default)]
     pub enum OnRecovery {
-        /// They wait for the old ones.
+        /// New messages wait for the spooled ones.
         #[default]
         OrderedThenLive = "ordered_then_live",
-        /// They go between them.
+        /// New messages are interleaved with the spooled ones.
         Interleave = "interleave",
     }
 }

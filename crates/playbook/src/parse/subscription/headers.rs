@@ -1,83 +1,95 @@
-//! What the headers of a message do.
+//! Parses the use of message headers.
 
 use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap, PlaybookPath, PoolName};
 
-use crate::diag::{Code, Sink};
-use crate::model::{Directive, DirectiveControl, Headers, Propagate, Trace};
-use crate::parse::reader::{MapReader, bool, integer, list, word, wrong_type};
-use crate::parse::resource::{literal, literals, named, no_effect, required_literal, scalar};
+use crate::diag::{Code, DiagnosticSink};
+use crate::model::{DirectiveControl, HeaderDirective, HeaderRules, TraceConfig, TracePropagation};
+use crate::parse::reader::{
+    MapReader, read_bool, read_integer, read_keyword, read_list, report_wrong_type,
+};
+use crate::parse::resource::{
+    read_literal, read_literals, read_scalar, report_no_effect, require_literal, validate_name,
+};
 use crate::source::Spanned;
-use crate::yaml::{Entry, Node};
+use crate::yaml::{YamlEntry, YamlNode};
 
-/// What the headers of a message do.
-pub(super) fn headers(sink: &mut Sink<'_>, entry: &Entry) -> Headers {
-    let mut headers = Headers::default();
+/// Parses `headers`.
+pub(super) fn parse_headers(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> HeaderRules {
+    let mut headers = HeaderRules::default();
     let Some(mut reader) = MapReader::open(sink, "headers", "headers", &entry.value) else {
         return headers;
     };
     headers.normalize = reader
-        .take("normalize")
-        .and_then(|entry| bool(sink, entry))
+        .take_entry("normalize")
+        .and_then(|entry| read_bool(sink, entry))
         .unwrap_or_default();
     if let Some(items) = reader
-        .take("directives")
-        .and_then(|entry| list(sink, entry))
+        .take_entry("directives")
+        .and_then(|entry| read_list(sink, entry))
     {
         headers.directives = items
             .iter()
-            .filter_map(|item| directive(sink, item))
+            .filter_map(|item| parse_directive(sink, item))
             .collect();
     }
     headers.trace = reader
-        .take("trace")
-        .map(|entry| trace(sink, entry))
+        .take_entry("trace")
+        .map(|entry| parse_trace(sink, entry))
         .unwrap_or_default();
     if let Some(passthrough) = reader
-        .take("passthrough")
-        .and_then(|entry| literal(sink, entry))
+        .take_entry("passthrough")
+        .and_then(|entry| read_literal(sink, entry))
     {
         headers.passthrough = passthrough;
     }
-    reader.finish(sink);
+    reader.report_unread(sink);
     headers
 }
 
-fn trace(sink: &mut Sink<'_>, entry: &Entry) -> Trace {
+fn parse_trace(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> TraceConfig {
     let Some(mut reader) = MapReader::open(sink, "trace", "trace", &entry.value) else {
-        return Trace::default();
+        return TraceConfig::default();
     };
     let propagate = reader
-        .take("propagate")
-        .map_or(Some(Propagate::None), |entry| word(sink, entry));
-    let baggage = reader.take("baggage_allowlist");
-    if let (Some(entry), Some(Propagate::None)) = (baggage, propagate) {
-        no_effect(sink, entry, "baggage comes along with 'propagate: w3c'");
+        .take_entry("propagate")
+        .map_or(Some(TracePropagation::None), |entry| {
+            read_keyword(sink, entry)
+        });
+    let baggage = reader.take_entry("baggage_allowlist");
+    if let (Some(entry), Some(TracePropagation::None)) = (baggage, propagate) {
+        report_no_effect(
+            sink,
+            entry,
+            "baggage is propagated only with 'propagate: w3c'",
+        );
     }
     let baggage = baggage
-        .map(|entry| literals(sink, entry))
+        .map(|entry| read_literals(sink, entry))
         .unwrap_or_default();
-    reader.finish(sink);
-    Trace {
+    reader.report_unread(sink);
+    TraceConfig {
         propagate: propagate.unwrap_or_default(),
         baggage_allowlist: baggage.into_iter().map(|name| name.value).collect(),
     }
 }
 
-fn directive(sink: &mut Sink<'_>, node: &Node) -> Option<Directive> {
+fn parse_directive(sink: &mut DiagnosticSink<'_>, node: &YamlNode) -> Option<HeaderDirective> {
     let mut reader = MapReader::open(sink, "directives", "directive", node)?;
-    let header = required_literal(sink, &mut reader, "header");
+    let header = require_literal(sink, &mut reader, "header");
     let controls = reader
-        .require(sink, "controls")
-        .and_then(|entry| word(sink, entry));
-    let allowed = reader.take("allowed").map(|entry| literals(sink, entry));
-    let map = reader.take("map");
-    reader.finish(sink);
+        .require_entry(sink, "controls")
+        .and_then(|entry| read_keyword(sink, entry));
+    let allowed = reader
+        .take_entry("allowed")
+        .map(|entry| read_literals(sink, entry));
+    let map = reader.take_entry("map");
+    reader.report_unread(sink);
     let controls = controls?;
-    let allowed = allowed_values(sink, node, controls, allowed)?;
-    let map = values(sink, node, controls, map)?;
-    Some(Directive {
+    let allowed = check_allowed_values(sink, node, controls, allowed)?;
+    let map = parse_value_map(sink, node, controls, map)?;
+    Some(HeaderDirective {
         header: header?,
         controls,
         allowed,
@@ -85,10 +97,11 @@ fn directive(sink: &mut Sink<'_>, node: &Node) -> Option<Directive> {
     })
 }
 
-/// What a header may say. To choose what is run, it must be told between what.
-fn allowed_values(
-    sink: &mut Sink<'_>,
-    node: &Node,
+/// Checks the allowed values of a header. A header that selects a playbook or pool requires a list
+/// of allowed values.
+fn check_allowed_values(
+    sink: &mut DiagnosticSink<'_>,
+    node: &YamlNode,
     controls: DirectiveControl,
     allowed: Option<Vec<Spanned<Arc<str>>>>,
 ) -> Option<Vec<Spanned<Arc<str>>>> {
@@ -96,12 +109,12 @@ fn allowed_values(
     match controls {
         DirectiveControl::Playbook => {
             for path in &allowed {
-                named(sink, path, PlaybookPath::new);
+                validate_name(sink, path, PlaybookPath::new);
             }
         }
         DirectiveControl::ExecutionPool => {
             for pool in &allowed {
-                named(sink, pool, PoolName::new);
+                validate_name(sink, pool, PoolName::new);
             }
         }
         DirectiveControl::Priority
@@ -110,47 +123,53 @@ fn allowed_values(
         | DirectiveControl::SchemaHint => return Some(allowed),
     }
     if allowed.is_empty() {
-        return lacks(sink, node, controls, "allowed");
+        return report_missing_key(sink, node, controls, "allowed");
     }
     Some(allowed)
 }
 
-/// What the values of a header stand for. A priority is a number, which no header is.
-fn values(
-    sink: &mut Sink<'_>,
-    node: &Node,
+/// Parses the mapping of header values. A priority requires a mapping, because header values are
+/// strings.
+fn parse_value_map(
+    sink: &mut DiagnosticSink<'_>,
+    node: &YamlNode,
     controls: DirectiveControl,
-    map: Option<&Entry>,
+    map: Option<&YamlEntry>,
 ) -> Option<JsonMap> {
     let is_priority = controls == DirectiveControl::Priority;
     let Some(map) = map else {
         return if is_priority {
-            lacks(sink, node, controls, "map")
+            report_missing_key(sink, node, controls, "map")
         } else {
             Some(JsonMap::new())
         };
     };
     let Some(entries) = map.value.as_map() else {
-        wrong_type(sink, "map", "a map", &map.value);
+        report_wrong_type(sink, "map", "a map", &map.value);
         return None;
     };
     if is_priority && entries.is_empty() {
-        return lacks(sink, node, controls, "map");
+        return report_missing_key(sink, node, controls, "map");
     }
-    let mut read = JsonMap::new();
+    let mut values = JsonMap::new();
     for entry in entries {
         let value = if is_priority {
-            integer(sink, entry, -100..=100).map(Json::from)
+            read_integer(sink, entry, -100..=100).map(Json::from)
         } else {
-            scalar(sink, &entry.key, &entry.value)
+            read_scalar(sink, &entry.key, &entry.value)
         };
-        read.extend(value.map(|value| (Arc::clone(&entry.key), value)));
+        values.extend(value.map(|value| (Arc::clone(&entry.key), value)));
     }
-    Some(read)
+    Some(values)
 }
 
-fn lacks<T>(sink: &mut Sink<'_>, node: &Node, controls: DirectiveControl, key: &str) -> Option<T> {
+fn report_missing_key<T>(
+    sink: &mut DiagnosticSink<'_>,
+    node: &YamlNode,
+    controls: DirectiveControl,
+    key: &str,
+) -> Option<T> {
     let message = format!("directive that controls {controls} lacks required key '{key}'");
-    sink.add(Code::NP005, node.head(), message);
+    sink.add_finding(Code::NP005, node.head_span(), message);
     None
 }

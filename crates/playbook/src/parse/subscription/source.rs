@@ -1,20 +1,23 @@
-//! Where messages come from.
+//! Parses message sources.
 
 use std::sync::Arc;
 
 use noetl_types::Millis;
 
-use crate::diag::{Code, Sink};
-use crate::model::{Ingress, Source, SourceKind, SourceMode, Verify, VerifyType};
-use crate::parse::reader::{MapReader, integer, text, word};
+use crate::diag::{Code, DiagnosticSink};
+use crate::model::{
+    MessageSource, MessageVerifier, PushIngress, SourceKind, SourceMode, VerifierType,
+};
+use crate::parse::reader::{MapReader, read_integer, read_keyword, read_text};
 use crate::parse::resource::{
-    conflict, literal, literals, no_effect, required_literal, spanned_literal,
+    read_literal, read_literals, read_spanned_literal, report_conflict, report_no_effect,
+    require_literal,
 };
 use crate::source::{Span, Spanned};
-use crate::yaml::Entry;
+use crate::yaml::YamlEntry;
 
-/// Keys that tell where a source is, with the source that they belong to.
-const COORDINATES: [(&str, SourceKind); 7] = [
+/// Keys that identify a source, and the kind of source to which each belongs.
+const SOURCE_KEYS: [(&str, SourceKind); 7] = [
     ("stream", SourceKind::Nats),
     ("consumer", SourceKind::Nats),
     ("subscription", SourceKind::Pubsub),
@@ -24,52 +27,56 @@ const COORDINATES: [(&str, SourceKind); 7] = [
     ("group", SourceKind::Kafka),
 ];
 
-/// Where messages come from.
-pub(super) fn source(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> Option<Source> {
+/// Parses the message source.
+pub(super) fn parse_message_source(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+) -> Option<MessageSource> {
     let kind = reader
-        .require(sink, "source")
-        .and_then(|entry| spanned_word::<SourceKind>(sink, entry));
+        .require_entry(sink, "source")
+        .and_then(|entry| read_spanned_keyword::<SourceKind>(sink, entry));
     let written_mode = reader
-        .take("mode")
-        .and_then(|entry| spanned_word::<SourceMode>(sink, entry));
-    let ingress_entry = reader.take("ingress");
-    let ingress = ingress_entry.map(|entry| ingress(sink, entry));
-    reader.know(COORDINATES.map(|(key, _)| key));
+        .take_entry("mode")
+        .and_then(|entry| read_spanned_keyword::<SourceMode>(sink, entry));
+    let ingress_entry = reader.take_entry("ingress");
+    let ingress = ingress_entry.map(|entry| parse_ingress(sink, entry));
+    reader.mark_known(SOURCE_KEYS.map(|(key, _)| key));
     let kind = kind?;
-    foreign_coordinates(sink, reader, kind.value);
-    let mode = mode(sink, kind, written_mode);
+    report_foreign_keys(sink, reader, kind.value);
+    let mode = resolve_source_mode(sink, kind, written_mode);
     let ingress = if mode == SourceMode::Push {
-        let at = written_mode.map_or(kind.span, |mode| mode.span);
-        ingress.unwrap_or_else(|| unverified(sink, at))
+        let span = written_mode.map_or(kind.span, |mode| mode.span);
+        ingress.unwrap_or_else(|| report_unverified(sink, span))
     } else {
-        // Whoever asked for a push has already been told that there is none.
+        // A mode that the source does not support has already been reported.
         if let Some(entry) = ingress_entry
             && written_mode.is_none_or(|written| written.value == mode)
         {
-            no_effect(
-                sink,
-                entry,
-                "only messages that are pushed have an address to be sent to",
-            );
+            report_no_effect(sink, entry, "an ingress address is used only in mode push");
         }
         None
     };
     match kind.value {
-        SourceKind::Nats => nats(sink, reader),
-        SourceKind::Kafka => kafka(sink, reader),
-        SourceKind::Pubsub if mode == SourceMode::Push => pubsub_push(sink, reader, ingress),
-        SourceKind::Pubsub => pubsub(sink, reader),
-        SourceKind::Webhook => ingress.map(|ingress| Source::Webhook { ingress }),
+        SourceKind::Nats => parse_nats_source(sink, reader),
+        SourceKind::Kafka => parse_kafka_source(sink, reader),
+        SourceKind::Pubsub if mode == SourceMode::Push => {
+            parse_pubsub_push_source(sink, reader, ingress)
+        }
+        SourceKind::Pubsub => parse_pubsub_source(sink, reader),
+        SourceKind::Webhook => ingress.map(|ingress| MessageSource::Webhook { ingress }),
     }
 }
 
-fn spanned_word<W: crate::words::Word>(sink: &mut Sink<'_>, entry: &Entry) -> Option<Spanned<W>> {
-    word(sink, entry).map(|word| Spanned::new(word, entry.value.span))
+fn read_spanned_keyword<W: crate::string_enum::StringEnum>(
+    sink: &mut DiagnosticSink<'_>,
+    entry: &YamlEntry,
+) -> Option<Spanned<W>> {
+    read_keyword(sink, entry).map(|keyword| Spanned::new(keyword, entry.value.span))
 }
 
-/// Who begins: what was written, if the source can do it.
-fn mode(
-    sink: &mut Sink<'_>,
+/// Returns the mode as written, if the source supports it, else the only supported mode.
+fn resolve_source_mode(
+    sink: &mut DiagnosticSink<'_>,
     kind: Spanned<SourceKind>,
     written: Option<Spanned<SourceMode>>,
 ) -> SourceMode {
@@ -83,7 +90,7 @@ fn mode(
             "source {} cannot be combined with mode {}",
             kind.value, written.value
         );
-        conflict(
+        report_conflict(
             sink,
             [kind.span, written.span],
             message,
@@ -93,121 +100,137 @@ fn mode(
     only
 }
 
-fn foreign_coordinates(sink: &mut Sink<'_>, reader: &mut MapReader<'_>, kind: SourceKind) {
-    for (key, owner) in COORDINATES {
+fn report_foreign_keys(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+    kind: SourceKind,
+) {
+    for (key, owner) in SOURCE_KEYS {
         if owner != kind
-            && let Some(entry) = reader.take(key)
+            && let Some(entry) = reader.take_entry(key)
         {
-            no_effect(
+            report_no_effect(
                 sink,
                 entry,
-                format!("it belongs to source {owner}, and this one is {kind}"),
+                format!("it applies to source {owner}, but this source is {kind}"),
             );
         }
     }
 }
 
-fn nats(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> Option<Source> {
-    let stream = required_literal(sink, reader, "stream");
-    let consumer = required_literal(sink, reader, "consumer");
-    Some(Source::Nats {
+fn parse_nats_source(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+) -> Option<MessageSource> {
+    let stream = require_literal(sink, reader, "stream");
+    let consumer = require_literal(sink, reader, "consumer");
+    Some(MessageSource::Nats {
         stream: stream?,
         consumer: consumer?,
     })
 }
 
-fn pubsub(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> Option<Source> {
-    let subscription = required_literal(sink, reader, "subscription");
+fn parse_pubsub_source(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+) -> Option<MessageSource> {
+    let subscription = require_literal(sink, reader, "subscription");
     let endpoint = reader
-        .take("endpoint")
-        .and_then(|entry| literal(sink, entry));
-    Some(Source::Pubsub {
+        .take_entry("endpoint")
+        .and_then(|entry| read_literal(sink, entry));
+    Some(MessageSource::Pubsub {
         subscription: subscription?,
         endpoint,
     })
 }
 
-/// Pub/Sub finds the address by itself, so what tells where it is need not be said.
-fn pubsub_push(
-    sink: &mut Sink<'_>,
+/// Parses a Pub/Sub push source. Pub/Sub sends to the ingress address, so subscription and endpoint
+/// are optional.
+fn parse_pubsub_push_source(
+    sink: &mut DiagnosticSink<'_>,
     reader: &mut MapReader<'_>,
-    ingress: Option<Ingress>,
-) -> Option<Source> {
+    ingress: Option<PushIngress>,
+) -> Option<MessageSource> {
     let subscription = reader
-        .take("subscription")
-        .and_then(|entry| literal(sink, entry));
+        .take_entry("subscription")
+        .and_then(|entry| read_literal(sink, entry));
     let endpoint = reader
-        .take("endpoint")
-        .and_then(|entry| literal(sink, entry));
-    Some(Source::PubsubPush {
+        .take_entry("endpoint")
+        .and_then(|entry| read_literal(sink, entry));
+    Some(MessageSource::PubsubPush {
         subscription,
         endpoint,
         ingress: ingress?,
     })
 }
 
-fn kafka(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> Option<Source> {
-    // A credential may know the brokers.
-    let credential = reader.take("auth").is_some();
-    let entry = if credential {
-        reader.take("brokers")
+fn parse_kafka_source(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+) -> Option<MessageSource> {
+    // The credential may contain the brokers.
+    let has_credential = reader.take_entry("auth").is_some();
+    let entry = if has_credential {
+        reader.take_entry("brokers")
     } else {
-        reader.require(sink, "brokers")
+        reader.require_entry(sink, "brokers")
     };
-    let brokers = entry.map(|entry| literals(sink, entry)).unwrap_or_default();
+    let brokers = entry
+        .map(|entry| read_literals(sink, entry))
+        .unwrap_or_default();
     if let Some(entry) = entry
         && entry.value.as_list().is_some_and(<[_]>::is_empty)
     {
-        sink.add(
+        sink.add_finding(
             Code::NP006,
             entry.value.span,
-            "'brokers' must be a list of texts, found an empty list",
+            "'brokers' must be a list of strings, found an empty list",
         );
     }
-    let topic = required_literal(sink, reader, "topic");
-    let group = required_literal(sink, reader, "group");
+    let topic = require_literal(sink, reader, "topic");
+    let group = require_literal(sink, reader, "group");
     let brokers = brokers.into_iter().map(|broker| broker.value).collect();
-    Some(Source::Kafka {
+    Some(MessageSource::Kafka {
         brokers,
         topic: topic?,
         group: group?,
     })
 }
 
-/// Reports an address that anyone could send to.
-fn unverified<T>(sink: &mut Sink<'_>, at: Span) -> Option<T> {
+/// Reports an address that accepts unauthenticated messages.
+fn report_unverified<T>(sink: &mut DiagnosticSink<'_>, span: Span) -> Option<T> {
     let hint =
         "add ingress: {gateway_path: /hooks/…, verify: {type: hmac_sha256, header: …, secret: …}}";
-    sink.hinted(
+    sink.add_with_hint(
         Code::NP703,
-        at,
+        span,
         "webhook needs a verifier other than none",
         hint,
     );
     None
 }
 
-fn ingress(sink: &mut Sink<'_>, entry: &Entry) -> Option<Ingress> {
+fn parse_ingress(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<PushIngress> {
     let mut reader = MapReader::open(sink, "ingress", "ingress", &entry.value)?;
     let gateway_path = reader
-        .require(sink, "gateway_path")
-        .and_then(|entry| gateway_path(sink, entry));
-    let verify = match reader.take("verify") {
-        Some(entry) => verify(sink, entry),
-        None => unverified(sink, entry.value.head()),
+        .require_entry(sink, "gateway_path")
+        .and_then(|entry| read_gateway_path(sink, entry));
+    let verify = match reader.take_entry("verify") {
+        Some(entry) => parse_verifier(sink, entry),
+        None => report_unverified(sink, entry.value.head_span()),
     };
-    reader.finish(sink);
-    Some(Ingress {
+    reader.report_unread(sink);
+    Some(PushIngress {
         gateway_path: gateway_path?,
         verify: verify?,
     })
 }
 
-fn gateway_path(sink: &mut Sink<'_>, entry: &Entry) -> Option<Arc<str>> {
-    let path = literal(sink, entry)?;
+fn read_gateway_path(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Arc<str>> {
+    let path = read_literal(sink, entry)?;
     let is_segment = |segment: &str| {
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
-        !matches!(segment, "" | "." | "..") && segment.chars().all(fits)
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
+        !matches!(segment, "" | "." | "..") && segment.chars().all(is_allowed)
     };
     let is_path = path
         .strip_prefix('/')
@@ -215,8 +238,8 @@ fn gateway_path(sink: &mut Sink<'_>, entry: &Entry) -> Option<Arc<str>> {
     if is_path && path.len() <= 512 {
         return Some(path);
     }
-    let hint = "a path is '/' and names of letters, digits, '-', '_', '.' and '~'; the last one names the listener";
-    sink.hinted(
+    let hint = "a path consists of '/' and segments of letters, digits, '-', '_', '.' and '~'; the last segment names the listener";
+    sink.add_with_hint(
         Code::NP013,
         entry.value.span,
         format!("'{path}' is not a valid name"),
@@ -225,7 +248,7 @@ fn gateway_path(sink: &mut Sink<'_>, entry: &Entry) -> Option<Arc<str>> {
     None
 }
 
-/// Keys of a verifier, whatever its type.
+/// Keys of all types of verifiers.
 const VERIFY_KEYS: [&str; 6] = [
     "header",
     "secret",
@@ -235,86 +258,90 @@ const VERIFY_KEYS: [&str; 6] = [
     "service_account",
 ];
 
-fn verify(sink: &mut Sink<'_>, entry: &Entry) -> Option<Verify> {
+fn parse_verifier(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<MessageVerifier> {
     let mut reader = MapReader::open(sink, "verify", "verify", &entry.value)?;
-    reader.know(VERIFY_KEYS);
-    let verify = reader.require(sink, "type").and_then(|entry| {
-        if text_is(entry, "none") {
-            return unverified(sink, entry.value.span);
+    reader.mark_known(VERIFY_KEYS);
+    let verify = reader.require_entry(sink, "type").and_then(|entry| {
+        if has_text(entry, "none") {
+            return report_unverified(sink, entry.value.span);
         }
-        let kind = word::<VerifyType>(sink, entry)?;
-        let used = used_keys(kind);
+        let kind = read_keyword::<VerifierType>(sink, entry)?;
+        let used = verifier_keys(kind);
         for key in VERIFY_KEYS.into_iter().filter(|key| !used.contains(key)) {
-            if let Some(entry) = reader.take(key) {
-                no_effect(sink, entry, format!("it does not belong to type {kind}"));
+            if let Some(entry) = reader.take_entry(key) {
+                report_no_effect(sink, entry, format!("it does not apply to type {kind}"));
             }
         }
-        verify_by(sink, &mut reader, kind)
+        parse_verifier_of_type(sink, &mut reader, kind)
     });
-    reader.finish(sink);
+    reader.report_unread(sink);
     verify
 }
 
-fn text_is(entry: &Entry, text: &str) -> bool {
+fn has_text(entry: &YamlEntry, text: &str) -> bool {
     entry
         .value
         .as_text()
         .is_some_and(|written| &**written == text)
 }
 
-fn used_keys(kind: VerifyType) -> &'static [&'static str] {
+fn verifier_keys(kind: VerifierType) -> &'static [&'static str] {
     match kind {
-        VerifyType::HmacSha256 => &["header", "secret", "timestamp_header", "tolerance_secs"],
-        VerifyType::Bearer => &["header", "secret"],
-        VerifyType::PubsubOidc => &["audience", "service_account"],
+        VerifierType::HmacSha256 => &["header", "secret", "timestamp_header", "tolerance_secs"],
+        VerifierType::Bearer => &["header", "secret"],
+        VerifierType::PubsubOidc => &["audience", "service_account"],
     }
 }
 
-fn verify_by(sink: &mut Sink<'_>, reader: &mut MapReader<'_>, kind: VerifyType) -> Option<Verify> {
+fn parse_verifier_of_type(
+    sink: &mut DiagnosticSink<'_>,
+    reader: &mut MapReader<'_>,
+    kind: VerifierType,
+) -> Option<MessageVerifier> {
     match kind {
-        VerifyType::HmacSha256 => {
+        VerifierType::HmacSha256 => {
             let header = reader
-                .require(sink, "header")
-                .and_then(|entry| header_name(sink, entry));
+                .require_entry(sink, "header")
+                .and_then(|entry| read_header_name(sink, entry));
             let secret = reader
-                .require(sink, "secret")
-                .and_then(|entry| spanned_literal(sink, entry));
+                .require_entry(sink, "secret")
+                .and_then(|entry| read_spanned_literal(sink, entry));
             for key in ["timestamp_header", "tolerance_secs"] {
-                if let Some(entry) = reader.take(key) {
-                    sink.addition(entry.key_span, key);
+                if let Some(entry) = reader.take_entry(key) {
+                    sink.note_extension(entry.key_span, key);
                 }
             }
             let timestamp_header = reader
-                .take("timestamp_header")
-                .and_then(|entry| header_name(sink, entry));
+                .take_entry("timestamp_header")
+                .and_then(|entry| read_header_name(sink, entry));
             let tolerance = reader
-                .take("tolerance_secs")
-                .and_then(|entry| integer(sink, entry, 1..=86_400))
+                .take_entry("tolerance_secs")
+                .and_then(|entry| read_integer(sink, entry, 1..=86_400))
                 .and_then(|secs| u64::try_from(secs).ok())
-                .map_or(Verify::TOLERANCE, Millis::from_secs);
-            Some(Verify::HmacSha256 {
+                .map_or(MessageVerifier::DEFAULT_TOLERANCE, Millis::from_secs);
+            Some(MessageVerifier::HmacSha256 {
                 header: header?,
                 secret: secret?,
                 timestamp_header,
                 tolerance,
             })
         }
-        VerifyType::Bearer => {
+        VerifierType::Bearer => {
             let header = reader
-                .take("header")
-                .and_then(|entry| header_name(sink, entry));
+                .take_entry("header")
+                .and_then(|entry| read_header_name(sink, entry));
             let secret = reader
-                .require(sink, "secret")
-                .and_then(|entry| spanned_literal(sink, entry));
-            Some(Verify::Bearer {
+                .require_entry(sink, "secret")
+                .and_then(|entry| read_spanned_literal(sink, entry));
+            Some(MessageVerifier::Bearer {
                 header,
                 secret: secret?,
             })
         }
-        VerifyType::PubsubOidc => {
-            let audience = required_literal(sink, reader, "audience");
-            let service_account = required_literal(sink, reader, "service_account");
-            Some(Verify::PubsubOidc {
+        VerifierType::PubsubOidc => {
+            let audience = require_literal(sink, reader, "audience");
+            let service_account = require_literal(sink, reader, "service_account");
+            Some(MessageVerifier::PubsubOidc {
                 audience: audience?,
                 service_account: service_account?,
             })
@@ -322,15 +349,15 @@ fn verify_by(sink: &mut Sink<'_>, reader: &mut MapReader<'_>, kind: VerifyType) 
     }
 }
 
-/// The name of a header of HTTP.
-fn header_name(sink: &mut Sink<'_>, entry: &Entry) -> Option<Arc<str>> {
-    let name = text(sink, entry)?;
-    let fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    if !name.is_empty() && name.chars().all(fits) {
+/// Reads the name of an HTTP header.
+fn read_header_name(sink: &mut DiagnosticSink<'_>, entry: &YamlEntry) -> Option<Arc<str>> {
+    let name = read_text(sink, entry)?;
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if !name.is_empty() && name.chars().all(is_allowed) {
         return Some(name);
     }
-    let hint = "the name of a header has letters, digits and '-'";
-    sink.hinted(
+    let hint = "a header name consists of letters, digits and '-'";
+    sink.add_with_hint(
         Code::NP013,
         entry.value.span,
         format!("'{name}' is not a valid name"),

@@ -1,28 +1,32 @@
-//! What filters and methods do to lists and maps.
+//! Filters and methods on lists and maps.
 
 use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap};
 
-use super::machine::Machine;
-use super::path::Path;
-use super::run::Run;
+use super::attribute_path::AttributePath;
+use super::context::RenderContext;
+use super::evaluator::Evaluator;
 use super::value::Value;
-use crate::template::error::{Outcome, Stop};
 use crate::template::number::{self, MathError};
-use crate::template::program::{Each, MathOp};
+use crate::template::program::{ItemFilter, MathOp};
+use crate::template::render_error::{EvalError, EvalResult};
 
-impl Machine<'_> {
-    /// Filters that do something to every item.
-    pub(super) fn each(&mut self, value: Value, each: &Each) -> Outcome<Value> {
-        let run = self.run;
-        let value = run.settle(value)?;
-        let items = run.items(&value)?;
-        run.meter.list(items.len())?;
+impl Evaluator<'_> {
+    /// Applies a filter to every item.
+    pub(super) fn apply_item_filter(
+        &mut self,
+        value: Value,
+        item_filter: &ItemFilter,
+    ) -> EvalResult<Value> {
+        let context = self.context;
+        let value = context.convert_to_json(value)?;
+        let items = context.to_items(&value)?;
+        context.meter.charge_list(items.len())?;
         let mut list = Vec::with_capacity(items.len());
-        match each {
-            Each::MapAttribute { path, default } => {
-                let path = Path::parse(&self.eval_json(path)?, &run.meter)?;
+        match item_filter {
+            ItemFilter::MapAttribute { path, default } => {
+                let path = AttributePath::parse(&self.eval_json(path)?, &context.meter)?;
                 let default = match default {
                     Some(default) => self.eval_json(default)?,
                     None => Json::Null,
@@ -33,26 +37,29 @@ impl Machine<'_> {
                         .map(|item| path.get(item).unwrap_or_else(|| default.clone())),
                 );
             }
-            Each::MapFilter(filter, params) => {
-                let params = self.params(params)?;
+            ItemFilter::MapFilter(filter, params) => {
+                let params = self.eval_params(params)?;
                 for item in items.iter() {
-                    let mapped = run.filter(*filter, item.clone().into(), &params)?;
-                    let mapped = run.settle(mapped)?;
-                    run.meter.nest(&mapped, 2)?;
+                    let mapped = context.apply_filter(*filter, item.clone().into(), &params)?;
+                    let mapped = context.convert_to_json(mapped)?;
+                    context.meter.check_nesting(&mapped, 2)?;
                     list.push(mapped);
                 }
             }
-            Each::Keep {
+            ItemFilter::Keep {
                 attribute,
                 test,
                 when,
             } => {
                 let path = match attribute {
-                    Some(attribute) => Some(Path::parse(&self.eval_json(attribute)?, &run.meter)?),
+                    Some(attribute) => Some(AttributePath::parse(
+                        &self.eval_json(attribute)?,
+                        &context.meter,
+                    )?),
                     None => None,
                 };
                 let test = match test {
-                    Some((test, params)) => Some((*test, self.params(params)?)),
+                    Some((test, params)) => Some((*test, self.eval_params(params)?)),
                     None => None,
                 };
                 for item in items.iter() {
@@ -61,10 +68,12 @@ impl Machine<'_> {
                         None => item.clone().into(),
                     };
                     let passes = match &test {
-                        Some((test, params)) => {
-                            run.test(*test, &tested, params.first().and_then(Option::as_ref))?
-                        }
-                        None => run.is_true(&tested)?,
+                        Some((test, params)) => context.eval_test(
+                            *test,
+                            &tested,
+                            params.first().and_then(Option::as_ref),
+                        )?,
+                        None => context.is_true_value(&tested)?,
                     };
                     if passes == *when {
                         list.push(item.clone());
@@ -76,25 +85,25 @@ impl Machine<'_> {
     }
 }
 
-impl Run<'_> {
-    /// How many characters, items or entries there are.
-    pub(super) fn length(&self, value: &Json) -> Outcome<Json> {
+impl RenderContext<'_> {
+    /// The number of characters, items or entries.
+    pub(super) fn value_length(&self, value: &Json) -> EvalResult<Json> {
         match value {
             Json::Null => Ok(Json::Int(0)),
             Json::Str(text) => {
-                self.meter.scan(text.len())?;
+                self.meter.charge_scan(text.len())?;
                 Ok(Json::from(text.chars().count()))
             }
             Json::List(items) => Ok(Json::from(items.len())),
             Json::Map(map) => Ok(Json::from(map.len())),
-            Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => Err(Stop::failed(
-                format!("a {} has no length", value.type_name()),
-            )),
+            Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => Err(
+                EvalError::operation_failed(format!("a {} has no length", value.type_name())),
+            ),
         }
     }
 
     /// The first or last item or character.
-    pub(super) fn end(&self, value: &Json, last: bool) -> Outcome<Value> {
+    pub(super) fn first_or_last(&self, value: &Json, last: bool) -> EvalResult<Value> {
         if let Json::Str(text) = value {
             let found = if last {
                 text.chars().next_back()
@@ -103,39 +112,43 @@ impl Run<'_> {
             };
             return Ok(found.map(|c| Json::from(c.to_string())).into());
         }
-        let items = self.items(value)?;
+        let items = self.to_items(value)?;
         let found = if last { items.last() } else { items.first() };
         Ok(found.cloned().into())
     }
 
-    /// The values of a map; undefined and null have none.
-    pub(super) fn values(&self, value: &Json) -> Outcome<Json> {
-        self.entries(value, |_, value| value.clone())
+    /// The values of a map. Undefined and null have no values.
+    pub(super) fn map_values(&self, value: &Json) -> EvalResult<Json> {
+        self.collect_entries(value, |_, value| value.clone())
     }
 
     /// The keys of a map.
-    pub(super) fn map_keys(&self, value: &Json) -> Outcome<Json> {
-        self.entries(value, |key, _| Json::Str(Arc::clone(key)))
+    pub(super) fn map_keys(&self, value: &Json) -> EvalResult<Json> {
+        self.collect_entries(value, |key, _| Json::Str(Arc::clone(key)))
     }
 
     /// The entries of a map as pairs.
-    pub(super) fn pairs(&self, value: &Json) -> Outcome<Json> {
+    pub(super) fn map_items(&self, value: &Json) -> EvalResult<Json> {
         for item in value.as_map().into_iter().flat_map(|map| map.values()) {
-            self.meter.nest(item, 3)?;
+            self.meter.check_nesting(item, 3)?;
         }
-        // Each pair is a list of its own.
+        // Each pair is allocated as a separate list.
         self.meter
-            .list(4 * value.as_map().map_or(0, JsonMap::len))?;
-        self.entries(value, |key, value| {
+            .charge_list(4 * value.as_map().map_or(0, JsonMap::len))?;
+        self.collect_entries(value, |key, value| {
             Json::list([Json::Str(Arc::clone(key)), value.clone()])
         })
     }
 
-    fn entries(&self, value: &Json, pick: impl Fn(&Arc<str>, &Json) -> Json) -> Outcome<Json> {
+    fn collect_entries(
+        &self,
+        value: &Json,
+        pick: impl Fn(&Arc<str>, &Json) -> Json,
+    ) -> EvalResult<Json> {
         match value {
             Json::Null => Ok(Json::from(Vec::new())),
             Json::Map(map) => {
-                self.meter.list(map.len())?;
+                self.meter.charge_list(map.len())?;
                 let mut list = Vec::with_capacity(map.len());
                 list.extend(map.iter().map(|(key, value)| pick(key, value)));
                 Ok(Json::from(list))
@@ -145,29 +158,37 @@ impl Run<'_> {
             | Json::UInt(_)
             | Json::Float(_)
             | Json::Str(_)
-            | Json::List(_) => Err(Stop::failed(format!("a {} has no keys", value.type_name()))),
+            | Json::List(_) => Err(EvalError::operation_failed(format!(
+                "a {} has no keys",
+                value.type_name()
+            ))),
         }
     }
 
-    pub(super) fn reversed(&self, value: &Json) -> Outcome<Json> {
+    pub(super) fn reverse_value(&self, value: &Json) -> EvalResult<Json> {
         if let Json::Str(text) = value {
-            self.meter.text(text.len())?;
+            self.meter.charge_text(text.len())?;
             let mut reversed = String::with_capacity(text.len());
             reversed.extend(text.chars().rev());
             return Ok(Json::Str(reversed.into()));
         }
-        let items = self.items(value)?;
-        self.meter.list(items.len())?;
+        let items = self.to_items(value)?;
+        self.meter.charge_list(items.len())?;
         Ok(Json::from(items.iter().rev().cloned().collect::<Vec<_>>()))
     }
 
     /// The sum of numbers, or of one attribute of each item.
-    pub(super) fn sum(&self, value: &Json, attribute: Option<&Json>, start: Json) -> Outcome<Json> {
-        let items = self.items(value)?;
-        self.meter.work(items.len())?;
+    pub(super) fn sum_items(
+        &self,
+        value: &Json,
+        attribute: Option<&Json>,
+        start: Json,
+    ) -> EvalResult<Json> {
+        let items = self.to_items(value)?;
+        self.meter.charge_fuel(items.len())?;
         let path = match attribute {
             None | Some(Json::Null) => None,
-            Some(attribute) => Some(Path::parse(attribute, &self.meter)?),
+            Some(attribute) => Some(AttributePath::parse(attribute, &self.meter)?),
         };
         let mut sum = start;
         for item in items.iter() {
@@ -175,16 +196,18 @@ impl Run<'_> {
                 Some(path) => path.get(item).unwrap_or_default(),
                 None => item.clone(),
             };
-            sum = number::apply(MathOp::Add, &sum, &summand).map_err(|error| match error {
-                MathError::NotANumber => Stop::failed(format!(
-                    "cannot add {} to {}",
-                    summand.type_name(),
-                    sum.type_name()
-                )),
-                MathError::DivisionByZero | MathError::Refused(_) => {
-                    Stop::failed(error.to_string())
-                }
-            })?;
+            sum = number::apply_operator(MathOp::Add, &sum, &summand).map_err(
+                |error| match error {
+                    MathError::NotANumber => EvalError::operation_failed(format!(
+                        "cannot add {} to {}",
+                        summand.type_name(),
+                        sum.type_name()
+                    )),
+                    MathError::DivisionByZero | MathError::InvalidResult(_) => {
+                        EvalError::operation_failed(error.to_string())
+                    }
+                },
+            )?;
         }
         Ok(sum)
     }

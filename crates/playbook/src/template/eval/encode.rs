@@ -5,103 +5,111 @@ use std::sync::Arc;
 use noetl_types::Json;
 use noetl_types::json::parse;
 
-use super::run::Run;
-use crate::template::error::{Limit, Outcome, Stop};
-use crate::template::print::Indented;
+use super::context::RenderContext;
+use crate::template::print::IndentedText;
+use crate::template::render_error::{EvalError, EvalResult, RenderLimit};
 
-/// What one item of a JSON text may take once it is read, its share of a growing list included.
-const NODE: usize = 64;
-/// Wider indents help nobody.
-const WIDEST_INDENT: usize = 16;
+/// Memory of one item of a parsed JSON text, including its share of a growing list.
+const JSON_NODE_BYTES: usize = 64;
+/// Maximum indent. Wider ones add nothing.
+const MAX_INDENT: usize = 16;
 
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const BASE64_ALPHABET: &[u8; 64] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-impl Run<'_> {
-    /// Canonical JSON, or the same with one entry a line.
-    pub(super) fn to_json(&self, value: &Json, indent: Option<usize>) -> Outcome<Arc<str>> {
+impl RenderContext<'_> {
+    /// Canonical JSON, or indented JSON with one entry per line.
+    pub(super) fn encode_json(&self, value: &Json, indent: Option<usize>) -> EvalResult<Arc<str>> {
         let Some(indent) = indent else {
-            return self.meter.canonical(value).map(Arc::from);
+            return self.meter.to_canonical_text(value).map(Arc::from);
         };
-        let most = self.meter.limits.output;
-        let layout = Indented::new(value, indent.min(WIDEST_INDENT), most)
-            .ok_or_else(|| Stop::limit(Limit::Output, most))?;
-        self.meter.text(layout.len())?;
-        Ok(layout.write().into())
+        let limit = self.meter.limits.output;
+        let layout = IndentedText::new(value, indent.min(MAX_INDENT), limit)
+            .ok_or_else(|| EvalError::limit_exceeded(RenderLimit::Output, limit))?;
+        self.meter.charge_text(layout.len())?;
+        Ok(layout.to_text().into())
     }
 
-    /// Reads a JSON text.
-    pub(super) fn read_json(&self, text: &str) -> Outcome<Json> {
-        self.meter.text(text.len())?;
+    /// Parses a JSON text.
+    pub(super) fn decode_json(&self, text: &str) -> EvalResult<Json> {
+        self.meter.charge_text(text.len())?;
         let nodes = text
             .bytes()
             .filter(|byte| matches!(byte, b'[' | b'{' | b',' | b':'))
             .count();
-        self.meter.texts(0, nodes.saturating_mul(NODE))?;
+        self.meter
+            .charge_text_list(0, nodes.saturating_mul(JSON_NODE_BYTES))?;
         parse(text.as_bytes()).map_err(|error| {
-            // The reason names what was found, which is part of the text.
-            Stop::failed(format!(
+            // The parser's reason quotes the text, which may be secret, so it is left out.
+            EvalError::operation_failed(format!(
                 "not JSON at line {} column {}",
                 error.line, error.column
             ))
         })
     }
 
-    pub(super) fn base64_encode(&self, bytes: &[u8]) -> Outcome<Arc<str>> {
+    pub(super) fn base64_encode(&self, bytes: &[u8]) -> EvalResult<Arc<str>> {
         let len = bytes.len().div_ceil(3).saturating_mul(4);
-        self.meter.text(len)?;
+        self.meter.charge_text(len)?;
         let mut text = String::with_capacity(len);
         for group in bytes.chunks(3) {
-            let at = |index: usize| u32::from(group.get(index).copied().unwrap_or_default());
-            let bits = at(0) << 16 | at(1) << 8 | at(2);
+            let byte_at = |index: usize| u32::from(group.get(index).copied().unwrap_or_default());
+            let bits = byte_at(0) << 16 | byte_at(1) << 8 | byte_at(2);
             for digit in 0..4 {
                 let used = digit <= group.len();
                 let index = (bits >> (18 - 6 * digit) & 0x3f) as usize;
-                text.push(if used { char::from(BASE64[index]) } else { '=' });
+                text.push(if used {
+                    char::from(BASE64_ALPHABET[index])
+                } else {
+                    '='
+                });
             }
         }
         Ok(text.into())
     }
 
-    /// Reads base64 of either alphabet, with or without padding.
-    pub(super) fn base64_decode(&self, text: &str) -> Outcome<Json> {
-        let refused = || Stop::failed("not base64 of a text");
+    /// Decodes base64 of either alphabet, with or without padding.
+    pub(super) fn base64_decode(&self, text: &str) -> EvalResult<Json> {
+        let invalid = || EvalError::operation_failed("not the base64 encoding of a text");
         let digits = text.trim().trim_end_matches('=').as_bytes();
-        self.meter.text(digits.len())?;
+        self.meter.charge_text(digits.len())?;
         let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 3);
         for group in digits.chunks(4) {
             let mut bits = 0;
             for digit in group {
-                bits = bits << 6 | base64_digit(*digit).ok_or_else(refused)?;
+                bits = bits << 6 | base64_digit(*digit).ok_or_else(invalid)?;
             }
             let [_, first, second, third] = (bits << (6 * (4 - group.len()))).to_be_bytes();
             match group.len() {
                 4 => bytes.extend([first, second, third]),
                 3 => bytes.extend([first, second]),
                 2 => bytes.push(first),
-                _ => return Err(refused()),
+                _ => return Err(invalid()),
             }
         }
-        let text = String::from_utf8(bytes).map_err(|_| refused())?;
+        let text = String::from_utf8(bytes).map_err(|_| invalid())?;
         Ok(Json::text(text)?)
     }
 
-    /// A text for a path or query; a map or a list of pairs becomes a whole query.
-    pub(super) fn url_encode(&self, value: &Json) -> Outcome<Arc<str>> {
+    /// Percent-encodes a text for a path or query. A map or a list of pairs becomes a whole query.
+    pub(super) fn url_encode(&self, value: &Json) -> EvalResult<Arc<str>> {
         match value {
             Json::Map(map) => {
-                self.meter.list(2 * map.len())?;
+                self.meter.charge_list(2 * map.len())?;
                 let pairs = map
                     .iter()
                     .map(|(key, value)| (Json::Str(Arc::clone(key)), value.clone()));
-                self.query(pairs.collect())
+                self.encode_query(pairs.collect())
             }
             Json::List(items) => {
-                self.meter.list(2 * items.len())?;
+                self.meter.charge_list(2 * items.len())?;
                 let pairs = items.iter().map(|item| match item.as_list() {
                     Some([key, value]) => Ok((key.clone(), value.clone())),
-                    Some(_) | None => Err(Stop::failed("urlencode takes pairs")),
+                    Some(_) | None => Err(EvalError::operation_failed(
+                        "urlencode takes a list of pairs",
+                    )),
                 });
-                self.query(pairs.collect::<Outcome<_>>()?)
+                self.encode_query(pairs.collect::<EvalResult<_>>()?)
             }
             Json::Null
             | Json::Bool(_)
@@ -109,41 +117,41 @@ impl Run<'_> {
             | Json::UInt(_)
             | Json::Float(_)
             | Json::Str(_) => {
-                let text = self.printed(value)?;
-                self.percent(&text, b"/").map(Arc::from)
+                let text = self.print_value(value)?;
+                self.percent_encode(&text, b"/").map(Arc::from)
             }
         }
     }
 
-    fn query(&self, pairs: Vec<(Json, Json)>) -> Outcome<Arc<str>> {
-        self.meter.list(pairs.len())?;
+    fn encode_query(&self, pairs: Vec<(Json, Json)>) -> EvalResult<Arc<str>> {
+        self.meter.charge_list(pairs.len())?;
         let mut parts = Vec::with_capacity(pairs.len());
         for (key, value) in pairs {
             // A key without a value is left out.
             if value.is_null() {
                 continue;
             }
-            let key = self.percent(&self.printed(&key)?, b"")?;
-            let value = self.percent(&self.printed(&value)?, b"")?;
-            self.meter.text(key.len() + value.len() + 1)?;
+            let key = self.percent_encode(&self.print_value(&key)?, b"")?;
+            let value = self.percent_encode(&self.print_value(&value)?, b"")?;
+            self.meter.charge_text(key.len() + value.len() + 1)?;
             parts.push(Json::from(format!("{key}={value}")));
         }
-        self.joined(&parts, "&").map(Arc::from)
+        self.join_printed(&parts, "&").map(Arc::from)
     }
 
-    fn percent(&self, text: &str, safe: &[u8]) -> Outcome<String> {
+    fn percent_encode(&self, text: &str, safe: &[u8]) -> EvalResult<String> {
         const HEX: &[u8; 16] = b"0123456789ABCDEF";
-        let keeps = |byte: u8| {
+        let is_unreserved = |byte: u8| {
             byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || safe.contains(&byte)
         };
         let len = text
             .bytes()
-            .map(|byte| if keeps(byte) { 1 } else { 3 })
+            .map(|byte| if is_unreserved(byte) { 1 } else { 3 })
             .sum();
-        self.meter.text(len)?;
+        self.meter.charge_text(len)?;
         let mut encoded = String::with_capacity(len);
         for byte in text.bytes() {
-            if keeps(byte) {
+            if is_unreserved(byte) {
                 encoded.push(char::from(byte));
             } else {
                 let digit = |nibble: u8| char::from(HEX[usize::from(nibble)]);

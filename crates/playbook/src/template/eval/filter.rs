@@ -1,4 +1,4 @@
-//! Which filter does what.
+//! Dispatch and implementation of filters.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -6,154 +6,173 @@ use std::sync::Arc;
 use noetl_types::Json;
 use noetl_types::digest::sha256;
 
-use super::path::Path;
-use super::ranking::By;
-use super::run::{Run, is_true};
+use super::attribute_path::AttributePath;
+use super::context::{RenderContext, is_true};
+use super::sorting::SortKey;
 use super::value::Value;
-use crate::template::error::{Outcome, Stop};
-use crate::template::number::{self, Rounding};
-use crate::template::truthy;
+use crate::template::is_truthy;
+use crate::template::number::{self, RoundingMode};
+use crate::template::render_error::{EvalError, EvalResult};
 use crate::template::vocabulary::Filter;
 
 /// Arguments of a filter, by position in its signature.
-struct Args<'a> {
-    run: &'a Run<'a>,
-    given: &'a [Option<Value>],
+struct FilterArgs<'a> {
+    context: &'a RenderContext<'a>,
+    values: &'a [Option<Value>],
 }
 
-impl Args<'_> {
-    /// An argument that is given and not null.
-    fn get(&self, at: usize) -> Outcome<Option<Json>> {
-        let given = self.given.get(at).cloned().flatten();
-        let value = given.map(|value| self.run.settle(value)).transpose()?;
+impl FilterArgs<'_> {
+    /// Returns an argument if it is given and not null.
+    fn value_at(&self, index: usize) -> EvalResult<Option<Json>> {
+        let arg = self.values.get(index).cloned().flatten();
+        let value = arg
+            .map(|value| self.context.convert_to_json(value))
+            .transpose()?;
         Ok(value.filter(|value| !value.is_null()))
     }
 
-    fn is_true(&self, at: usize) -> Outcome<bool> {
-        Ok(self.get(at)?.is_some_and(|value| is_true(&value)))
+    fn is_true_at(&self, index: usize) -> EvalResult<bool> {
+        Ok(self.value_at(index)?.is_some_and(|value| is_true(&value)))
     }
 
-    fn text(&self, at: usize) -> Outcome<Option<Arc<str>>> {
-        let value = self.get(at)?;
+    fn text_at(&self, index: usize) -> EvalResult<Option<Arc<str>>> {
+        let value = self.value_at(index)?;
         value
-            .map(|value| self.run.printed(&value).map(Arc::from))
+            .map(|value| self.context.print_value(&value).map(Arc::from))
             .transpose()
     }
 
-    /// A number, else the first argument, else 0.
-    fn or_default(&self, number: Option<Json>) -> Outcome<Json> {
+    /// The number, or else the first argument, or else 0.
+    fn number_or_default(&self, number: Option<Json>) -> EvalResult<Json> {
         match number {
             Some(number) => Ok(number),
-            None => Ok(self.get(0)?.unwrap_or(Json::Int(0))),
+            None => Ok(self.value_at(0)?.unwrap_or(Json::Int(0))),
         }
     }
 
-    /// An argument that counts something; a negative one is none.
-    fn count(&self, at: usize) -> Outcome<Option<usize>> {
-        let Some(value) = self.get(at)? else {
+    /// An argument that is a count. A negative count is treated as absent.
+    fn count_at(&self, index: usize) -> EvalResult<Option<usize>> {
+        let Some(value) = self.value_at(index)? else {
             return Ok(None);
         };
-        let wrong = || {
-            Stop::failed(format!(
+        let type_error = || {
+            EvalError::operation_failed(format!(
                 "expected an integer, found a {}",
                 value.type_name()
             ))
         };
-        let count = number::integer(&value).ok_or_else(wrong)?;
+        let count = number::as_integer(&value).ok_or_else(type_error)?;
         Ok(usize::try_from(count).ok())
     }
 
-    /// Spends the work of reading a text.
-    fn scan(&self, value: &Json) -> Outcome<()> {
-        self.run.meter.scan(value.as_str().map_or(0, str::len))
+    /// Charges the scan of a text value.
+    fn charge_scan(&self, value: &Json) -> EvalResult<()> {
+        self.context
+            .meter
+            .charge_scan(value.as_str().map_or(0, str::len))
     }
 
-    fn int(&self, value: &Json) -> Outcome<Json> {
-        let base = self.count(1)?.unwrap_or(10);
-        self.scan(value)?;
+    fn to_int(&self, value: &Json) -> EvalResult<Json> {
+        let base = self.count_at(1)?.unwrap_or(10);
+        self.charge_scan(value)?;
         let number = match value {
             Json::Str(text) if base == 10 => {
-                number::parse(text).and_then(|value| number::truncated(&value))
+                number::parse_number(text).and_then(|value| number::truncate_number(&value))
             }
-            Json::Str(text) => in_base(text, base),
+            Json::Str(text) => parse_in_base(text, base),
             Json::Bool(value) => Some(Json::Int((*value).into())),
-            Json::Int(_) | Json::UInt(_) | Json::Float(_) => number::truncated(value),
+            Json::Int(_) | Json::UInt(_) | Json::Float(_) => number::truncate_number(value),
             Json::Null | Json::List(_) | Json::Map(_) => None,
         };
-        self.or_default(number)
+        self.number_or_default(number)
     }
 
-    fn float(&self, value: Json) -> Outcome<Json> {
-        self.scan(&value)?;
+    fn to_float(&self, value: Json) -> EvalResult<Json> {
+        self.charge_scan(&value)?;
         let number = match &value {
-            Json::Str(text) => number::parse(text),
+            Json::Str(text) => number::parse_number(text),
             Json::Bool(value) => Some(Json::Int((*value).into())),
             Json::Int(_) | Json::UInt(_) | Json::Float(_) => Some(value),
             Json::Null | Json::List(_) | Json::Map(_) => None,
         };
-        self.or_default(number)
+        self.number_or_default(number)
     }
 
-    fn round(&self, value: &Json) -> Outcome<Json> {
-        let digits = match self.get(0)? {
-            Some(digits) => digits
-                .as_i64()
-                .ok_or_else(|| Stop::failed("a precision is an integer"))?,
+    fn round_value(&self, value: &Json) -> EvalResult<Json> {
+        let digits = match self.value_at(0)? {
+            Some(digits) => digits.as_i64().ok_or_else(|| {
+                EvalError::operation_failed("the precision of round must be an integer")
+            })?,
             None => 0,
         };
         let digits = i32::try_from(digits.clamp(-400, 400)).unwrap_or_default();
-        let rounding = match self.text(1)?.as_deref() {
-            None | Some("common") => Rounding::Common,
-            Some("ceil") => Rounding::Up,
-            Some("floor") => Rounding::Down,
-            Some(_) => return Err(Stop::failed("a rounding is common, ceil or floor")),
+        let rounding = match self.text_at(1)?.as_deref() {
+            None | Some("common") => RoundingMode::Common,
+            Some("ceil") => RoundingMode::Up,
+            Some("floor") => RoundingMode::Down,
+            Some(_) => {
+                return Err(EvalError::operation_failed(
+                    "the method of round must be common, ceil or floor",
+                ));
+            }
         };
-        number::round(value, digits, rounding)
-            .map_err(|error| Stop::failed(format!("round of a {}: {error}", value.type_name())))
+        number::round_number(value, digits, rounding).map_err(|error| {
+            EvalError::operation_failed(format!("round of a {}: {error}", value.type_name()))
+        })
     }
 }
 
-impl Run<'_> {
+impl RenderContext<'_> {
     /// Applies a filter to a value.
-    pub(super) fn filter(
+    pub(super) fn apply_filter(
         &self,
         filter: Filter,
         value: Value,
-        given: &[Option<Value>],
-    ) -> Outcome<Value> {
-        self.meter.work(1)?;
-        let args = Args { run: self, given };
+        params: &[Option<Value>],
+    ) -> EvalResult<Value> {
+        self.meter.charge_fuel(1)?;
+        let args = FilterArgs {
+            context: self,
+            values: params,
+        };
         if filter == Filter::Get {
-            let default = given.get(1).cloned().flatten();
-            return self.get(&value, &args.get(0)?.unwrap_or_default(), default);
+            let default = params.get(1).cloned().flatten();
+            return self.get_or_default(&value, &args.value_at(0)?.unwrap_or_default(), default);
         }
-        let value = self.settle(value)?;
+        let value = self.convert_to_json(value)?;
         if filter == Filter::Default {
-            let replaced = value.is_null() || (args.is_true(1)? && !is_true(&value));
-            let default = given.first().cloned().flatten();
-            return Ok(if replaced {
-                default.unwrap_or_else(|| Value::text(""))
+            let uses_default = value.is_null() || (args.is_true_at(1)? && !is_true(&value));
+            let default = params.first().cloned().flatten();
+            return Ok(if uses_default {
+                default.unwrap_or_else(|| Value::from_text(""))
             } else {
                 value.into()
             });
         }
         if matches!(filter, Filter::First | Filter::Last) {
-            return self.end(&value, filter == Filter::Last);
+            return self.first_or_last(&value, filter == Filter::Last);
         }
         if matches!(filter, Filter::Min | Filter::Max) {
-            let by = By::new(args.get(1)?.as_ref(), args.is_true(0)?, &self.meter)?;
-            let wanted = if filter == Filter::Min {
+            let sort_key =
+                SortKey::new(args.value_at(1)?.as_ref(), args.is_true_at(0)?, &self.meter)?;
+            let ordering = if filter == Filter::Min {
                 Ordering::Less
             } else {
                 Ordering::Greater
             };
-            return self.extreme(&self.items(&value)?, &by, wanted);
+            return self.extreme_item(&self.to_items(&value)?, &sort_key, ordering);
         }
-        self.plain(filter, value, &args).map(Value::Json)
+        self.apply_value_filter(filter, value, &args)
+            .map(Value::Json)
     }
 
-    /// Filters that always yield something.
-    fn plain(&self, filter: Filter, value: Json, args: &Args<'_>) -> Outcome<Json> {
+    /// Applies a filter that always yields a defined value.
+    fn apply_value_filter(
+        &self,
+        filter: Filter,
+        value: Json,
+        args: &FilterArgs<'_>,
+    ) -> EvalResult<Json> {
         match filter {
             Filter::Get
             | Filter::Default
@@ -162,51 +181,55 @@ impl Run<'_> {
             | Filter::Min
             | Filter::Max
             | Filter::Safe => Ok(value),
-            Filter::Int => args.int(&value),
-            Filter::Float => args.float(value),
+            Filter::Int => args.to_int(&value),
+            Filter::Float => args.to_float(value),
             Filter::Bool => {
-                args.scan(&value)?;
-                Ok(Json::Bool(truthy(&value)))
+                args.charge_scan(&value)?;
+                Ok(Json::Bool(is_truthy(&value)))
             }
-            Filter::Abs => number::absolute(&value)
-                .map_err(|error| Stop::failed(format!("abs of a {}: {error}", value.type_name()))),
-            Filter::Round => args.round(&value),
-            Filter::Length => self.length(&value),
+            Filter::Abs => number::absolute_value(&value).map_err(|error| {
+                EvalError::operation_failed(format!("abs of a {}: {error}", value.type_name()))
+            }),
+            Filter::Round => args.round_value(&value),
+            Filter::Length => self.value_length(&value),
             Filter::Keys => self.map_keys(&value),
-            Filter::Values => self.values(&value),
-            Filter::Items => self.pairs(&value),
-            Filter::Reverse => self.reversed(&value),
-            Filter::List => Ok(Json::List(self.items(&value)?)),
+            Filter::Values => self.map_values(&value),
+            Filter::Items => self.map_items(&value),
+            Filter::Reverse => self.reverse_value(&value),
+            Filter::List => Ok(Json::List(self.to_items(&value)?)),
             Filter::Sum => {
-                let start = args.get(1)?.unwrap_or(Json::Int(0));
-                self.sum(&value, args.get(0)?.as_ref(), start)
+                let start = args.value_at(1)?.unwrap_or(Json::Int(0));
+                self.sum_items(&value, args.value_at(0)?.as_ref(), start)
             }
             Filter::Sort => {
-                let by = By::new(args.get(2)?.as_ref(), args.is_true(1)?, &self.meter)?;
-                self.sort(&self.items(&value)?, &by, args.is_true(0)?)
+                let sort_key =
+                    SortKey::new(args.value_at(2)?.as_ref(), args.is_true_at(1)?, &self.meter)?;
+                self.sort_items(&self.to_items(&value)?, &sort_key, args.is_true_at(0)?)
             }
             Filter::Unique => {
-                let by = By::new(args.get(1)?.as_ref(), args.is_true(0)?, &self.meter)?;
-                self.unique(&self.items(&value)?, &by)
+                let sort_key =
+                    SortKey::new(args.value_at(1)?.as_ref(), args.is_true_at(0)?, &self.meter)?;
+                self.unique_items(&self.to_items(&value)?, &sort_key)
             }
             Filter::GroupBy => {
-                let mut by = By::new(args.get(0)?.as_ref(), args.is_true(2)?, &self.meter)?;
-                by.default = args.get(1)?;
-                self.group(&self.items(&value)?, &by)
+                let mut sort_key =
+                    SortKey::new(args.value_at(0)?.as_ref(), args.is_true_at(2)?, &self.meter)?;
+                sort_key.default = args.value_at(1)?;
+                self.group_items(&self.to_items(&value)?, &sort_key)
             }
             Filter::FromJson => match &value {
-                Json::Str(text) => self.read_json(text),
-                other => Err(Stop::failed(format!(
+                Json::Str(text) => self.decode_json(text),
+                other => Err(EvalError::operation_failed(format!(
                     "fromjson takes a text, not a {}",
                     other.type_name()
                 ))),
             },
             Filter::Split => {
-                let text = self.printed(&value)?;
-                self.split(&text, args.text(0)?.as_deref(), args.count(1)?)
+                let text = self.print_value(&value)?;
+                self.split_text(&text, args.text_at(0)?.as_deref(), args.count_at(1)?)
             }
-            Filter::B64Decode => self.base64_decode(&self.printed(&value)?),
-            Filter::Join => self.join(&value, args),
+            Filter::B64Decode => self.base64_decode(&self.print_value(&value)?),
+            Filter::Join => self.join_items(&value, args),
             Filter::String
             | Filter::Lower
             | Filter::Upper
@@ -216,14 +239,19 @@ impl Run<'_> {
             | Filter::ToJson
             | Filter::B64Encode
             | Filter::UrlEncode
-            | Filter::Sha256 => self.to_text(filter, &value, args).map(Json::Str),
+            | Filter::Sha256 => self.apply_text_filter(filter, &value, args).map(Json::Str),
         }
     }
 
-    /// Filters that make a text, most of them from the printed form of any value.
-    fn to_text(&self, filter: Filter, value: &Json, args: &Args<'_>) -> Outcome<Arc<str>> {
+    /// Applies a filter that yields a text, usually from the printed form of any value.
+    fn apply_text_filter(
+        &self,
+        filter: Filter,
+        value: &Json,
+        args: &FilterArgs<'_>,
+    ) -> EvalResult<Arc<str>> {
         if filter == Filter::ToJson {
-            return self.to_json(value, args.count(0)?);
+            return self.encode_json(value, args.count_at(0)?);
         }
         if filter == Filter::UrlEncode {
             return self.url_encode(value);
@@ -231,60 +259,65 @@ impl Run<'_> {
         if let (Filter::String, Json::Str(text)) = (filter, value) {
             return Ok(Arc::clone(text));
         }
-        let text = self.printed(value)?;
+        let text = self.print_value(value)?;
         match filter {
-            Filter::Lower => self.lower(&text),
-            Filter::Upper => self.upper(&text),
-            Filter::Title => self.title(&text),
-            Filter::Trim => self.trim(&text, args.text(0)?.as_deref()),
+            Filter::Lower => self.lowercase_text(&text),
+            Filter::Upper => self.uppercase_text(&text),
+            Filter::Title => self.title_case(&text),
+            Filter::Trim => self.trim_text(&text, args.text_at(0)?.as_deref()),
             Filter::Replace => {
-                let old = args.text(0)?.unwrap_or_default();
-                let new = args.text(1)?.unwrap_or_default();
-                self.replace(&text, [&old, &new], args.count(2)?)
+                let old = args.text_at(0)?.unwrap_or_default();
+                let new = args.text_at(1)?.unwrap_or_default();
+                self.replace_text(&text, [&old, &new], args.count_at(2)?)
             }
             Filter::B64Encode => self.base64_encode(text.as_bytes()),
             Filter::Sha256 => {
-                self.meter.scan(text.len())?;
+                self.meter.charge_scan(text.len())?;
                 Ok(sha256(text.as_bytes()).to_string().into())
             }
-            // `string`: the caller knows which filters make texts.
+            // `string`: the caller passes only filters that yield texts.
             _ => Ok(text.into()),
         }
     }
 
-    /// The member under a key or position, else the default.
-    pub(super) fn get(&self, value: &Value, key: &Json, default: Option<Value>) -> Outcome<Value> {
-        match (self.index(value, key)?, default) {
+    /// The member under a key or index, or else the default.
+    pub(super) fn get_or_default(
+        &self,
+        value: &Value,
+        key: &Json,
+        default: Option<Value>,
+    ) -> EvalResult<Value> {
+        match (self.get_index(value, key)?, default) {
             (Value::Undefined, Some(default)) => Ok(default),
             (found, _) => Ok(found),
         }
     }
 
-    fn join(&self, value: &Json, args: &Args<'_>) -> Outcome<Json> {
-        let between = args.text(0)?.unwrap_or_default();
-        let items = self.items(value)?;
-        let Some(attribute) = args.get(1)? else {
+    fn join_items(&self, value: &Json, args: &FilterArgs<'_>) -> EvalResult<Json> {
+        let separator = args.text_at(0)?.unwrap_or_default();
+        let items = self.to_items(value)?;
+        let Some(attribute) = args.value_at(1)? else {
             return self
-                .joined(&items, &between)
+                .join_printed(&items, &separator)
                 .map(|text| Json::Str(text.into()));
         };
-        let path = Path::parse(&attribute, &self.meter)?;
-        self.meter.list(items.len())?;
+        let path = AttributePath::parse(&attribute, &self.meter)?;
+        self.meter.charge_list(items.len())?;
         let parts: Vec<_> = items
             .iter()
             .map(|item| path.get(item).unwrap_or_default())
             .collect();
-        self.joined(&parts, &between)
+        self.join_printed(&parts, &separator)
             .map(|text| Json::Str(text.into()))
     }
 }
 
-/// Reads a whole number in another base, with or without the prefix of that base.
-fn in_base(text: &str, base: usize) -> Option<Json> {
+/// Parses an integer in another base, with or without the prefix of that base.
+fn parse_in_base(text: &str, base: usize) -> Option<Json> {
     let radix = u32::try_from(base)
         .ok()
         .filter(|radix| (2..=36).contains(radix))?;
-    // More digits than this are more than 64 bits in any base.
+    // More digits than this exceed 64 bits in any base.
     let text = text.trim();
     if text.len() > 80 {
         return None;

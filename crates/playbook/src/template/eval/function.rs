@@ -1,4 +1,4 @@
-//! Functions.
+//! Calls of functions.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,94 +6,120 @@ use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap};
 
-use super::machine::Machine;
+use super::evaluator::Evaluator;
 use super::value::Value;
-use crate::template::error::{Limit, Outcome, Stop};
-use crate::template::number::integer;
-use crate::template::program::Arg;
+use crate::template::number::as_integer;
+use crate::template::program::CallArg;
+use crate::template::render_error::{EvalError, EvalResult, RenderLimit};
 use crate::template::vocabulary::Function;
 
-impl Machine<'_> {
-    pub(super) fn call(&mut self, function: Function, args: &[Arg]) -> Outcome<Value> {
-        let absent = |name: &str| Stop::failed(format!("{name}() has no value here"));
+impl Evaluator<'_> {
+    pub(super) fn call_function(
+        &mut self,
+        function: Function,
+        args: &[CallArg],
+    ) -> EvalResult<Value> {
+        let unavailable =
+            |name: &str| EvalError::operation_failed(format!("{name}() is not available here"));
         match function {
             Function::Now => {
-                let now = self.run.scope.now().ok_or_else(|| absent("now"))?;
+                let now = self
+                    .context
+                    .environment
+                    .now()
+                    .ok_or_else(|| unavailable("now"))?;
                 Ok(Value::Json(Json::from(now)))
             }
             Function::Random => {
-                let random = self.run.scope.random().ok_or_else(|| absent("random"))?;
+                let random = self
+                    .context
+                    .environment
+                    .next_random()
+                    .ok_or_else(|| unavailable("random"))?;
                 Ok(Value::Json(Json::from_f64(random)?))
             }
             Function::Uuid => {
-                let uuid = self.run.scope.uuid().ok_or_else(|| absent("uuid"))?;
+                let uuid = self
+                    .context
+                    .environment
+                    .next_uuid()
+                    .ok_or_else(|| unavailable("uuid"))?;
                 Ok(Value::Json(Json::text(uuid)?))
             }
             Function::Range => {
                 let args = args.iter().map(|arg| match arg {
-                    Arg::Positional(expr)
-                    | Arg::Named(_, expr)
-                    | Arg::Spread(expr)
-                    | Arg::SpreadNamed(expr) => self.eval_json(expr),
+                    CallArg::Positional(expr)
+                    | CallArg::Named(_, expr)
+                    | CallArg::Spread(expr)
+                    | CallArg::SpreadNamed(expr) => self.eval_json(expr),
                 });
-                let args = args.collect::<Outcome<Vec<_>>>()?;
-                self.range(&args).map(Value::Json)
+                let args = args.collect::<EvalResult<Vec<_>>>()?;
+                self.eval_range(&args).map(Value::Json)
             }
-            Function::Dict => self.entries(args).map(|map| Json::from(map).into()),
+            Function::Dict => self
+                .collect_dict_args(args)
+                .map(|map| Json::from(map).into()),
             Function::Namespace => {
-                let members = self.entries(args)?;
+                let members = self.collect_dict_args(args)?;
                 Ok(Value::Namespace(Rc::new(RefCell::new(members))))
             }
         }
     }
 
     /// `range(stop)`, `range(start, stop)` or `range(start, stop, step)`.
-    fn range(&self, args: &[Json]) -> Outcome<Json> {
+    fn eval_range(&self, args: &[Json]) -> EvalResult<Json> {
         let number = |value: &Json| {
-            integer(value).ok_or_else(|| {
-                Stop::failed(format!("range takes integers, not a {}", value.type_name()))
+            as_integer(value).ok_or_else(|| {
+                EvalError::operation_failed(format!(
+                    "range takes integers, not a {}",
+                    value.type_name()
+                ))
             })
         };
         let (start, stop, step) = match args {
             [stop] => (0, number(stop)?, 1),
             [start, stop] => (number(start)?, number(stop)?, 1),
             [start, stop, step] => (number(start)?, number(stop)?, number(step)?),
-            _ => return Err(Stop::failed("range takes one to three integers")),
+            _ => {
+                return Err(EvalError::operation_failed(
+                    "range takes one to three integers",
+                ));
+            }
         };
         if step == 0 {
-            return Err(Stop::failed("range cannot have a step of 0"));
+            return Err(EvalError::operation_failed("range cannot have a step of 0"));
         }
         let distance = if step > 0 { stop - start } else { start - stop };
         let count = (distance.max(0) + step.abs() - 1) / step.abs();
-        let most = self.run.meter.limits.range;
-        let count = u64::try_from(count).ok().filter(|count| *count <= most);
-        let count = count.ok_or_else(|| Stop::limit(Limit::Range, most))?;
-        self.run
+        let limit = self.context.meter.limits.range;
+        let count = u64::try_from(count).ok().filter(|count| *count <= limit);
+        let count = count.ok_or_else(|| EvalError::limit_exceeded(RenderLimit::Range, limit))?;
+        self.context
             .meter
-            .list(usize::try_from(count).unwrap_or(usize::MAX))?;
+            .charge_list(usize::try_from(count).unwrap_or(usize::MAX))?;
         let numbers = (0..count).map(|index| Json::from_i128(start + i128::from(index) * step));
         Ok(Json::from(numbers.collect::<Result<Vec<_>, _>>()?))
     }
 
-    /// The entries of a map or of a list of pairs, then those that are named.
-    fn entries(&mut self, args: &[Arg]) -> Outcome<JsonMap> {
+    /// The entries of a map or of a list of pairs, followed by the named arguments.
+    fn collect_dict_args(&mut self, args: &[CallArg]) -> EvalResult<JsonMap> {
         let mut map = JsonMap::new();
         for arg in args {
             match arg {
-                Arg::Named(name, expr) => {
+                CallArg::Named(name, expr) => {
                     let value = self.eval_json(expr)?;
-                    self.enter(&mut map, Arc::clone(name), value)?;
+                    self.insert_entry(&mut map, Arc::clone(name), value)?;
                 }
-                Arg::Positional(expr) | Arg::SpreadNamed(expr) => {
+                CallArg::Positional(expr) | CallArg::SpreadNamed(expr) => {
                     let value = self.eval_json(expr)?;
-                    self.enter_all(&mut map, &value)
-                        .map_err(|stop| stop.at(expr.span.start()))?;
+                    self.insert_entries(&mut map, &value)
+                        .map_err(|error| error.at_offset(expr.span.start()))?;
                 }
-                Arg::Spread(expr) => {
+                CallArg::Spread(expr) => {
                     let value = self.eval_json(expr)?;
-                    for item in self.run.items(&value)?.iter() {
-                        self.enter_all(&mut map, item)
-                            .map_err(|stop| stop.at(expr.span.start()))?;
+                    for item in self.context.to_items(&value)?.iter() {
+                        self.insert_entries(&mut map, item)
+                            .map_err(|error| error.at_offset(expr.span.start()))?;
                     }
                 }
             }
@@ -101,25 +127,30 @@ impl Machine<'_> {
         Ok(map)
     }
 
-    fn enter_all(&self, map: &mut JsonMap, value: &Json) -> Outcome<()> {
+    fn insert_entries(&self, map: &mut JsonMap, value: &Json) -> EvalResult<()> {
         match value {
             Json::Null => Ok(()),
-            Json::Map(entries) => entries
-                .iter()
-                .try_for_each(|(key, value)| self.enter(map, Arc::clone(key), value.clone())),
-            Json::List(pairs) => pairs.iter().try_for_each(|pair| match pair.as_list() {
-                Some([key, value]) => self.enter(map, self.key(key)?, value.clone()),
-                Some(_) | None => Err(Stop::failed("dict takes a map or a list of pairs")),
+            Json::Map(entries) => entries.iter().try_for_each(|(key, value)| {
+                self.insert_entry(map, Arc::clone(key), value.clone())
             }),
-            Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) | Json::Str(_) => Err(
-                Stop::failed(format!("dict cannot be made from a {}", value.type_name())),
-            ),
+            Json::List(pairs) => pairs.iter().try_for_each(|pair| match pair.as_list() {
+                Some([key, value]) => self.insert_entry(map, self.map_key(key)?, value.clone()),
+                Some(_) | None => Err(EvalError::operation_failed(
+                    "dict takes a map or a list of pairs",
+                )),
+            }),
+            Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) | Json::Str(_) => {
+                Err(EvalError::operation_failed(format!(
+                    "dict cannot be made from a {}",
+                    value.type_name()
+                )))
+            }
         }
     }
 
-    fn enter(&self, map: &mut JsonMap, key: Arc<str>, value: Json) -> Outcome<()> {
-        self.run.meter.map(1)?;
-        self.run.meter.nest(&value, 2)?;
+    fn insert_entry(&self, map: &mut JsonMap, key: Arc<str>, value: Json) -> EvalResult<()> {
+        self.context.meter.charge_map(1)?;
+        self.context.meter.check_nesting(&value, 2)?;
         map.insert(key, value);
         Ok(())
     }

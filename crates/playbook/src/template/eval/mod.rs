@@ -1,23 +1,23 @@
-//! Walks a program and yields its value.
+//! Evaluates a program to its value.
 //!
-//! Owns what every operator, filter, test, function and method means. Has no clock, no chance, no
-//! environment and no I/O: whatever it sees comes from the scope, and whatever it costs is asked
-//! of the meter first.
+//! Owns the meaning of all operators, filters, tests, functions and methods. It has no clock, no
+//! randomness, no environment variables and no I/O: all inputs come from the template environment,
+//! and all costs are charged to the meter first.
 
+mod attribute_path;
 mod collection;
+mod context;
 mod encode;
+mod evaluator;
 mod expression;
 mod filter;
 mod function;
-mod machine;
 mod method;
-mod path;
-mod ranking;
-mod run;
+mod sorting;
 mod statement;
 mod test;
 mod text;
 mod value;
 
-pub(super) use machine::{Done, evaluate};
-pub(super) use text::truthy_text;
+pub(super) use evaluator::{RenderOutcome, evaluate_body};
+pub(super) use text::is_truthy_text;

@@ -1,4 +1,4 @@
-//! Text, outputs, branches, loops and assignments.
+//! Rendering of text, outputs, branches, loops and assignments.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,140 +6,149 @@ use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::machine::Machine;
+use super::evaluator::Evaluator;
 use super::value::{LoopState, Value};
-use crate::template::error::{Outcome, Stop};
-use crate::template::program::{For, Node, SetBlock, Target};
+use crate::template::program::{AssignTarget, ForBlock, SetBlock, TemplateNode};
+use crate::template::render_error::{EvalError, EvalResult};
 
-impl Machine<'_> {
-    pub(super) fn nodes(&mut self, nodes: &[Node]) -> Outcome<()> {
-        nodes.iter().try_for_each(|node| self.node(node))
+impl Evaluator<'_> {
+    pub(super) fn render_nodes(&mut self, nodes: &[TemplateNode]) -> EvalResult<()> {
+        nodes.iter().try_for_each(|node| self.render_node(node))
     }
 
-    fn node(&mut self, node: &Node) -> Outcome<()> {
-        self.run.meter.work(1)?;
+    fn render_node(&mut self, node: &TemplateNode) -> EvalResult<()> {
+        self.context.meter.charge_fuel(1)?;
         match node {
-            Node::Text(text) => self.emit(text),
-            Node::Output(expr) => {
-                let before = self.run.tainted.get();
+            TemplateNode::Text(text) => self.emit_text(text),
+            TemplateNode::Output(expr) => {
+                let was_tainted = self.context.is_tainted.get();
                 let value = self.eval_json(expr)?;
                 let text = self
-                    .run
-                    .printed(&value)
-                    .map_err(|stop| stop.at(expr.span.start()))?;
-                // What stands beside a secret is none.
-                if self.run.tainted.replace(before) {
-                    self.run.told.borrow_mut().push(Json::from(&*text));
+                    .context
+                    .print_value(&value)
+                    .map_err(|error| error.at_offset(expr.span.start()))?;
+                // Only this output is secret, not the text next to it.
+                if self.context.is_tainted.replace(was_tainted) {
+                    self.context
+                        .secret_parts
+                        .borrow_mut()
+                        .push(Json::from(&*text));
                 }
-                self.emit(&text).map_err(|stop| stop.at(expr.span.start()))
+                self.emit_text(&text)
+                    .map_err(|error| error.at_offset(expr.span.start()))
             }
-            Node::If(branches, otherwise) => {
+            TemplateNode::If(branches, otherwise) => {
                 for (test, body) in branches {
                     if self.eval_true(test)? {
-                        return self.nodes(body);
+                        return self.render_nodes(body);
                     }
                 }
-                self.nodes(otherwise)
+                self.render_nodes(otherwise)
             }
-            Node::For(looping) => self.for_each(looping),
-            Node::Set(set) => {
+            TemplateNode::For(looping) => self.render_for(looping),
+            TemplateNode::Set(set) => {
                 let (target, expr) = &**set;
-                let value = self.eval(expr)?;
-                self.assign(target, value)
-                    .map_err(|stop| stop.at(expr.span.start()))
+                let value = self.eval_expr(expr)?;
+                self.assign_target(target, value)
+                    .map_err(|error| error.at_offset(expr.span.start()))
             }
-            Node::SetBlock(block) => self.set_block(block),
+            TemplateNode::SetBlock(block) => self.render_set_block(block),
         }
     }
 
-    fn set_block(&mut self, block: &SetBlock) -> Outcome<()> {
-        let outer = std::mem::take(&mut self.out);
-        let told = self.run.told.borrow().len();
-        self.nodes(&block.body)?;
-        if self.run.told.borrow().len() > told {
-            self.run.tainted.set(true);
+    fn render_set_block(&mut self, block: &SetBlock) -> EvalResult<()> {
+        let outer = std::mem::take(&mut self.output);
+        let secrets_before = self.context.secret_parts.borrow().len();
+        self.render_nodes(&block.body)?;
+        if self.context.secret_parts.borrow().len() > secrets_before {
+            self.context.is_tainted.set(true);
         }
-        let text = std::mem::replace(&mut self.out, outer);
-        let mut value = Value::text(text);
+        let text = std::mem::replace(&mut self.output, outer);
+        let mut value = Value::from_text(text);
         for filter in &block.filters {
             value = self
-                .link(value, &filter.kind)
-                .map_err(|stop| stop.at(filter.span.start()))?;
+                .apply_link(value, &filter.kind)
+                .map_err(|error| error.at_offset(filter.span.start()))?;
         }
-        self.assign(&block.target, value)
+        self.assign_target(&block.target, value)
     }
 
-    fn for_each(&mut self, looping: &For) -> Outcome<()> {
+    fn render_for(&mut self, looping: &ForBlock) -> EvalResult<()> {
         let items = self.eval_json(&looping.items)?;
-        let at = looping.items.span.start();
-        let mut items = self.run.items(&items).map_err(|stop| stop.at(at))?;
-        if let Some(keep) = &looping.keep {
-            self.run.meter.list(items.len())?;
-            let mut kept = Vec::with_capacity(items.len());
+        let offset = looping.items.span.start();
+        let mut items = self
+            .context
+            .to_items(&items)
+            .map_err(|error| error.at_offset(offset))?;
+        if let Some(condition) = &looping.filter {
+            self.context.meter.charge_list(items.len())?;
+            let mut filtered = Vec::with_capacity(items.len());
             for item in items.iter() {
-                self.assign(&looping.target, item.clone().into())?;
-                if self.eval_true(keep)? {
-                    kept.push(item.clone());
+                self.assign_target(&looping.target, item.clone().into())?;
+                if self.eval_true(condition)? {
+                    filtered.push(item.clone());
                 }
             }
-            items = Arc::new(kept);
+            items = Arc::new(filtered);
         }
         let state = Rc::new(LoopState {
             items,
             index: Cell::new(0),
-            seen: RefCell::new(None),
+            last_changed: RefCell::new(None),
         });
         for (index, item) in state.items.iter().enumerate() {
-            self.run.meter.work(1)?;
+            self.context.meter.charge_fuel(1)?;
             state.index.set(index);
-            self.forget(looping);
+            self.clear_iteration(looping);
             self.slots[looping.loop_slot] = Some(Value::Loop(Rc::clone(&state)));
-            self.assign(&looping.target, item.clone().into())
-                .map_err(|stop| stop.at(at))?;
-            self.nodes(&looping.body)?;
+            self.assign_target(&looping.target, item.clone().into())
+                .map_err(|error| error.at_offset(offset))?;
+            self.render_nodes(&looping.body)?;
         }
-        self.forget(looping);
+        self.clear_iteration(looping);
         if state.items.is_empty() {
-            self.nodes(&looping.otherwise)
+            self.render_nodes(&looping.else_body)
         } else {
             Ok(())
         }
     }
 
-    /// Variables of an iteration end with it.
-    fn forget(&mut self, looping: &For) {
+    /// Clears the variables of an iteration.
+    fn clear_iteration(&mut self, looping: &ForBlock) {
         self.slots[looping.slots.clone()].fill(None);
     }
 
-    fn assign(&mut self, target: &Target, value: Value) -> Outcome<()> {
+    fn assign_target(&mut self, target: &AssignTarget, value: Value) -> EvalResult<()> {
         match target {
-            Target::Slot(slot) => {
+            AssignTarget::Slot(slot) => {
                 self.slots[*slot] = Some(value);
                 Ok(())
             }
-            Target::Several(targets, span) => {
-                let value = self.run.settle(value)?;
+            AssignTarget::Several(targets, span) => {
+                let value = self.context.convert_to_json(value)?;
                 let items = match &value {
                     Json::List(items) if items.len() == targets.len() => items,
                     _ => {
-                        let wanted = targets.len();
-                        let message = format!("expected a list of {wanted} to take apart");
-                        return Err(Stop::failed(message).at(span.start()));
+                        let count = targets.len();
+                        let message = format!("expected a list of {count} items to unpack");
+                        return Err(EvalError::operation_failed(message).at_offset(span.start()));
                     }
                 };
                 let pairs = targets.iter().zip(items.iter());
                 pairs
                     .into_iter()
-                    .try_for_each(|(target, item)| self.assign(target, item.clone().into()))
+                    .try_for_each(|(target, item)| self.assign_target(target, item.clone().into()))
             }
-            Target::Member { namespace, key } => {
-                let Value::Namespace(members) = self.eval(namespace)? else {
-                    return Err(Stop::failed("only a namespace can be assigned to")
-                        .at(namespace.span.start()));
+            AssignTarget::Member { namespace, key } => {
+                let Value::Namespace(members) = self.eval_expr(namespace)? else {
+                    return Err(
+                        EvalError::operation_failed("only a namespace can be assigned to")
+                            .at_offset(namespace.span.start()),
+                    );
                 };
-                let value = self.run.settle(value)?;
-                self.run.meter.nest(&value, 2)?;
-                self.run.meter.map(1)?;
+                let value = self.context.convert_to_json(value)?;
+                self.context.meter.check_nesting(&value, 2)?;
+                self.context.meter.charge_map(1)?;
                 members.borrow_mut().insert(Arc::clone(key), value);
                 Ok(())
             }

@@ -1,137 +1,136 @@
-//! What filters and methods do to texts. Each of them says how large its result is before it
-//! makes it.
+//! Filters and methods on texts. Each of them charges the size of its result before it creates it.
 
 use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::run::Run;
-use crate::template::error::{Outcome, Stop};
+use super::context::RenderContext;
+use crate::template::render_error::{EvalError, EvalResult};
 
-/// Words that count as false where a text decides a condition.
-const FALSE_WORDS: [&str; 9] = ["", "false", "0", "no", "none", "null", "off", "{}", "[]"];
+/// Texts that count as false in a condition.
+const FALSE_TEXTS: [&str; 9] = ["", "false", "0", "no", "none", "null", "off", "{}", "[]"];
 
-/// Whether a text that decides a condition counts as true.
-pub(in crate::template) fn truthy_text(text: &str) -> bool {
+/// Returns true if a text counts as true in a condition.
+pub(in crate::template) fn is_truthy_text(text: &str) -> bool {
     let text = text.trim();
-    // The longest of the words has five letters.
+    // The longest of them has five characters.
     text.len() > 5
-        || !FALSE_WORDS
+        || !FALSE_TEXTS
             .iter()
-            .any(|word| text.eq_ignore_ascii_case(word))
+            .any(|false_text| text.eq_ignore_ascii_case(false_text))
 }
 
-impl Run<'_> {
-    pub(super) fn lower(&self, text: &str) -> Outcome<Arc<str>> {
-        self.cased(text, str::to_ascii_lowercase, char::to_lowercase)
+impl RenderContext<'_> {
+    pub(super) fn lowercase_text(&self, text: &str) -> EvalResult<Arc<str>> {
+        self.convert_case(text, str::to_ascii_lowercase, char::to_lowercase)
     }
 
-    pub(super) fn upper(&self, text: &str) -> Outcome<Arc<str>> {
-        self.cased(text, str::to_ascii_uppercase, char::to_uppercase)
+    pub(super) fn uppercase_text(&self, text: &str) -> EvalResult<Arc<str>> {
+        self.convert_case(text, str::to_ascii_uppercase, char::to_uppercase)
     }
 
-    fn cased<I: Iterator<Item = char>>(
+    fn convert_case<I: Iterator<Item = char>>(
         &self,
         text: &str,
         ascii: impl Fn(&str) -> String,
         convert: impl Fn(char) -> I,
-    ) -> Outcome<Arc<str>> {
-        self.meter.scan(text.len())?;
+    ) -> EvalResult<Arc<str>> {
+        self.meter.charge_scan(text.len())?;
         if text.is_ascii() {
-            self.meter.text(text.len())?;
+            self.meter.charge_text(text.len())?;
             return Ok(ascii(text).into());
         }
-        self.meter.scan_characters(text.len())?;
+        self.meter.charge_character_scan(text.len())?;
         let len = text.chars().flat_map(&convert).map(char::len_utf8).sum();
-        self.meter.text(len)?;
+        self.meter.charge_text(len)?;
         let mut converted = String::with_capacity(len);
         converted.extend(text.chars().flat_map(&convert));
         Ok(converted.into())
     }
 
-    /// Words start with a capital and go on in small letters.
-    pub(super) fn title(&self, text: &str) -> Outcome<Arc<str>> {
-        self.meter.scan_characters(text.len())?;
-        let len = titled(text).map(char::len_utf8).sum();
-        self.meter.text(len)?;
+    /// Converts each word to an initial capital followed by lower case.
+    pub(super) fn title_case(&self, text: &str) -> EvalResult<Arc<str>> {
+        self.meter.charge_character_scan(text.len())?;
+        let len = title_case_chars(text).map(char::len_utf8).sum();
+        self.meter.charge_text(len)?;
         let mut title = String::with_capacity(len);
-        title.extend(titled(text));
+        title.extend(title_case_chars(text));
         Ok(title.into())
     }
 
-    /// Cuts characters off both ends: the given ones, else blanks.
-    pub(super) fn trim(&self, text: &str, characters: Option<&str>) -> Outcome<Arc<str>> {
-        self.meter.scan(text.len())?;
+    /// Removes characters from both ends: the given ones, or whitespace.
+    pub(super) fn trim_text(&self, text: &str, characters: Option<&str>) -> EvalResult<Arc<str>> {
+        self.meter.charge_scan(text.len())?;
         let trimmed = match characters {
             Some(characters) => {
                 self.meter
-                    .scan(text.len().saturating_mul(characters.len()))?;
+                    .charge_scan(text.len().saturating_mul(characters.len()))?;
                 text.trim_matches(|c| characters.contains(c))
             }
             None => text.trim(),
         };
-        self.meter.text(trimmed.len())?;
+        self.meter.charge_text(trimmed.len())?;
         Ok(trimmed.into())
     }
 
-    /// Replaces at most `count` occurrences, all of them where it is not given.
-    pub(super) fn replace(
+    /// Replaces at most `count` occurrences, or all of them if it is not given.
+    pub(super) fn replace_text(
         &self,
         text: &str,
         [old, new]: [&str; 2],
         count: Option<usize>,
-    ) -> Outcome<Arc<str>> {
-        self.meter.scan(text.len())?;
-        let most = count.unwrap_or(usize::MAX).min(self.meter.countable());
-        let found = text.matches(old).take(most).count();
+    ) -> EvalResult<Arc<str>> {
+        self.meter.charge_scan(text.len())?;
+        let limit = count.unwrap_or(usize::MAX).min(self.meter.max_countable());
+        let match_count = text.matches(old).take(limit).count();
         let len = new
             .len()
-            .saturating_mul(found)
-            .saturating_add(text.len() - old.len() * found);
-        self.meter.text(len)?;
-        self.meter.work(found)?;
+            .saturating_mul(match_count)
+            .saturating_add(text.len() - old.len() * match_count);
+        self.meter.charge_text(len)?;
+        self.meter.charge_fuel(match_count)?;
         let mut replaced = String::with_capacity(len);
         let mut from = 0;
-        for (at, part) in text.match_indices(old).take(found) {
-            replaced.push_str(&text[from..at]);
+        for (start, part) in text.match_indices(old).take(match_count) {
+            replaced.push_str(&text[from..start]);
             replaced.push_str(new);
-            from = at + part.len();
+            from = start + part.len();
         }
         replaced.push_str(&text[from..]);
         Ok(replaced.into())
     }
 
-    /// Takes a text apart at a separator, or at blanks; at most `most` times.
-    pub(super) fn split(
+    /// Splits a text at a separator, or at whitespace, at most `limit` times.
+    pub(super) fn split_text(
         &self,
         text: &str,
         separator: Option<&str>,
-        most: Option<usize>,
-    ) -> Outcome<Json> {
-        self.meter.scan(text.len())?;
-        let most = most.unwrap_or(usize::MAX).min(self.meter.countable());
-        let list = |parts: &mut dyn Iterator<Item = &str>, count: usize| {
-            self.meter.texts(count, text.len())?;
+        limit: Option<usize>,
+    ) -> EvalResult<Json> {
+        self.meter.charge_scan(text.len())?;
+        let limit = limit.unwrap_or(usize::MAX).min(self.meter.max_countable());
+        let collect_parts = |parts: &mut dyn Iterator<Item = &str>, count: usize| {
+            self.meter.charge_text_list(count, text.len())?;
             let mut list = Vec::with_capacity(count);
             list.extend(parts.map(|part| Json::Str(part.into())));
             Ok(Json::from(list))
         };
         match separator {
-            Some("") => Err(Stop::failed("cannot split at an empty text")),
+            Some("") => Err(EvalError::operation_failed("cannot split at an empty text")),
             Some(separator) => {
-                let count = text.matches(separator).take(most).count() + 1;
-                list(&mut text.splitn(count, separator), count)
+                let count = text.matches(separator).take(limit).count() + 1;
+                collect_parts(&mut text.splitn(count, separator), count)
             }
             None => {
-                let count = Words {
+                let count = WordSplit {
                     rest: text,
-                    left: most,
+                    remaining: limit,
                 }
                 .count();
-                list(
-                    &mut Words {
+                collect_parts(
+                    &mut WordSplit {
                         rest: text,
-                        left: most,
+                        remaining: limit,
                     },
                     count,
                 )
@@ -140,15 +139,15 @@ impl Run<'_> {
     }
 }
 
-fn titled(text: &str) -> impl Iterator<Item = char> {
-    let mut starts = true;
+fn title_case_chars(text: &str) -> impl Iterator<Item = char> {
+    let mut at_word_start = true;
     text.chars().flat_map(move |c| {
-        let (upper, lower) = if starts {
+        let (upper, lower) = if at_word_start {
             (Some(c.to_uppercase()), None)
         } else {
             (None, Some(c.to_lowercase()))
         };
-        starts = c.is_whitespace() || matches!(c, '-' | '(' | '{' | '[' | '<');
+        at_word_start = c.is_whitespace() || matches!(c, '-' | '(' | '{' | '[' | '<');
         upper
             .into_iter()
             .flatten()
@@ -156,13 +155,13 @@ fn titled(text: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Words between blanks; the last one of a limited split keeps its blanks.
-struct Words<'t> {
+/// Words between whitespace. The last word of a limited split keeps its whitespace.
+struct WordSplit<'t> {
     rest: &'t str,
-    left: usize,
+    remaining: usize,
 }
 
-impl<'t> Iterator for Words<'t> {
+impl<'t> Iterator for WordSplit<'t> {
     type Item = &'t str;
 
     fn next(&mut self) -> Option<&'t str> {
@@ -170,12 +169,12 @@ impl<'t> Iterator for Words<'t> {
         if rest.is_empty() {
             return None;
         }
-        let end = if self.left == 0 {
+        let end = if self.remaining == 0 {
             None
         } else {
             rest.find(char::is_whitespace)
         };
-        self.left = self.left.saturating_sub(1);
+        self.remaining = self.remaining.saturating_sub(1);
         let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
         self.rest = after;
         Some(word)

@@ -1,4 +1,4 @@
-//! What an expression can yield while it is evaluated.
+//! Intermediate values of an evaluation.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,27 +6,27 @@ use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap};
 
-use crate::template::scope::Binding;
+use crate::template::environment::Binding;
 
-/// A value on its way.
+/// The value of an expression during evaluation.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
     /// A name or key that does not exist.
     Undefined,
     Json(Json),
-    /// A name whose parts are found by rules.
+    /// A name whose members are looked up by rules.
     Bound(Binding),
-    /// What `namespace()` makes: the one thing that a template can change.
+    /// The result of `namespace()`, the only mutable value of a template.
     Namespace(Rc<RefCell<JsonMap>>),
     Loop(Rc<LoopState>),
 }
 
 impl Value {
-    pub(super) fn bool(value: bool) -> Self {
+    pub(super) fn from_bool(value: bool) -> Self {
         Self::Json(Json::Bool(value))
     }
 
-    pub(super) fn text(value: impl Into<Arc<str>>) -> Self {
+    pub(super) fn from_text(value: impl Into<Arc<str>>) -> Self {
         Self::Json(Json::Str(value.into()))
     }
 }
@@ -48,13 +48,13 @@ impl From<Option<Json>> for Value {
 pub(super) struct LoopState {
     pub(super) items: Arc<Vec<Json>>,
     pub(super) index: Cell<usize>,
-    /// What `loop.changed()` was last asked about.
-    pub(super) seen: RefCell<Option<Json>>,
+    /// The arguments of the last `loop.changed()`.
+    pub(super) last_changed: RefCell<Option<Json>>,
 }
 
 impl LoopState {
     /// `loop.<key>`
-    pub(super) fn attribute(&self, key: &str) -> Value {
+    pub(super) fn loop_attribute(&self, key: &str) -> Value {
         let index = self.index.get();
         let len = self.items.len();
         let value = match key {
@@ -65,13 +65,13 @@ impl LoopState {
             "first" => Json::Bool(index == 0),
             "last" => Json::Bool(index + 1 == len),
             "length" => Json::from(len),
-            // Loops do not recurse, so each is the first of its kind.
+            // Loops do not recurse, so the depth is constant.
             "depth" => Json::from(1),
             "depth0" => Json::from(0),
             "previtem" => {
                 return index
                     .checked_sub(1)
-                    .and_then(|at| self.items.get(at))
+                    .and_then(|index| self.items.get(index))
                     .cloned()
                     .into();
             }
@@ -81,12 +81,12 @@ impl LoopState {
         Value::Json(value)
     }
 
-    /// The counts, where `loop` itself is used as a value.
-    pub(super) fn as_json(&self) -> Json {
+    /// The counters, if `loop` itself is used as a value.
+    pub(super) fn to_json(&self) -> Json {
         let keys = ["index", "index0", "first", "last", "length"];
         Json::object(
             keys.into_iter()
-                .filter_map(|key| match self.attribute(key) {
+                .filter_map(|key| match self.loop_attribute(key) {
                     Value::Json(value) => Some((key, value)),
                     Value::Undefined | Value::Bound(_) | Value::Namespace(_) | Value::Loop(_) => {
                         None

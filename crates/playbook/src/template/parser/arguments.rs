@@ -1,28 +1,28 @@
-//! Arguments, and the filters, tests and functions that they belong to.
+//! Parsing of arguments, and of the filters, tests and functions that take them.
 
 use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::reader::{Parser, Read};
-use crate::template::fault::{FaultKind, Word};
-use crate::template::lexer::{Span, Token};
-use crate::template::program::{Arg, Each as EachLink, Expr, ExprKind, Link, LinkKind, Params};
-use crate::template::vocabulary::{Each, Filter, Function, Signature, Test};
+use super::state::{ParseResult, Parser};
+use crate::template::lexer::{ByteSpan, Token};
+use crate::template::program::{CallArg, ChainLink, Expr, ExprKind, ItemFilter, LinkKind, Params};
+use crate::template::template_error::{TemplateErrorKind, VocabularyKind};
+use crate::template::vocabulary::{CallSignature, Filter, Function, ItemFilterName, Test};
 
-/// An argument as written, and where.
-pub(super) struct Given {
-    arg: Arg,
-    span: Span,
+/// An argument as written, with its location.
+pub(super) struct SpannedArg {
+    arg: CallArg,
+    span: ByteSpan,
 }
 
 impl Parser<'_, '_> {
-    /// Reads `(a, b, name=c)`.
-    pub(super) fn arguments(&mut self) -> Read<Vec<Given>> {
+    /// Parses `(a, b, name=c)`.
+    pub(super) fn parse_arguments(&mut self) -> ParseResult<Vec<SpannedArg>> {
         self.expect_mark("(")?;
         let mut args = Vec::new();
         while !self.eat_mark(")")? {
-            args.push(self.argument()?);
+            args.push(self.parse_argument()?);
             if !self.at_mark(")") {
                 self.expect_mark(",")?;
             }
@@ -30,97 +30,103 @@ impl Parser<'_, '_> {
         Ok(args)
     }
 
-    fn argument(&mut self) -> Read<Given> {
+    fn parse_argument(&mut self) -> ParseResult<SpannedArg> {
         let span = self.span;
         if self.eat_mark("**")? {
-            return Ok(Given {
-                arg: Arg::SpreadNamed(self.expression()?),
+            return Ok(SpannedArg {
+                arg: CallArg::SpreadNamed(self.parse_expression()?),
                 span,
             });
         }
         if self.eat_mark("*")? {
-            return Ok(Given {
-                arg: Arg::Spread(self.expression()?),
+            return Ok(SpannedArg {
+                arg: CallArg::Spread(self.parse_expression()?),
                 span,
             });
         }
         let reads = self.facts.reads.len();
-        let value = self.expression()?;
+        let value = self.parse_expression()?;
         if let ExprKind::Name(name) = &value.kind
             && self.at_mark("=")
         {
-            // What looked like a read is the name of a parameter.
+            // The parsed name is not a read but the name of a parameter.
             self.facts.reads.truncate(reads);
             self.advance()?;
             let name = Arc::clone(&name.text);
-            return Ok(Given {
-                arg: Arg::Named(name, self.expression()?),
+            return Ok(SpannedArg {
+                arg: CallArg::Named(name, self.parse_expression()?),
                 span,
             });
         }
-        Ok(Given {
-            arg: Arg::Positional(value),
+        Ok(SpannedArg {
+            arg: CallArg::Positional(value),
             span,
         })
     }
 
-    /// The argument of a test that has no brackets.
-    pub(super) fn only_argument(&mut self) -> Read<Given> {
+    /// Parses the argument of a test that is written without parentheses.
+    pub(super) fn parse_bare_argument(&mut self) -> ParseResult<SpannedArg> {
         let span = self.span;
-        Ok(Given {
-            arg: Arg::Positional(self.signed()?),
+        Ok(SpannedArg {
+            arg: CallArg::Positional(self.parse_unary()?),
             span,
         })
     }
 
-    /// Arguments that can only be given by position.
-    pub(super) fn plain_arguments(&mut self, name: &str) -> Read<Vec<Expr>> {
-        let args = self.arguments()?;
+    /// Parses arguments that can only be given by position.
+    pub(super) fn parse_positional_arguments(&mut self, name: &str) -> ParseResult<Vec<Expr>> {
+        let args = self.parse_arguments()?;
         let mut values = Vec::new();
-        for Given { arg, span } in args {
+        for SpannedArg { arg, span } in args {
             match arg {
-                Arg::Positional(value) => values.push(value),
-                Arg::Named(..) | Arg::Spread(_) | Arg::SpreadNamed(_) => {
-                    self.note_call(span, format!("`{name}` takes values only"));
+                CallArg::Positional(value) => values.push(value),
+                CallArg::Named(..) | CallArg::Spread(_) | CallArg::SpreadNamed(_) => {
+                    self.record_call_error(
+                        span,
+                        format!("`{name}` takes only positional arguments"),
+                    );
                 }
             }
         }
         Ok(values)
     }
 
-    /// Gives every parameter of a word its argument.
-    pub(super) fn bind(
+    /// Assigns arguments to the parameters of a signature.
+    pub(super) fn bind_arguments(
         &mut self,
         name: &str,
-        signature: Signature,
-        args: Vec<Given>,
-        at: Span,
+        signature: CallSignature,
+        args: Vec<SpannedArg>,
+        call_span: ByteSpan,
     ) -> Params {
         let mut params: Params = signature.params.iter().map(|_| None).collect();
         let mut position = 0;
-        for Given { arg, span } in args {
+        for SpannedArg { arg, span } in args {
             let (index, value) = match arg {
-                Arg::Positional(value) => {
+                CallArg::Positional(value) => {
                     position += 1;
                     (Some(position - 1), value)
                 }
-                Arg::Named(param, value) => (
-                    signature.params.iter().position(|known| **known == *param),
+                CallArg::Named(param, value) => (
+                    signature.params.iter().position(|name| **name == *param),
                     value,
                 ),
-                Arg::Spread(value) | Arg::SpreadNamed(value) => (None, value),
+                CallArg::Spread(value) | CallArg::SpreadNamed(value) => (None, value),
             };
             match index.and_then(|index| params.get_mut(index)) {
                 Some(param @ None) => *param = Some(value),
                 Some(Some(_)) => {
-                    self.note_call(span, format!("argument of `{name}` is given twice"));
+                    self.record_call_error(span, format!("argument of `{name}` is given twice"));
                 }
                 None => {
-                    let takes = match signature.params {
+                    let parameters = match signature.params {
                         [] => "no argument".to_owned(),
                         params => params.join(", "),
                     };
-                    self.note_call(span, format!("unexpected argument; `{name}` takes {takes}"));
+                    self.record_call_error(
+                        span,
+                        format!("unexpected argument; `{name}` takes {parameters}"),
+                    );
                 }
             }
         }
@@ -130,133 +136,106 @@ impl Parser<'_, '_> {
             .position(Option::is_none)
         {
             let param = signature.params[missing];
-            self.note_call(at, format!("`{name}` needs the argument `{param}`"));
+            self.record_call_error(call_span, format!("`{name}` needs the argument `{param}`"));
         }
         params
     }
 
-    fn note_call(&mut self, span: Span, reason: String) {
-        self.note(span, FaultKind::Syntax { reason });
+    fn record_call_error(&mut self, span: ByteSpan, reason: String) {
+        self.record_error(span, TemplateErrorKind::Syntax { reason });
     }
 
     /// Checks the arguments of a function and puts them in order.
-    pub(super) fn check_call(
+    pub(super) fn check_call_arguments(
         &mut self,
         name: &str,
         function: Function,
-        args: Vec<Given>,
-        at: Span,
-    ) -> Vec<Arg> {
+        args: Vec<SpannedArg>,
+        call_span: ByteSpan,
+    ) -> Vec<CallArg> {
         match function {
-            // These take any names.
-            Function::Dict | Function::Namespace => {
-                args.into_iter().map(|given| given.arg).collect()
-            }
+            // These accept arguments of any name.
+            Function::Dict | Function::Namespace => args.into_iter().map(|arg| arg.arg).collect(),
             Function::Now | Function::Range | Function::Random | Function::Uuid => {
-                let params = self.bind(name, function.signature(), args, at);
-                let given = params.iter().flatten().count();
+                let params = self.bind_arguments(name, function.signature(), args, call_span);
+                let given_count = params.iter().flatten().count();
                 let args: Vec<_> = params
                     .into_iter()
-                    .map_while(|value| value.map(Arg::Positional))
+                    .map_while(|value| value.map(CallArg::Positional))
                     .collect();
-                if args.len() < given {
-                    self.note_call(at, format!("`{name}` lacks an argument before another"));
+                if args.len() < given_count {
+                    self.record_call_error(
+                        call_span,
+                        format!("`{name}` is missing an argument before a later one"),
+                    );
                 }
                 args
             }
         }
     }
 
-    /// Reads `| name(…)`.
-    pub(super) fn filter(&mut self) -> Read<Option<Link>> {
+    /// Parses `| name(…)`.
+    pub(super) fn parse_filter(&mut self) -> ParseResult<Option<ChainLink>> {
         self.expect_mark("|")?;
         let span = self.span;
         let Token::Word(name) = self.token else {
-            return self.unexpected("the name of a filter");
+            return self.unexpected_token("the name of a filter");
         };
         self.advance()?;
         let args = if self.at_mark("(") {
-            self.arguments()?
+            self.parse_arguments()?
         } else {
             Vec::new()
         };
-        let kind = if let Some(each) = Each::parse(name) {
-            self.each(name, each, args, span)
-                .map(|each| LinkKind::Each(Box::new(each)))
+        let kind = if let Some(item_filter) = ItemFilterName::parse(name) {
+            self.bind_item_filter(name, item_filter, args, span)
+                .map(|item_filter| LinkKind::ItemFilter(Box::new(item_filter)))
         } else if let Some(filter) = Filter::parse(name) {
             Some(LinkKind::Filter(
                 filter,
-                self.bind(name, filter.signature(), args, span),
+                self.bind_arguments(name, filter.signature(), args, span),
             ))
         } else {
-            self.note_unknown(Word::Filter, name, span);
+            self.record_unknown(VocabularyKind::Filter, name, span);
             None
         };
-        Ok(kind.map(|kind| Link {
-            span: span.to(self.last),
+        Ok(kind.map(|kind| ChainLink {
+            span: span.extend_to(self.previous_span),
             kind,
         }))
     }
 
-    fn each(&mut self, name: &str, each: Each, args: Vec<Given>, at: Span) -> Option<EachLink> {
+    fn bind_item_filter(
+        &mut self,
+        name: &str,
+        item_filter: ItemFilterName,
+        args: Vec<SpannedArg>,
+        call_span: ByteSpan,
+    ) -> Option<ItemFilter> {
         let mut args = args.into_iter();
-        match each {
-            Each::Map => {
-                let attribute = args.as_slice().iter().any(
-                    |given| matches!(&given.arg, Arg::Named(name, _) if &**name == "attribute"),
-                );
-                if attribute {
-                    let signature = Signature {
-                        required: 1,
-                        params: &["attribute", "default"],
-                    };
-                    let mut params = self.bind(name, signature, args.collect(), at).into_iter();
-                    let path = params.next().flatten()?;
-                    return Some(EachLink::MapAttribute {
-                        path,
-                        default: params.next().flatten(),
-                    });
-                }
-                let Some((filter, span)) = args.next().and_then(|given| constant_name(&given))
-                else {
-                    self.note_call(
-                        at,
-                        format!("`{name}` needs the name of a filter or `attribute=`"),
-                    );
-                    return None;
-                };
-                let Some(filter_word) = Filter::parse(&filter) else {
-                    if Each::parse(&filter).is_some() {
-                        self.note_call(span, format!("`{name}` cannot apply `{filter}`"));
-                    } else {
-                        self.note_unknown(Word::Filter, &filter, span);
-                    }
-                    return None;
-                };
-                let params = self.bind(&filter, filter_word.signature(), args.collect(), at);
-                Some(EachLink::MapFilter(filter_word, params))
-            }
-            Each::Select | Each::Reject => {
-                let test = self.item_test(name, args, at)?;
-                let when = each == Each::Select;
-                Some(EachLink::Keep {
+        match item_filter {
+            ItemFilterName::Map => self.bind_map_filter(name, args, call_span),
+            ItemFilterName::Select | ItemFilterName::Reject => {
+                let test = self.bind_item_test(name, args, call_span)?;
+                let when = item_filter == ItemFilterName::Select;
+                Some(ItemFilter::Keep {
                     attribute: None,
                     test,
                     when,
                 })
             }
-            Each::SelectAttr | Each::RejectAttr => {
-                let Some(Given {
-                    arg: Arg::Positional(attribute),
+            ItemFilterName::SelectAttr | ItemFilterName::RejectAttr => {
+                let Some(SpannedArg {
+                    arg: CallArg::Positional(attribute),
                     ..
                 }) = args.next()
                 else {
-                    self.note_call(at, format!("`{name}` needs an attribute"));
+                    self.record_call_error(call_span, format!("`{name}` needs an attribute"));
                     return None;
                 };
-                let test = self.item_test(name, args, at)?;
-                let when = each == Each::SelectAttr;
-                Some(EachLink::Keep {
+                let test = self.bind_item_test(name, args, call_span)?;
+                let when = item_filter == ItemFilterName::SelectAttr;
+                Some(ItemFilter::Keep {
                     attribute: Some(attribute),
                     test,
                     when,
@@ -265,46 +244,92 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// The test of a selecting filter with its arguments; none at all asks whether a value is true.
-    #[expect(
-        clippy::option_option,
-        reason = "outside a fault, inside the absence of a test"
-    )]
-    fn item_test(
+    /// Binds the arguments of `map`: an attribute, or a filter with its arguments.
+    fn bind_map_filter(
         &mut self,
         name: &str,
-        mut args: std::vec::IntoIter<Given>,
-        at: Span,
+        mut args: std::vec::IntoIter<SpannedArg>,
+        call_span: ByteSpan,
+    ) -> Option<ItemFilter> {
+        let has_attribute = args
+            .as_slice()
+            .iter()
+            .any(|arg| matches!(&arg.arg, CallArg::Named(name, _) if &**name == "attribute"));
+        if has_attribute {
+            let signature = CallSignature {
+                required: 1,
+                params: &["attribute", "default"],
+            };
+            let mut params = self
+                .bind_arguments(name, signature, args.collect(), call_span)
+                .into_iter();
+            let path = params.next().flatten()?;
+            return Some(ItemFilter::MapAttribute {
+                path,
+                default: params.next().flatten(),
+            });
+        }
+        let Some((filter_name, span)) = args.next().and_then(|arg| quoted_name(&arg)) else {
+            self.record_call_error(
+                call_span,
+                format!("`{name}` needs the name of a filter or `attribute=`"),
+            );
+            return None;
+        };
+        let Some(filter) = Filter::parse(&filter_name) else {
+            if ItemFilterName::parse(&filter_name).is_some() {
+                self.record_call_error(span, format!("`{name}` cannot apply `{filter_name}`"));
+            } else {
+                self.record_unknown(VocabularyKind::Filter, &filter_name, span);
+            }
+            return None;
+        };
+        let params =
+            self.bind_arguments(&filter_name, filter.signature(), args.collect(), call_span);
+        Some(ItemFilter::MapFilter(filter, params))
+    }
+
+    /// Binds the test of a selecting filter with its arguments. `Some(None)` means that there is no
+    /// test and that items are kept if they are true.
+    #[expect(
+        clippy::option_option,
+        reason = "the outer None is an error, the inner None is the absence of a test"
+    )]
+    fn bind_item_test(
+        &mut self,
+        name: &str,
+        mut args: std::vec::IntoIter<SpannedArg>,
+        call_span: ByteSpan,
     ) -> Option<Option<(Test, Params)>> {
-        let Some(given) = args.next() else {
+        let Some(arg) = args.next() else {
             return Some(None);
         };
-        let Some((test, span)) = constant_name(&given) else {
-            self.note_call(
-                given.span,
+        let Some((test_name, span)) = quoted_name(&arg) else {
+            self.record_call_error(
+                arg.span,
                 format!("`{name}` needs the name of a test in quotes"),
             );
             return None;
         };
-        let Some(word) = Test::parse(&test) else {
-            self.note_unknown(Word::Test, &test, span);
+        let Some(test) = Test::parse(&test_name) else {
+            self.record_unknown(VocabularyKind::Test, &test_name, span);
             return None;
         };
-        let params = self.bind(&test, word.signature(), args.collect(), at);
-        Some(Some((word, params)))
+        let params = self.bind_arguments(&test_name, test.signature(), args.collect(), call_span);
+        Some(Some((test, params)))
     }
 }
 
-/// A name that is given as a quoted text, and where it stands without its quotes.
-fn constant_name(given: &Given) -> Option<(Arc<str>, Span)> {
-    let Arg::Positional(Expr {
+/// A name that is given as a quoted text, with its location without the quotes.
+fn quoted_name(arg: &SpannedArg) -> Option<(Arc<str>, ByteSpan)> {
+    let CallArg::Positional(Expr {
         span,
         kind: ExprKind::Const(Json::Str(name)),
-    }) = &given.arg
+    }) = &arg.arg
     else {
         return None;
     };
     let start = span.start() + 1;
-    let inner = Span::new(start, (span.end() - 1).max(start));
+    let inner = ByteSpan::new(start, (span.end() - 1).max(start));
     Some((Arc::clone(name), inner))
 }

@@ -1,25 +1,25 @@
-//! Expressions, from the loosest operator to the tightest.
+//! Parsing of expressions, from the loosest operator to the tightest.
 
 use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::reader::{Parser, Read, placeholder};
+use super::state::{ParseResult, Parser, placeholder_expr};
 use crate::template::facts::{self, static_key};
-use crate::template::fault::{FaultKind, Word};
-use crate::template::lexer::{Span, Token};
+use crate::template::lexer::{ByteSpan, Token};
 use crate::template::number;
-use crate::template::parser::Place;
+use crate::template::parser::TemplatePlace;
 use crate::template::program::{
-    Choice, CompareOp, Expr, ExprKind, Link, LinkKind, MathOp, Name, Slice,
+    ChainLink, CompareOp, ConditionalExpr, Expr, ExprKind, LinkKind, MathOp, NameExpr, SliceExpr,
 };
+use crate::template::template_error::{TemplateErrorKind, VocabularyKind};
 use crate::template::vocabulary::{Function, Method, Test};
 
-/// Words that are part of the grammar and never names.
-const RESERVED: [&str; 7] = ["and", "or", "not", "if", "else", "in", "is"];
+/// Keywords, which are never names.
+const RESERVED_WORDS: [&str; 7] = ["and", "or", "not", "if", "else", "in", "is"];
 
-/// Operators on values, from the loosest precedence to the tightest.
-const MATH: [&[(&str, MathOp)]; 4] = [
+/// Arithmetic operators, from the loosest precedence to the tightest.
+const MATH_OPERATORS: [&[(&str, MathOp)]; 4] = [
     &[("+", MathOp::Add), ("-", MathOp::Sub)],
     &[("~", MathOp::Concat)],
     &[
@@ -32,117 +32,117 @@ const MATH: [&[(&str, MathOp)]; 4] = [
 ];
 
 impl<'t> Parser<'t, '_> {
-    /// `a if b else c`, or anything tighter.
-    pub(super) fn expression(&mut self) -> Read<Expr> {
-        self.deeper(Self::choice)
+    /// Parses `a if b else c`, or anything tighter.
+    pub(super) fn parse_expression(&mut self) -> ParseResult<Expr> {
+        self.with_nesting(Self::parse_conditional)
     }
 
-    fn choice(&mut self) -> Read<Expr> {
-        let yes = self.without_choice()?;
+    fn parse_conditional(&mut self) -> ParseResult<Expr> {
+        let yes = self.parse_or()?;
         if !self.eat_word("if")? {
             return Ok(yes);
         }
-        let test = self.without_choice()?;
+        let test = self.parse_or()?;
         let no = if self.eat_word("else")? {
-            Some(self.expression()?)
+            Some(self.parse_expression()?)
         } else {
             None
         };
-        let span = yes.span.to(self.last);
+        let span = yes.span.extend_to(self.previous_span);
         Ok(Expr {
             span,
-            kind: ExprKind::Choose(Box::new(Choice { test, yes, no })),
+            kind: ExprKind::Conditional(Box::new(ConditionalExpr { test, yes, no })),
         })
     }
 
-    /// One value, or several with commas between them, which make a list.
-    pub(super) fn expression_or_list(&mut self) -> Read<Expr> {
-        let first = self.expression()?;
+    /// Parses one value, or a list of values separated by commas.
+    pub(super) fn parse_expression_or_list(&mut self) -> ParseResult<Expr> {
+        let first = self.parse_expression()?;
         if !self.at_mark(",") {
             return Ok(first);
         }
         let span = first.span;
         let mut items = vec![first];
         while self.eat_mark(",")? && !matches!(self.token, Token::CloseBlock) {
-            items.push(self.expression()?);
+            items.push(self.parse_expression()?);
         }
-        Ok(folded(Expr {
-            span: span.to(self.last),
+        Ok(fold_constants(Expr {
+            span: span.extend_to(self.previous_span),
             kind: ExprKind::List(items),
         }))
     }
 
-    /// `a or b`: where a following `if` belongs to something else.
-    pub(super) fn without_choice(&mut self) -> Read<Expr> {
-        let first = self.conjunction()?;
+    /// Parses `a or b`, in places where a following `if` belongs to something else.
+    pub(super) fn parse_or(&mut self) -> ParseResult<Expr> {
+        let first = self.parse_and()?;
         if !self.at_word("or") {
             return Ok(first);
         }
         let span = first.span;
         let mut operands = vec![first];
         while self.eat_word("or")? {
-            operands.push(self.conjunction()?);
+            operands.push(self.parse_and()?);
         }
         Ok(Expr {
-            span: span.to(self.last),
+            span: span.extend_to(self.previous_span),
             kind: ExprKind::Or(operands),
         })
     }
 
-    fn conjunction(&mut self) -> Read<Expr> {
-        let first = self.negation()?;
+    fn parse_and(&mut self) -> ParseResult<Expr> {
+        let first = self.parse_not()?;
         if !self.at_word("and") {
             return Ok(first);
         }
         let span = first.span;
         let mut operands = vec![first];
         while self.eat_word("and")? {
-            operands.push(self.negation()?);
+            operands.push(self.parse_not()?);
         }
         Ok(Expr {
-            span: span.to(self.last),
+            span: span.extend_to(self.previous_span),
             kind: ExprKind::And(operands),
         })
     }
 
-    fn negation(&mut self) -> Read<Expr> {
+    fn parse_not(&mut self) -> ParseResult<Expr> {
         let span = self.span;
         if !self.eat_word("not")? {
-            return self.comparison();
+            return self.parse_comparison();
         }
-        let inner = self.deeper(Self::negation)?;
+        let inner = self.with_nesting(Self::parse_not)?;
         Ok(Expr {
-            span: span.to(inner.span),
+            span: span.extend_to(inner.span),
             kind: ExprKind::Not(Box::new(inner)),
         })
     }
 
-    fn comparison(&mut self) -> Read<Expr> {
-        let mut first = self.math(0)?;
+    fn parse_comparison(&mut self) -> ParseResult<Expr> {
+        let mut first = self.parse_math(0)?;
         let mut rest: Vec<(CompareOp, Expr)> = Vec::new();
-        while let Some(op) = self.compare_op()? {
-            let right = self.math(0)?;
+        while let Some(op) = self.parse_compare_op()? {
+            let right = self.parse_math(0)?;
             let left = rest.last().map_or(&first, |(_, left)| left);
-            self.facts.note_comparison(left, op, &right);
+            self.facts.record_comparison(left, op, &right);
             rest.push((op, right));
         }
-        // Lists fold only here, after the facts have seen the place of each of their items.
-        first = folded(first);
+        // Lists are folded only here, after the facts have recorded the location of each item.
+        first = fold_constants(first);
         if rest.is_empty() {
             return Ok(first);
         }
         let rest = rest
             .into_iter()
-            .map(|(op, operand)| (op, folded(operand)))
+            .map(|(op, operand)| (op, fold_constants(operand)))
             .collect();
-        let span = first.span.to(self.last);
+        let span = first.span.extend_to(self.previous_span);
         Ok(Expr {
             span,
             kind: ExprKind::Compare(Box::new(first), rest),
         })
     }
 
-    fn compare_op(&mut self) -> Read<Option<CompareOp>> {
+    fn parse_compare_op(&mut self) -> ParseResult<Option<CompareOp>> {
         let op = match self.token {
             Token::Mark("==") => CompareOp::Eq,
             Token::Mark("!=") => CompareOp::Ne,
@@ -154,7 +154,7 @@ impl<'t> Parser<'t, '_> {
             Token::Word("not") => {
                 self.advance()?;
                 if !self.at_word("in") {
-                    return self.unexpected("`in`");
+                    return self.unexpected_token("`in`");
                 }
                 CompareOp::NotIn
             }
@@ -164,69 +164,69 @@ impl<'t> Parser<'t, '_> {
         Ok(Some(op))
     }
 
-    fn math(&mut self, level: usize) -> Read<Expr> {
-        let Some(ops) = MATH.get(level) else {
-            return self.operand();
+    fn parse_math(&mut self, level: usize) -> ParseResult<Expr> {
+        let Some(ops) = MATH_OPERATORS.get(level) else {
+            return self.parse_operand();
         };
-        let first = self.math(level + 1)?;
+        let first = self.parse_math(level + 1)?;
         let mut rest = Vec::new();
         while let Some((_, op)) = ops.iter().find(|(mark, _)| self.at_mark(mark)) {
             self.advance()?;
-            rest.push((*op, self.math(level + 1)?));
+            rest.push((*op, self.parse_math(level + 1)?));
         }
         if rest.is_empty() {
             return Ok(first);
         }
-        let span = first.span.to(self.last);
+        let span = first.span.extend_to(self.previous_span);
         Ok(Expr {
             span,
             kind: ExprKind::Math(Box::new(first), rest),
         })
     }
 
-    /// A value with its filters and tests, which also apply to a negative value as a whole.
-    fn operand(&mut self) -> Read<Expr> {
-        let value = self.signed()?;
+    /// Parses a value with its filters and tests, which apply to a negated value as a whole.
+    fn parse_operand(&mut self) -> ParseResult<Expr> {
+        let value = self.parse_unary()?;
         let mut links = Vec::new();
         loop {
             if self.at_mark("|") {
-                links.extend(self.filter()?);
+                links.extend(self.parse_filter()?);
             } else if self.eat_word("is")? {
-                links.extend(self.test()?);
+                links.extend(self.parse_test()?);
             } else {
-                return Ok(chained(value, links, self.last));
+                return Ok(append_links(value, links, self.previous_span));
             }
         }
     }
 
-    /// A value with its sign and lookups.
-    pub(super) fn signed(&mut self) -> Read<Expr> {
+    /// Parses a value with its sign and lookups.
+    pub(super) fn parse_unary(&mut self) -> ParseResult<Expr> {
         let span = self.span;
         if self.eat_mark("+")? {
-            return self.deeper(Self::signed);
+            return self.with_nesting(Self::parse_unary);
         }
         if self.eat_mark("-")? {
-            let inner = self.deeper(Self::signed)?;
-            let span = span.to(inner.span);
+            let inner = self.with_nesting(Self::parse_unary)?;
+            let span = span.extend_to(inner.span);
             let kind = match &inner.kind {
-                ExprKind::Const(value) => number::negative(value).map(ExprKind::Const).ok(),
+                ExprKind::Const(value) => number::negate_number(value).map(ExprKind::Const).ok(),
                 _ => None,
             };
-            let kind = kind.unwrap_or_else(|| ExprKind::Negative(Box::new(inner)));
+            let kind = kind.unwrap_or_else(|| ExprKind::Negate(Box::new(inner)));
             return Ok(Expr { span, kind });
         }
-        let base = self.primary()?;
-        let links = self.lookups(&base)?;
-        self.note_read(&base, &links);
-        Ok(chained(base, links, self.last))
+        let base = self.parse_primary()?;
+        let links = self.parse_lookups(&base)?;
+        self.record_read(&base, &links);
+        Ok(append_links(base, links, self.previous_span))
     }
 
-    /// Notes what is read from the scope: the name and the keys that are written out after it.
-    fn note_read(&mut self, base: &Expr, links: &[Link]) {
+    /// Records a read from the environment: the name and the constant keys after it.
+    fn record_read(&mut self, base: &Expr, links: &[ChainLink]) {
         let ExprKind::Name(name) = &base.kind else {
             return;
         };
-        if self.names.resolve(&name.text).1 {
+        if self.names.resolve_variable(&name.text).1 {
             return;
         }
         let keys = links
@@ -238,33 +238,33 @@ impl<'t> Parser<'t, '_> {
             path.push(Arc::clone(key));
             end = span.end();
         }
-        self.facts.reads.push(facts::Read {
+        self.facts.reads.push(facts::NameRead {
             path,
             range: base.span.start()..end,
             maybe_local: !name.slots.is_empty(),
         });
     }
 
-    fn lookups(&mut self, base: &Expr) -> Read<Vec<Link>> {
+    fn parse_lookups(&mut self, base: &Expr) -> ParseResult<Vec<ChainLink>> {
         let mut links = Vec::new();
         loop {
             let start = self.span;
             let kind = if self.eat_mark(".")? {
-                self.after_dot(base, links.is_empty())?
+                self.parse_after_dot(base, links.is_empty())?
             } else if self.eat_mark("[")? {
-                Some(self.subscript()?)
+                Some(self.parse_subscript()?)
             } else if self.at_mark("(") {
-                return self.syntax(start, "only functions and methods can be called");
+                return self.syntax_error(start, "only functions and methods can be called");
             } else {
                 return Ok(links);
             };
-            let span = start.to(self.last);
-            links.extend(kind.map(|kind| Link { span, kind }));
+            let span = start.extend_to(self.previous_span);
+            links.extend(kind.map(|kind| ChainLink { span, kind }));
         }
     }
 
-    /// A key, an index or a method.
-    fn after_dot(&mut self, base: &Expr, first: bool) -> Read<Option<LinkKind>> {
+    /// Parses a key, an index or a method call.
+    fn parse_after_dot(&mut self, base: &Expr, is_first: bool) -> ParseResult<Option<LinkKind>> {
         let span = self.span;
         match self.token {
             Token::Int(index) => {
@@ -275,87 +275,87 @@ impl<'t> Parser<'t, '_> {
             Token::Word(name) => {
                 self.advance()?;
                 if !self.at_mark("(") {
-                    return Ok(Some(LinkKind::Attribute(self.word(name))));
+                    return Ok(Some(LinkKind::Attribute(self.intern_word(name))));
                 }
-                if first && is_loop(base) && matches!(name, "cycle" | "changed") {
-                    let items = self.plain_arguments(name)?;
+                if is_first && is_loop_variable(base) && matches!(name, "cycle" | "changed") {
+                    let items = self.parse_positional_arguments(name)?;
                     return Ok(Some(if name == "cycle" {
                         LinkKind::LoopCycle(items)
                     } else {
                         LinkKind::LoopChanged(items)
                     }));
                 }
-                let args = self.arguments()?;
+                let args = self.parse_arguments()?;
                 let Some(method) = Method::parse(name) else {
-                    self.note_unknown(Word::Method, name, span);
+                    self.record_unknown(VocabularyKind::Method, name, span);
                     return Ok(None);
                 };
-                let params = self.bind(name, method.signature(), args, span);
+                let params = self.bind_arguments(name, method.signature(), args, span);
                 Ok(Some(LinkKind::Method(method, params)))
             }
-            _ => self.unexpected("a name or an index"),
+            _ => self.unexpected_token("a name or an index"),
         }
     }
 
-    /// What follows `[`: an index or a slice.
-    fn subscript(&mut self) -> Read<LinkKind> {
+    /// Parses the rest of `[`: an index or a slice.
+    fn parse_subscript(&mut self) -> ParseResult<LinkKind> {
         let start = if self.at_mark(":") {
             None
         } else {
-            Some(self.expression()?)
+            Some(self.parse_expression()?)
         };
         if let Some(index) = start {
             if self.eat_mark("]")? {
                 return Ok(LinkKind::Index(index));
             }
-            return self.slice(Some(index));
+            return self.parse_slice(Some(index));
         }
-        self.slice(None)
+        self.parse_slice(None)
     }
 
-    fn slice(&mut self, start: Option<Expr>) -> Read<LinkKind> {
-        let mut slice = Slice {
+    fn parse_slice(&mut self, start: Option<Expr>) -> ParseResult<LinkKind> {
+        let mut slice = SliceExpr {
             start,
             stop: None,
             step: None,
         };
         if !self.eat_mark(":")? {
-            return self.unexpected("`]` or `:`");
+            return self.unexpected_token("`]` or `:`");
         }
         if !self.at_mark(":") && !self.at_mark("]") {
-            slice.stop = Some(self.expression()?);
+            slice.stop = Some(self.parse_expression()?);
         }
         if self.eat_mark(":")? && !self.at_mark("]") {
-            slice.step = Some(self.expression()?);
+            slice.step = Some(self.parse_expression()?);
         }
         self.expect_mark("]")?;
         Ok(LinkKind::Slice(Box::new(slice)))
     }
 
-    fn test(&mut self) -> Read<Option<Link>> {
+    fn parse_test(&mut self) -> ParseResult<Option<ChainLink>> {
         let negated = self.eat_word("not")?;
         let span = self.span;
         let Token::Word(name) = self.token else {
-            return self.unexpected("the name of a test");
+            return self.unexpected_token("the name of a test");
         };
         self.advance()?;
         let test = Test::parse(name);
         let takes_one = test.is_none_or(|test| test.signature().required == 1);
         let args = if self.at_mark("(") {
-            self.arguments()?
-        } else if takes_one && self.starts_value() {
-            // Jinja lets the only argument of a test stand without brackets.
-            vec![self.only_argument()?]
+            self.parse_arguments()?
+        } else if takes_one && self.is_at_value() {
+            // Jinja allows the only argument of a test without parentheses.
+            vec![self.parse_bare_argument()?]
         } else {
             Vec::new()
         };
         let Some(test) = test else {
-            self.note_unknown(Word::Test, name, span);
+            self.record_unknown(VocabularyKind::Test, name, span);
             return Ok(None);
         };
-        let params = self.bind(name, test.signature(), args, span);
-        let span = span.to(self.last);
-        Ok(Some(Link {
+        let params = self.bind_arguments(name, test.signature(), args, span);
+        let span = span.extend_to(self.previous_span);
+        Ok(Some(ChainLink {
             span,
             kind: LinkKind::Test {
                 test,
@@ -365,9 +365,9 @@ impl<'t> Parser<'t, '_> {
         }))
     }
 
-    fn starts_value(&self) -> bool {
+    fn is_at_value(&self) -> bool {
         match &self.token {
-            Token::Word(word) => !RESERVED.contains(word),
+            Token::Word(word) => !RESERVED_WORDS.contains(word),
             Token::Quoted(_) | Token::Int(_) | Token::Float(_) => true,
             Token::Mark(mark) => matches!(*mark, "[" | "{" | "-" | "+"),
             Token::Text(_)
@@ -379,31 +379,31 @@ impl<'t> Parser<'t, '_> {
         }
     }
 
-    fn primary(&mut self) -> Read<Expr> {
+    fn parse_primary(&mut self) -> ParseResult<Expr> {
         let span = self.span;
         let constant = match &self.token {
             Token::Word("true" | "True") => Json::Bool(true),
             Token::Word("false" | "False") => Json::Bool(false),
             Token::Word("none" | "None") => Json::Null,
             Token::Int(value) => Json::from(*value),
-            // The lexer lets only finite numbers through.
+            // The lexer accepts only finite numbers.
             Token::Float(value) => Json::from_f64(*value).unwrap_or_default(),
-            Token::Word(word) if !RESERVED.contains(word) => {
+            Token::Word(word) if !RESERVED_WORDS.contains(word) => {
                 let word = *word;
-                return self.name_or_call(word);
+                return self.parse_name_or_call(word);
             }
-            Token::Quoted(_) => return self.quoted(),
-            Token::Mark("(") => return self.brackets(),
+            Token::Quoted(_) => return self.parse_quoted(),
+            Token::Mark("(") => return self.parse_parenthesized(),
             Token::Mark("[") => {
                 self.advance()?;
-                let items = self.items("]")?;
+                let items = self.parse_items("]")?;
                 return Ok(Expr {
-                    span: span.to(self.last),
+                    span: span.extend_to(self.previous_span),
                     kind: ExprKind::List(items),
                 });
             }
-            Token::Mark("{") => return self.map(),
-            _ => return self.unexpected("a value"),
+            Token::Mark("{") => return self.parse_map(),
+            _ => return self.unexpected_token("a value"),
         };
         self.advance()?;
         Ok(Expr {
@@ -412,8 +412,8 @@ impl<'t> Parser<'t, '_> {
         })
     }
 
-    /// Quoted texts that stand side by side are one.
-    fn quoted(&mut self) -> Read<Expr> {
+    /// Parses adjacent quoted texts as one text.
+    fn parse_quoted(&mut self) -> ParseResult<Expr> {
         let span = self.span;
         let mut text = String::new();
         while let Token::Quoted(part) = &self.token {
@@ -422,74 +422,74 @@ impl<'t> Parser<'t, '_> {
         }
         let kind = ExprKind::Const(Json::from(text));
         Ok(Expr {
-            span: span.to(self.last),
+            span: span.extend_to(self.previous_span),
             kind,
         })
     }
 
-    fn name_or_call(&mut self, word: &'t str) -> Read<Expr> {
+    fn parse_name_or_call(&mut self, word: &'t str) -> ParseResult<Expr> {
         let span = self.span;
         self.advance()?;
         if !self.at_mark("(") {
-            let (slots, _) = self.names.resolve(word);
-            let kind = ExprKind::Name(Name {
-                text: self.word(word),
+            let (slots, _) = self.names.resolve_variable(word);
+            let kind = ExprKind::Name(NameExpr {
+                text: self.intern_word(word),
                 slots,
             });
             return Ok(Expr { span, kind });
         }
-        let args = self.arguments()?;
-        let whole = span.to(self.last);
+        let args = self.parse_arguments()?;
+        let call_span = span.extend_to(self.previous_span);
         let Some(function) = Function::parse(word) else {
-            self.note_unknown(Word::Function, word, span);
-            return Ok(placeholder(whole));
+            self.record_unknown(VocabularyKind::Function, word, span);
+            return Ok(placeholder_expr(call_span));
         };
         let only_at_start = match function {
             Function::Random => Some("random"),
             Function::Uuid => Some("uuid"),
             Function::Now | Function::Range | Function::Dict | Function::Namespace => None,
         };
-        if let Some(name) = only_at_start.filter(|_| self.place != Place::Start) {
-            self.note(span, FaultKind::StartOnly { name });
+        if let Some(name) = only_at_start.filter(|_| self.place != TemplatePlace::Start) {
+            self.record_error(span, TemplateErrorKind::StartOnly { name });
         }
-        let args = self.check_call(word, function, args, span);
+        let args = self.check_call_arguments(word, function, args, span);
         Ok(Expr {
-            span: whole,
+            span: call_span,
             kind: ExprKind::Call(function, args),
         })
     }
 
-    /// A value in brackets, or a tuple, which is a list here.
-    fn brackets(&mut self) -> Read<Expr> {
+    /// Parses a value in parentheses, or a tuple, which becomes a list.
+    fn parse_parenthesized(&mut self) -> ParseResult<Expr> {
         let span = self.span;
         self.advance()?;
         if self.eat_mark(")")? {
             return Ok(Expr {
-                span: span.to(self.last),
+                span: span.extend_to(self.previous_span),
                 kind: ExprKind::List(Vec::new()),
             });
         }
-        let first = self.expression()?;
+        let first = self.parse_expression()?;
         if self.eat_mark(")")? {
             return Ok(Expr {
-                span: span.to(self.last),
+                span: span.extend_to(self.previous_span),
                 ..first
             });
         }
         self.expect_mark(",")?;
         let mut items = vec![first];
-        items.extend(self.items(")")?);
+        items.extend(self.parse_items(")")?);
         Ok(Expr {
-            span: span.to(self.last),
+            span: span.extend_to(self.previous_span),
             kind: ExprKind::List(items),
         })
     }
 
-    /// Values with commas between them, up to a closing mark.
-    fn items(&mut self, close: &'static str) -> Read<Vec<Expr>> {
+    /// Parses values separated by commas, up to a closing mark.
+    fn parse_items(&mut self, close: &'static str) -> ParseResult<Vec<Expr>> {
         let mut items = Vec::new();
         while !self.eat_mark(close)? {
-            items.push(self.expression()?);
+            items.push(self.parse_expression()?);
             if !self.at_mark(close) {
                 self.expect_mark(",")?;
             }
@@ -497,43 +497,43 @@ impl<'t> Parser<'t, '_> {
         Ok(items)
     }
 
-    fn map(&mut self) -> Read<Expr> {
+    fn parse_map(&mut self) -> ParseResult<Expr> {
         let span = self.span;
         self.advance()?;
         let mut entries = Vec::new();
         while !self.eat_mark("}")? {
-            let key = self.expression()?;
+            let key = self.parse_expression()?;
             self.expect_mark(":")?;
-            entries.push((key, self.expression()?));
+            entries.push((key, self.parse_expression()?));
             if !self.at_mark("}") {
                 self.expect_mark(",")?;
             }
         }
-        Ok(folded(Expr {
-            span: span.to(self.last),
+        Ok(fold_constants(Expr {
+            span: span.extend_to(self.previous_span),
             kind: ExprKind::Map(entries),
         }))
     }
 }
 
-/// Whether this is the variable `loop` of a `for`.
-fn is_loop(base: &Expr) -> bool {
+/// Returns true if the expression is the variable `loop` of a `for`.
+fn is_loop_variable(base: &Expr) -> bool {
     matches!(&base.kind, ExprKind::Name(name) if &*name.text == "loop" && !name.slots.is_empty())
 }
 
-/// A value with what follows it.
-fn chained(value: Expr, links: Vec<Link>, last: Span) -> Expr {
+/// Appends links to a value.
+fn append_links(value: Expr, links: Vec<ChainLink>, last: ByteSpan) -> Expr {
     if links.is_empty() {
         return value;
     }
-    let span = value.span.to(last);
+    let span = value.span.extend_to(last);
     let kind = match value.kind {
-        ExprKind::Chain(base, mut before) => {
-            before.extend(links);
-            ExprKind::Chain(base, before)
+        ExprKind::Chain(base, mut chain) => {
+            chain.extend(links);
+            ExprKind::Chain(base, chain)
         }
         kind => ExprKind::Chain(
-            Box::new(folded(Expr {
+            Box::new(fold_constants(Expr {
                 span: value.span,
                 kind,
             })),
@@ -543,8 +543,8 @@ fn chained(value: Expr, links: Vec<Link>, last: Span) -> Expr {
     Expr { span, kind }
 }
 
-/// A list or map of constants is a constant.
-fn folded(expr: Expr) -> Expr {
+/// Folds a list or map of constants into a constant.
+fn fold_constants(expr: Expr) -> Expr {
     let constant = |expr: &Expr| match &expr.kind {
         ExprKind::Const(value) => Some(value.clone()),
         _ => None,

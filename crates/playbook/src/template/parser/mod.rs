@@ -1,14 +1,14 @@
-//! From tokens to a program.
+//! Parses tokens into a program.
 //!
-//! Owns the grammar: expressions, statements, and which names are variables of the template. Nesting
-//! is counted in one place, so no text can make the parser, or anything that walks its program,
-//! run out of stack.
+//! Owns the grammar: expressions, statements, and which names are template variables. Nesting is
+//! counted in one place, so no text can exhaust the stack of the parser or of anything that walks
+//! its program.
 
 mod arguments;
 mod expression;
-mod names;
-mod reader;
+mod state;
 mod statement;
+mod variables;
 
-pub use reader::Place;
-pub(super) use reader::{Parsed, bare, template};
+pub use state::TemplatePlace;
+pub(super) use state::{ParsedTemplate, parse_bare_expression, parse_template};

@@ -1,14 +1,16 @@
-//! Text, outputs and the statements `if`, `for` and `set`.
+//! Parsing of text, outputs and the statements `if`, `for` and `set`.
 
-use super::names::UNSHADOWED;
-use super::reader::{Parser, Read};
-use crate::diag::near;
-use crate::template::fault::FaultKind;
-use crate::template::lexer::{Span, Token};
-use crate::template::program::{Expr, ExprKind, For, Name, Node, SetBlock, Target};
+use super::state::{ParseResult, Parser};
+use super::variables::UNSHADOWABLE_NAMES;
+use crate::diag::nearest_name;
+use crate::template::lexer::{ByteSpan, Token};
+use crate::template::program::{
+    AssignTarget, Expr, ExprKind, ForBlock, NameExpr, SetBlock, TemplateNode,
+};
+use crate::template::template_error::TemplateErrorKind;
 
-/// Statements that exist in Jinja and not here, each with the word that ends its block.
-const FORBIDDEN: [(&str, Option<&str>); 14] = [
+/// Jinja statements that are not supported, each with the word that ends its block.
+const FORBIDDEN_STATEMENTS: [(&str, Option<&str>); 14] = [
     ("include", None),
     ("import", None),
     ("from", None),
@@ -25,112 +27,118 @@ const FORBIDDEN: [(&str, Option<&str>); 14] = [
     ("trans", Some("endtrans")),
 ];
 
-/// Statements that exist.
-const ALLOWED: [&str; 9] = [
+/// Supported statements.
+const ALLOWED_STATEMENTS: [&str; 9] = [
     "if", "elif", "else", "endif", "for", "endfor", "set", "endset", "raw",
 ];
 
 impl<'t> Parser<'t, '_> {
-    /// Reads nodes up to a statement that `ends` them, which is left to be read.
-    pub(super) fn nodes(&mut self, ends: &[&str]) -> Read<Vec<Node>> {
+    /// Parses nodes up to a statement in `end_words`, which is not consumed.
+    pub(super) fn parse_nodes(&mut self, end_words: &[&str]) -> ParseResult<Vec<TemplateNode>> {
         let mut nodes = Vec::new();
         loop {
             match self.token {
                 Token::Text(text) => {
-                    nodes.push(Node::Text(text.into()));
+                    nodes.push(TemplateNode::Text(text.into()));
                     self.advance()?;
                 }
-                Token::OpenOutput => nodes.push(self.output()?),
+                Token::OpenOutput => nodes.push(self.parse_output()?),
                 Token::OpenBlock => {
                     self.advance()?;
                     let Token::Word(word) = self.token else {
-                        return self.unexpected("a statement");
+                        return self.unexpected_token("a statement");
                     };
-                    if ends.contains(&word) {
+                    if end_words.contains(&word) {
                         return Ok(nodes);
                     }
-                    nodes.extend(self.statement(word)?);
+                    nodes.extend(self.parse_statement(word)?);
                 }
-                Token::End if ends.is_empty() => return Ok(nodes),
+                Token::End if end_words.is_empty() => return Ok(nodes),
                 _ => {
-                    let wanted: Vec<_> =
-                        ends.iter().map(|end| format!("`{{% {end} %}}`")).collect();
-                    return self.unexpected(&wanted.join(" or "));
+                    let expected: Vec<_> = end_words
+                        .iter()
+                        .map(|end| format!("`{{% {end} %}}`"))
+                        .collect();
+                    return self.unexpected_token(&expected.join(" or "));
                 }
             }
         }
     }
 
-    fn output(&mut self) -> Read<Node> {
+    fn parse_output(&mut self) -> ParseResult<TemplateNode> {
         let open = self.span;
         self.advance()?;
-        let value = self.expression()?;
-        self.expect(&Token::CloseOutput)?;
-        self.facts.outputs.push(open.to(self.last).range());
-        Ok(Node::Output(value))
+        let value = self.parse_expression()?;
+        self.expect_token(&Token::CloseOutput)?;
+        self.facts
+            .outputs
+            .push(open.extend_to(self.previous_span).range());
+        Ok(TemplateNode::Output(value))
     }
 
-    fn statement(&mut self, word: &'t str) -> Read<Option<Node>> {
+    fn parse_statement(&mut self, word: &'t str) -> ParseResult<Option<TemplateNode>> {
         let span = self.span;
         self.advance()?;
         match word {
-            "if" => self.deeper(Self::if_block).map(Some),
-            "for" => self.deeper(Self::for_block).map(Some),
-            "set" => self.deeper(Self::set).map(Some),
-            _ => self.no_statement(word, span).map(|()| None),
+            "if" => self.with_nesting(Self::parse_if).map(Some),
+            "for" => self.with_nesting(Self::parse_for).map(Some),
+            "set" => self.with_nesting(Self::parse_set).map(Some),
+            _ => self.reject_statement(word, span).map(|()| None),
         }
     }
 
-    /// A statement that is not ours: noted and skipped when Jinja has it, else the end.
-    fn no_statement(&mut self, word: &'t str, span: Span) -> Read<()> {
+    /// Rejects an unsupported statement. If Jinja has it, the error is recorded and parsing
+    /// continues after it. Otherwise parsing ends.
+    fn reject_statement(&mut self, word: &'t str, span: ByteSpan) -> ParseResult<()> {
         if self.skipped.last() == Some(&word) {
             self.skipped.pop();
             return self.skip_block();
         }
-        if let Some((statement, end)) = FORBIDDEN.iter().find(|(name, _)| *name == word) {
-            self.note(
+        if let Some((statement, end)) = FORBIDDEN_STATEMENTS.iter().find(|(name, _)| *name == word)
+        {
+            self.record_error(
                 span,
-                FaultKind::Statement {
+                TemplateErrorKind::Statement {
                     name: (*statement).to_owned(),
                 },
             );
             self.skipped.extend(*end);
             return self.skip_block();
         }
-        let reason = if ALLOWED.contains(&word) {
-            format!("`{word}` has nothing to end or continue")
-        } else if let Some(near) = near(word, ALLOWED) {
-            format!("unknown statement '{word}'; did you mean '{near}'")
+        let reason = if ALLOWED_STATEMENTS.contains(&word) {
+            format!("`{word}` has no matching statement to end or continue")
+        } else if let Some(nearest) = nearest_name(word, ALLOWED_STATEMENTS) {
+            format!("unknown statement '{word}'; did you mean '{nearest}'")
         } else {
             format!("unknown statement '{word}'")
         };
-        self.syntax(span, reason)
+        self.syntax_error(span, reason)
     }
 
-    fn skip_block(&mut self) -> Read<()> {
+    fn skip_block(&mut self) -> ParseResult<()> {
         while !matches!(self.token, Token::CloseBlock | Token::End) {
             self.advance()?;
         }
-        self.expect(&Token::CloseBlock)
+        self.expect_token(&Token::CloseBlock)
     }
 
-    /// Steps over `word %}`.
-    fn end_block(&mut self) -> Read<()> {
+    /// Consumes `word %}`.
+    fn end_block(&mut self) -> ParseResult<()> {
         self.advance()?;
-        self.expect(&Token::CloseBlock)
+        self.expect_token(&Token::CloseBlock)
     }
 
-    fn if_block(&mut self) -> Read<Node> {
+    fn parse_if(&mut self) -> ParseResult<TemplateNode> {
         let mut branches = Vec::new();
         let mut outcomes = Vec::new();
-        let before = self.names.certain();
+        let before = self.names.certain_variables();
         loop {
-            let test = self.expression()?;
-            self.expect(&Token::CloseBlock)?;
-            let body = self.nodes(&["elif", "else", "endif"])?;
+            let test = self.parse_expression()?;
+            self.expect_token(&Token::CloseBlock)?;
+            let body = self.parse_nodes(&["elif", "else", "endif"])?;
             branches.push((test, body));
-            outcomes.push(self.names.certain());
-            self.names.forget(&before);
+            outcomes.push(self.names.certain_variables());
+            self.names.restore_certain(&before);
             if self.at_word("elif") {
                 self.advance()?;
                 continue;
@@ -138,117 +146,123 @@ impl<'t> Parser<'t, '_> {
             let mut otherwise = Vec::new();
             if self.at_word("else") {
                 self.end_block()?;
-                otherwise = self.nodes(&["endif"])?;
+                otherwise = self.parse_nodes(&["endif"])?;
             }
-            outcomes.push(self.names.certain());
+            outcomes.push(self.names.certain_variables());
             self.end_block()?;
-            self.names.join(&outcomes);
-            return Ok(Node::If(branches, otherwise));
+            self.names.join_branches(&outcomes);
+            return Ok(TemplateNode::If(branches, otherwise));
         }
     }
 
-    fn for_block(&mut self) -> Read<Node> {
-        let targets = self.target_names()?;
+    fn parse_for(&mut self) -> ParseResult<TemplateNode> {
+        let targets = self.parse_targets()?;
         if !self.eat_word("in")? {
-            return self.unexpected("`in`");
+            return self.unexpected_token("`in`");
         }
-        let items = self.without_choice()?;
+        let items = self.parse_or()?;
         let first_slot = self.names.slots();
-        self.names.open();
-        let target = self.declare(&targets)?;
-        let keep = if self.eat_word("if")? {
-            Some(self.expression()?)
+        self.names.open_scope();
+        let target = self.declare_targets(&targets)?;
+        let filter = if self.eat_word("if")? {
+            Some(self.parse_expression()?)
         } else {
             None
         };
         if self.at_word("recursive") {
             let name = "for … recursive".to_owned();
-            self.note(self.span, FaultKind::Statement { name });
+            self.record_error(self.span, TemplateErrorKind::Statement { name });
             self.advance()?;
         }
-        self.expect(&Token::CloseBlock)?;
-        let loop_slot = self.names.declare("loop");
-        let body = self.nodes(&["else", "endfor"])?;
-        self.names.close();
+        self.expect_token(&Token::CloseBlock)?;
+        let loop_slot = self.names.declare_variable("loop");
+        let body = self.parse_nodes(&["else", "endfor"])?;
+        self.names.close_scope();
         let slots = first_slot..self.names.slots();
-        let mut otherwise = Vec::new();
+        let mut else_body = Vec::new();
         if self.at_word("else") {
             self.end_block()?;
-            self.names.open();
-            otherwise = self.nodes(&["endfor"])?;
-            self.names.close();
+            self.names.open_scope();
+            else_body = self.parse_nodes(&["endfor"])?;
+            self.names.close_scope();
         }
         self.end_block()?;
-        Ok(Node::For(Box::new(For {
+        Ok(TemplateNode::For(Box::new(ForBlock {
             target,
             items,
-            keep,
+            filter,
             body,
-            otherwise,
+            else_body,
             loop_slot,
             slots,
         })))
     }
 
-    fn set(&mut self) -> Read<Node> {
-        let targets = self.target_names()?;
+    fn parse_set(&mut self) -> ParseResult<TemplateNode> {
+        let targets = self.parse_targets()?;
         if self.eat_mark("=")? {
-            let value = self.expression_or_list()?;
-            self.expect(&Token::CloseBlock)?;
-            // Declared only now: the value may read an outer variable of the same name.
-            return Ok(Node::Set(Box::new((self.declare(&targets)?, value))));
+            let value = self.parse_expression_or_list()?;
+            self.expect_token(&Token::CloseBlock)?;
+            // Declared only now, because the value may read an outer variable of the same name.
+            return Ok(TemplateNode::Set(Box::new((
+                self.declare_targets(&targets)?,
+                value,
+            ))));
         }
         let mut filters = Vec::new();
         while self.at_mark("|") {
-            filters.extend(self.filter()?);
+            filters.extend(self.parse_filter()?);
         }
-        self.expect(&Token::CloseBlock)?;
-        let body = self.nodes(&["endset"])?;
+        self.expect_token(&Token::CloseBlock)?;
+        let body = self.parse_nodes(&["endset"])?;
         self.end_block()?;
-        let target = self.declare(&targets)?;
-        Ok(Node::SetBlock(Box::new(SetBlock {
+        let target = self.declare_targets(&targets)?;
+        Ok(TemplateNode::SetBlock(Box::new(SetBlock {
             target,
             filters,
             body,
         })))
     }
 
-    /// `a`, `a, b`, `(a, b), c` or `namespace.key`.
-    fn target_names(&mut self) -> Read<Names<'t>> {
+    /// Parses `a`, `a, b`, `(a, b), c` or `namespace.key`.
+    fn parse_targets(&mut self) -> ParseResult<TargetNames<'t>> {
         let start = self.span;
-        let first = self.target_name()?;
+        let first = self.parse_target()?;
         if !self.at_mark(",") {
             return Ok(first);
         }
-        let mut several = vec![first];
+        let mut targets = vec![first];
         while self.eat_mark(",")? {
             if !matches!(self.token, Token::Word(_) | Token::Mark("(")) || self.at_word("in") {
                 break;
             }
-            several.push(self.target_name()?);
+            targets.push(self.parse_target()?);
         }
-        Ok(Names::Several(several, start.to(self.last)))
+        Ok(TargetNames::Several(
+            targets,
+            start.extend_to(self.previous_span),
+        ))
     }
 
-    fn target_name(&mut self) -> Read<Names<'t>> {
+    fn parse_target(&mut self) -> ParseResult<TargetNames<'t>> {
         if self.eat_mark("(")? {
-            let names = self.deeper(Self::target_names)?;
+            let names = self.with_nesting(Self::parse_targets)?;
             self.expect_mark(")")?;
             return Ok(names);
         }
         let Token::Word(name) = self.token else {
-            return self.unexpected("a name");
+            return self.unexpected_token("a name");
         };
         let span = self.span;
         self.advance()?;
         if self.eat_mark(".")? {
             let Token::Word(key) = self.token else {
-                return self.unexpected("a name");
+                return self.unexpected_token("a name");
             };
             self.advance()?;
-            return Ok(Names::Member(name, key, span));
+            return Ok(TargetNames::Member(name, key, span));
         }
-        let constant = matches!(
+        let is_reserved = matches!(
             name,
             "true"
                 | "True"
@@ -265,41 +279,41 @@ impl<'t> Parser<'t, '_> {
                 | "else"
                 | "is"
         );
-        if constant || UNSHADOWED.contains(&name) {
-            return self.syntax(span, format!("`{name}` cannot be assigned"));
+        if is_reserved || UNSHADOWABLE_NAMES.contains(&name) {
+            return self.syntax_error(span, format!("`{name}` cannot be assigned"));
         }
-        Ok(Names::One(name))
+        Ok(TargetNames::One(name))
     }
 
-    fn declare(&mut self, names: &Names<'t>) -> Read<Target> {
+    fn declare_targets(&mut self, names: &TargetNames<'t>) -> ParseResult<AssignTarget> {
         Ok(match names {
-            Names::One(name) => Target::Slot(self.names.declare(name)),
-            Names::Several(names, span) => {
-                let targets = names.iter().map(|name| self.declare(name));
-                Target::Several(targets.collect::<Read<_>>()?, *span)
+            TargetNames::One(name) => AssignTarget::Slot(self.names.declare_variable(name)),
+            TargetNames::Several(names, span) => {
+                let targets = names.iter().map(|name| self.declare_targets(name));
+                AssignTarget::Several(targets.collect::<ParseResult<_>>()?, *span)
             }
-            Names::Member(name, key, span) => {
-                let (slots, _) = self.names.resolve(name);
+            TargetNames::Member(name, key, span) => {
+                let (slots, _) = self.names.resolve_variable(name);
                 if slots.is_empty() {
-                    return self.syntax(*span, format!("`{name}` is not a namespace"));
+                    return self.syntax_error(*span, format!("`{name}` is not a namespace"));
                 }
-                let kind = ExprKind::Name(Name {
-                    text: self.word(name),
+                let kind = ExprKind::Name(NameExpr {
+                    text: self.intern_word(name),
                     slots,
                 });
                 let namespace = Expr { span: *span, kind };
-                Target::Member {
+                AssignTarget::Member {
                     namespace,
-                    key: self.word(key),
+                    key: self.intern_word(key),
                 }
             }
         })
     }
 }
 
-/// The names of an assignment before they are variables.
-enum Names<'t> {
+/// The names of an assignment before they are declared.
+enum TargetNames<'t> {
     One(&'t str),
-    Several(Vec<Names<'t>>, Span),
-    Member(&'t str, &'t str, Span),
+    Several(Vec<TargetNames<'t>>, ByteSpan),
+    Member(&'t str, &'t str, ByteSpan),
 }

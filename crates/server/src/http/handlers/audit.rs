@@ -1,39 +1,39 @@
-//! The trail of acts.
+//! The audit log.
 
-use noetl_api::secret_audit::{SecretAuditQuery, SecretAuditRows};
+use noetl_api::secret_audit::{SecretAuditQuery, SecretAuditResponse};
 use noetl_api::tokens::AuditPage;
 use noetl_types::Timestamp;
 use noetl_types::limits::PageLimit;
 
-use crate::http::acting::{For, ForAll};
-use crate::http::answer::Answer;
-use crate::http::failure::Failure;
-use crate::http::params::Params;
+use crate::http::authorized_runtime::{AuthorizedRuntime, PlatformRuntime};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::QueryParams;
 
-/// What was done in the tenant, newest first.
-pub(in crate::http) async fn list(
-    For(app): For,
-    mut params: Params,
-) -> Result<Answer<AuditPage>, Failure> {
+/// Lists the audit log of the tenant, newest first.
+pub(in crate::http) async fn list_audit_log(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<AuditPage>, HttpError> {
     let limit = params.page_limit("limit", PageLimit::default())?;
-    let cursor = params.text("cursor")?;
-    params.nothing_else()?;
-    Ok(Answer(app.runtime.audit_page(limit, cursor).await?))
+    let cursor = params.text_param("cursor")?;
+    params.reject_unknown()?;
+    Ok(JsonResponse(app.runtime.audit_page(limit, cursor).await?))
 }
 
-/// What was done to secrets of all tenants, newest first.
-pub(in crate::http) async fn secrets(
-    ForAll(runtime): ForAll,
-    mut params: Params,
-) -> Result<Answer<SecretAuditRows>, Failure> {
-    let usual = SecretAuditQuery::default();
-    let limit = params.number("limit", 1..=SecretAuditQuery::MAX)?;
+/// Lists the operations on secrets of all tenants, newest first.
+pub(in crate::http) async fn list_secret_operations(
+    PlatformRuntime(runtime): PlatformRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<SecretAuditResponse>, HttpError> {
+    let defaults = SecretAuditQuery::default();
+    let limit = params.number_param("limit", 1..=SecretAuditQuery::MAX_ROWS)?;
     let query = SecretAuditQuery {
-        credential: params.text("credential")?,
-        execution_id: params.read("execution_id", str::parse)?,
-        from: params.read("from", Timestamp::parse)?,
-        to: params.read("to", Timestamp::parse)?,
-        limit: limit.unwrap_or(usual.limit),
+        credential: params.text_param("credential")?,
+        execution_id: params.parse_param("execution_id", str::parse)?,
+        from: params.parse_param("from", Timestamp::parse)?,
+        to: params.parse_param("to", Timestamp::parse)?,
+        limit: limit.unwrap_or(defaults.limit),
     };
-    Ok(Answer(runtime.secret_audit(query).await?))
+    Ok(JsonResponse(runtime.list_secret_audit(query).await?))
 }

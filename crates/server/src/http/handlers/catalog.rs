@@ -1,154 +1,161 @@
-//! Definitions.
+//! Catalog: playbooks and other definitions.
 
 use axum::response::{IntoResponse as _, Response};
 use noetl_api::catalog::{
-    AgentsRequest, ArchiveAnswer, CatalogItem, CatalogList, Content, ContentRequest, ListRequest,
-    RegisterAnswer, RegisterBatch, RegisterBatchAnswer, RegisterRequest, ResourceRequest,
-    RestoreRequest, Validation,
+    AgentListRequest, ArchiveResponse, CatalogList, CatalogListRequest, CatalogResource,
+    CatalogResourceRequest, ContentRequest, PlaybookContent, RegisterBatchRequest,
+    RegisterBatchResponse, RegisterRequest, RegisterResponse, RestoreRequest, ValidationReport,
 };
-use noetl_api::execute::Version;
+use noetl_api::execute::VersionSelector;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, PlaybookPath, Text};
 
 use crate::http::access::Scope;
-use crate::http::acting::For;
-use crate::http::answer::Answer;
+use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
-use crate::http::failure::Failure;
-use crate::http::params::{Params, TextOf};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::{PathText, QueryParams};
 
-/// Registers a definition, or only checks it.
-pub(in crate::http) async fn register(
-    For(app): For,
+/// Registers a definition, or validates it with `dry_run`.
+pub(in crate::http) async fn register_definition(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBody(request): JsonBody<RegisterRequest>,
-) -> Result<Answer<RegisterAnswer>, Failure> {
-    let is_admin = app.identity.may(Scope::Admin);
-    Ok(Answer(app.runtime.register_as(request, is_admin).await?))
+) -> Result<JsonResponse<RegisterResponse>, HttpError> {
+    let is_admin = app.identity.allows_scope(Scope::Admin);
+    Ok(JsonResponse(
+        app.runtime.register_with_role(request, is_admin).await?,
+    ))
 }
 
-/// Registers many definitions.
-pub(in crate::http) async fn register_batch(
-    For(app): For,
-    JsonBody(batch): JsonBody<RegisterBatch>,
-) -> Result<Answer<RegisterBatchAnswer>, Failure> {
-    let is_admin = app.identity.may(Scope::Admin);
-    let answer = app.runtime.register_definitions(batch, is_admin).await?;
-    Ok(Answer(answer))
+/// Registers several definitions, each independently.
+pub(in crate::http) async fn register_definitions(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(batch): JsonBody<RegisterBatchRequest>,
+) -> Result<JsonResponse<RegisterBatchResponse>, HttpError> {
+    let is_admin = app.identity.allows_scope(Scope::Admin);
+    let response = app.runtime.register_definitions(batch, is_admin).await?;
+    Ok(JsonResponse(response))
 }
 
-/// The definitions.
-pub(in crate::http) async fn list(
-    For(app): For,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<ListRequest>,
-) -> Result<Answer<CatalogList>, Failure> {
-    Ok(Answer(app.runtime.definitions(request).await?))
+/// Lists definitions.
+pub(in crate::http) async fn list_definitions(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<CatalogListRequest>,
+) -> Result<JsonResponse<CatalogList>, HttpError> {
+    Ok(JsonResponse(app.runtime.list_definitions(request).await?))
 }
 
-/// The paths of the definitions of a kind.
-pub(in crate::http) async fn list_kind(
-    For(app): For,
-    TextOf(kind): TextOf,
-) -> Result<Answer<Vec<PlaybookPath>>, Failure> {
-    Ok(Answer(app.runtime.definition_paths(&kind).await?))
+/// Lists the paths of the definitions of a kind.
+pub(in crate::http) async fn list_definition_paths(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(kind): PathText,
+) -> Result<JsonResponse<Vec<PlaybookPath>>, HttpError> {
+    Ok(JsonResponse(app.runtime.definition_paths(&kind).await?))
 }
 
-/// The definitions of agents.
-pub(in crate::http) async fn agents(
-    For(app): For,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<AgentsRequest>,
-) -> Result<Answer<CatalogList>, Failure> {
-    Ok(Answer(app.runtime.agents(request).await?))
+/// Lists the definitions of agents.
+pub(in crate::http) async fn list_agents(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<AgentListRequest>,
+) -> Result<JsonResponse<CatalogList>, HttpError> {
+    Ok(JsonResponse(app.runtime.find_agents(request).await?))
 }
 
-fn playbook_id(params: &mut Params) -> Result<Text, Failure> {
-    let missing = || Failure::new(ErrorCode::BadQuery, "playbook_id is missing");
-    params.text("playbook_id")?.ok_or_else(missing)
+fn required_playbook_id(params: &mut QueryParams) -> Result<Text, HttpError> {
+    let missing = || HttpError::new(ErrorCode::BadQuery, "playbook_id is missing");
+    params.text_param("playbook_id")?.ok_or_else(missing)
 }
 
-/// The text of a playbook.
-pub(in crate::http) async fn content(
-    For(app): For,
-    mut params: Params,
-) -> Result<Answer<Content>, Failure> {
-    let name = playbook_id(&mut params)?;
-    Ok(Answer(app.runtime.definition_content(&name).await?))
+/// Returns the source text of a playbook.
+pub(in crate::http) async fn get_definition_content(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<PlaybookContent>, HttpError> {
+    let name = required_playbook_id(&mut params)?;
+    Ok(JsonResponse(app.runtime.definition_content(&name).await?))
 }
 
 /// Registers a text as the next version of a playbook.
-pub(in crate::http) async fn put_content(
-    For(app): For,
-    mut params: Params,
+pub(in crate::http) async fn put_definition_content(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
     JsonBody(request): JsonBody<ContentRequest>,
-) -> Result<Answer<RegisterAnswer>, Failure> {
-    let (name, is_admin) = (playbook_id(&mut params)?, app.identity.may(Scope::Admin));
-    let replaced = app.runtime.replace_content(&name, request, is_admin);
-    Ok(Answer(replaced.await?))
+) -> Result<JsonResponse<RegisterResponse>, HttpError> {
+    let (name, is_admin) = (
+        required_playbook_id(&mut params)?,
+        app.identity.allows_scope(Scope::Admin),
+    );
+    let replaced = app
+        .runtime
+        .replace_definition_content(&name, request, is_admin);
+    Ok(JsonResponse(replaced.await?))
 }
 
-/// Checks a playbook.
-pub(in crate::http) async fn validate(
-    For(app): For,
+/// Validates a playbook without storing it.
+pub(in crate::http) async fn validate_definition(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBody(request): JsonBody<ContentRequest>,
-) -> Result<Answer<Validation>, Failure> {
-    Ok(Answer(app.runtime.validate(request).await?))
+) -> Result<JsonResponse<ValidationReport>, HttpError> {
+    Ok(JsonResponse(app.runtime.validate_content(request).await?))
 }
 
-/// Puts a playbook into the archive.
-pub(in crate::http) async fn archive(
-    For(app): For,
-    TextOf(name): TextOf,
-) -> Result<Answer<ArchiveAnswer>, Failure> {
-    Ok(Answer(app.runtime.archive_definition(&name).await?))
+/// Archives a playbook.
+pub(in crate::http) async fn archive_definition(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(name): PathText,
+) -> Result<JsonResponse<ArchiveResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.archive_definition(&name).await?))
 }
 
-/// Takes a definition out of the archive.
-pub(in crate::http) async fn restore(
-    For(app): For,
+/// Restores an archived definition.
+pub(in crate::http) async fn restore_definition(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBody(request): JsonBody<RestoreRequest>,
-) -> Result<Answer<ArchiveAnswer>, Failure> {
+) -> Result<JsonResponse<ArchiveResponse>, HttpError> {
     let restored = app.runtime.restore_definition(request.path).await?;
-    Ok(Answer(restored))
+    Ok(JsonResponse(restored))
 }
 
-/// What is told of a definition, by the last word of the address behind its path.
-pub(in crate::http) async fn told_of(
-    For(app): For,
-    TextOf(address): TextOf,
-    mut params: Params,
-) -> Result<Response, Failure> {
-    let nothing = || Failure::new(ErrorCode::NotFound, "there is nothing at this address");
-    let (path, what) = address.rsplit_once('/').ok_or_else(nothing)?;
-    let path = PlaybookPath::new(path).map_err(|_| nothing())?;
-    match what {
+/// Returns the versions or the UI schema of a definition, selected by the last path segment.
+pub(in crate::http) async fn get_definition_view(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(address): PathText,
+    mut params: QueryParams,
+) -> Result<Response, HttpError> {
+    let not_found = || HttpError::new(ErrorCode::NotFound, "not found: no such path");
+    let (path, view) = address.rsplit_once('/').ok_or_else(not_found)?;
+    let path = PlaybookPath::new(path).map_err(|_| not_found())?;
+    match view {
         "ui_schema" => {
-            let request = ResourceRequest {
+            let request = CatalogResourceRequest {
                 catalog_id: None,
                 path: Some(path),
-                version: params.text("version")?.map(Version::Word),
+                version: params.text_param("version")?.map(VersionSelector::Label),
             };
             let schema = app.runtime.ui_schema(request).await?;
-            Ok(Answer(schema).into_response())
+            Ok(JsonResponse(schema).into_response())
         }
         "versions" => {
             let limit = params.page_limit("limit", PageLimit::default())?;
-            let cursor = params.text("cursor")?;
-            params.nothing_else()?;
+            let cursor = params.text_param("cursor")?;
+            params.reject_unknown()?;
             let versions = app.runtime.definition_versions(path, limit, cursor);
-            Ok(Answer(versions.await?).into_response())
+            Ok(JsonResponse(versions.await?).into_response())
         }
-        _ => Err(nothing()),
+        _ => Err(not_found()),
     }
 }
 
-/// A definition.
-pub(in crate::http) async fn resource(
-    For(app): For,
-    JsonBody(request): JsonBody<ResourceRequest>,
-) -> Result<Answer<CatalogItem>, Failure> {
-    if request.catalog_id.is_none() && !app.identity.may(Scope::CatalogRead) {
+/// Returns a definition.
+pub(in crate::http) async fn get_definition(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<CatalogResourceRequest>,
+) -> Result<JsonResponse<CatalogResource>, HttpError> {
+    if request.catalog_id.is_none() && !app.identity.allows_scope(Scope::CatalogRead) {
         let text =
-            "a worker reads the definitions that its commands name by catalog_id, and no others";
-        return Err(Failure::new(ErrorCode::Forbidden, text));
+            "a worker can read only definitions of its commands: send catalog_id instead of path";
+        return Err(HttpError::new(ErrorCode::Forbidden, text));
     }
-    Ok(Answer(app.runtime.catalog_item(request).await?))
+    Ok(JsonResponse(app.runtime.catalog_item(request).await?))
 }

@@ -1,67 +1,69 @@
-//! The wire of classic workers: commands by name, events one by one.
+//! Protocol of classic workers: they claim commands by id and post events.
 
 use noetl_api::classic::{
-    ClaimAnswer, ClaimRequest, ClassicCommand, CommandList, EventAnswer, EventBatch,
-    EventBatchAnswer, EventPost,
+    ClaimRequest, ClaimResponse, ClassicCommand, ClassicEventBatch, ClassicEventBatchResponse,
+    ClassicEventRequest, ClassicEventResponse, CommandList,
 };
 use noetl_api::query::CommandsQuery;
 use noetl_types::limits::PageLimit;
 use noetl_types::{CommandStatus, PoolName, WorkerId};
 
-use crate::http::acting::For;
-use crate::http::answer::Answer;
+use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
-use crate::http::failure::Failure;
-use crate::http::params::{EventOf, Params};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::{PathEventId, QueryParams};
 
-/// A command, by the event that issued it.
-pub(in crate::http) async fn command(
-    For(app): For,
-    EventOf(event_id): EventOf,
-) -> Result<Answer<ClassicCommand>, Failure> {
-    Ok(Answer(app.runtime.command_of(event_id).await?))
+/// Returns a command by the id of the event that issued it.
+pub(in crate::http) async fn get_command(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathEventId(event_id): PathEventId,
+) -> Result<JsonResponse<ClassicCommand>, HttpError> {
+    Ok(JsonResponse(app.runtime.classic_command(event_id).await?))
 }
 
-/// Gives a command to a worker that names it.
-pub(in crate::http) async fn claim(
-    For(app): For,
-    EventOf(event_id): EventOf,
+/// Claims a command for a worker.
+pub(in crate::http) async fn claim_command(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathEventId(event_id): PathEventId,
     JsonBody(request): JsonBody<ClaimRequest>,
-) -> Result<Answer<ClaimAnswer>, Failure> {
-    Ok(Answer(app.runtime.claim_command(event_id, request).await?))
+) -> Result<JsonResponse<ClaimResponse>, HttpError> {
+    Ok(JsonResponse(
+        app.runtime.claim_command(event_id, request).await?,
+    ))
 }
 
-/// Takes an event.
-pub(in crate::http) async fn event(
-    For(app): For,
-    JsonBody(post): JsonBody<EventPost>,
-) -> Result<Answer<EventAnswer>, Failure> {
-    Ok(Answer(app.runtime.take_event(post).await?))
+/// Processes an event of a worker.
+pub(in crate::http) async fn post_event(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(post): JsonBody<ClassicEventRequest>,
+) -> Result<JsonResponse<ClassicEventResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.ingest_event(post).await?))
 }
 
-/// Takes several events of one execution.
-pub(in crate::http) async fn events(
-    For(app): For,
-    JsonBody(batch): JsonBody<EventBatch>,
-) -> Result<Answer<EventBatchAnswer>, Failure> {
-    Ok(Answer(app.runtime.take_events(batch).await?))
+/// Processes several events of one execution.
+pub(in crate::http) async fn post_events(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(batch): JsonBody<ClassicEventBatch>,
+) -> Result<JsonResponse<ClassicEventBatchResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.ingest_events(batch).await?))
 }
 
-/// The queue.
-pub(in crate::http) async fn list(
-    For(app): For,
-    mut params: Params,
-) -> Result<Answer<CommandList>, Failure> {
+/// Lists the commands of the queue.
+pub(in crate::http) async fn list_commands(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<CommandList>, HttpError> {
     let query = CommandsQuery {
-        status: params.read("status", |status| {
+        status: params.parse_param("status", |status| {
             CommandStatus::parse(&status.to_ascii_uppercase())
         })?,
-        pool: params.read("pool", |pool| PoolName::new(pool))?,
-        worker_id: params.read("worker_id", |worker| WorkerId::new(worker))?,
-        execution_id: params.read("execution_id", str::parse)?,
+        pool: params.parse_param("pool", |pool| PoolName::new(pool))?,
+        worker_id: params.parse_param("worker_id", |worker| WorkerId::new(worker))?,
+        execution_id: params.parse_param("execution_id", str::parse)?,
         limit: params.page_limit("limit", PageLimit::default())?,
-        cursor: params.text("cursor")?,
+        cursor: params.text_param("cursor")?,
     };
-    params.nothing_else()?;
-    Ok(Answer(app.runtime.commands(query).await?))
+    params.reject_unknown()?;
+    Ok(JsonResponse(app.runtime.list_commands(query).await?))
 }

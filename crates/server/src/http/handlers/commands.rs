@@ -1,54 +1,58 @@
-//! Commands: handed out, kept, reported on.
+//! Protocol of workers: lease, heartbeat and report of commands.
 
 use noetl_api::command::{
-    HeartbeatAnswer, HeartbeatRequest, LeaseAnswer, LeaseRequest, ReportAnswer, ReportRequest,
+    HeartbeatRequest, HeartbeatResponse, LeaseRequest, LeaseResponse, ReportRequest, ReportResponse,
 };
 use noetl_types::ErrorCode;
-use noetl_types::limits::MAX_LONG_POLL;
+use noetl_types::limits::MAX_LONG_POLL_WAIT;
 
-use crate::http::acting::For;
-use crate::http::answer::Answer;
+use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
-use crate::http::failure::Failure;
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
 
-/// Hands out commands. Whoever waits for them when the server stops goes away with none.
-pub(in crate::http) async fn lease(
-    For(app): For,
+/// Leases commands to a worker. A waiting request gets an empty answer when the server stops.
+pub(in crate::http) async fn lease_commands(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBody(request): JsonBody<LeaseRequest>,
-) -> Result<Answer<LeaseAnswer>, Failure> {
-    within_long_poll("/wait_ms", request.wait_ms)?;
+) -> Result<JsonResponse<LeaseResponse>, HttpError> {
+    check_wait_ms("/wait_ms", request.wait_ms)?;
     tokio::select! {
-        // What was found is handed over, stop or no stop.
+        // Leased commands are delivered even if the server stops.
         biased;
-        answer = app.runtime.lease(request) => Ok(Answer(answer?)),
-        () = app.shutdown.cancelled() => Ok(Answer(LeaseAnswer::default())),
+        response = app.runtime.lease_commands(request) => Ok(JsonResponse(response?)),
+        () = app.shutdown.cancelled() => Ok(JsonResponse(LeaseResponse::default())),
     }
 }
 
-/// Keeps commands.
-pub(in crate::http) async fn heartbeat(
-    For(app): For,
+/// Renews the leases of commands.
+pub(in crate::http) async fn renew_leases(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBody(request): JsonBody<HeartbeatRequest>,
-) -> Result<Answer<HeartbeatAnswer>, Failure> {
-    Ok(Answer(app.runtime.keep(request).await?))
+) -> Result<JsonResponse<HeartbeatResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.renew_leases(request).await?))
 }
 
-/// Takes what became of commands.
-pub(in crate::http) async fn report(
-    For(app): For,
+/// Processes reports about commands, and leases the next ones.
+pub(in crate::http) async fn report_commands(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBody(request): JsonBody<ReportRequest>,
-) -> Result<Answer<ReportAnswer>, Failure> {
+) -> Result<JsonResponse<ReportResponse>, HttpError> {
     if let Some(lease) = &request.lease {
-        within_long_poll("/lease/wait_ms", lease.wait_ms)?;
+        check_wait_ms("/lease/wait_ms", lease.wait_ms)?;
     }
-    Ok(Answer(app.runtime.report(request).await?))
+    Ok(JsonResponse(app.runtime.process_reports(request).await?))
 }
 
-fn within_long_poll(pointer: &str, wait_ms: u64) -> Result<(), Failure> {
-    let most = MAX_LONG_POLL.as_ms();
-    if wait_ms <= most {
+fn check_wait_ms(pointer: &str, wait_ms: u64) -> Result<(), HttpError> {
+    let max = MAX_LONG_POLL_WAIT.as_ms();
+    if wait_ms <= max {
         return Ok(());
     }
-    let message = format!("{wait_ms} is out of range 0..{most}");
-    Err(Failure::at(ErrorCode::OutOfRange, pointer, message))
+    let message = format!("{wait_ms} is out of range 0..{max}");
+    Err(HttpError::at_pointer(
+        ErrorCode::OutOfRange,
+        pointer,
+        message,
+    ))
 }

@@ -1,130 +1,138 @@
-//! Credentials: kept, listed, lent.
+//! Credentials.
 
 use noetl_api::credential::{
-    CredentialList, CredentialView, CredentialWish, DeletedCredential, KeyStatus, PutCredential,
-    Rotation, RotationRequest, SealedCredential, WalletRotation,
+    CredentialDeleteResponse, CredentialList, CredentialPutRequest, CredentialRequest,
+    CredentialView, KeyStatus, RotationRequest, RotationSummary, SealedCredential, WalletRotation,
 };
 use noetl_types::{ErrorCode, SecretOperation, WorkerId};
 
 use crate::http::access::Scope;
-use crate::http::acting::{For, ForAll};
-use crate::http::answer::Answer;
+use crate::http::authorized_runtime::{AuthorizedRuntime, PlatformRuntime};
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
-use crate::http::failure::Failure;
-use crate::http::params::{Params, TextOf};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::{PathText, QueryParams};
 
-/// Keeps a credential.
-pub(in crate::http) async fn put(
-    For(app): For,
-    JsonBody(request): JsonBody<PutCredential>,
-) -> Result<Answer<CredentialView>, Failure> {
-    Ok(Answer(app.runtime.put_credential(request).await?))
+/// Stores a credential.
+pub(in crate::http) async fn put_credential(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<CredentialPutRequest>,
+) -> Result<JsonResponse<CredentialView>, HttpError> {
+    Ok(JsonResponse(app.runtime.put_credential(request).await?))
 }
 
-/// The credentials, without their secrets.
-pub(in crate::http) async fn list(
-    For(app): For,
-    mut params: Params,
-) -> Result<Answer<CredentialList>, Failure> {
-    let (kind, text) = (params.text("type")?, params.text("q")?);
-    Ok(Answer(app.runtime.credentials(kind, text).await?))
+/// Lists credentials without their secrets.
+pub(in crate::http) async fn list_credentials(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<CredentialList>, HttpError> {
+    let (kind, text) = (params.text_param("type")?, params.text_param("q")?);
+    Ok(JsonResponse(
+        app.runtime.list_credentials(kind, text).await?,
+    ))
 }
 
-/// A credential; with its secret only for an admin of secrets, and for a worker that needs it.
-pub(in crate::http) async fn one(
-    For(app): For,
-    TextOf(key): TextOf,
-    mut params: Params,
-) -> Result<Answer<CredentialView>, Failure> {
-    let wants_data = params.flag("include_data")?.unwrap_or(false);
-    let execution_id = params.read("execution_id", str::parse)?;
-    let worker_id = params.read("worker_id", str::parse::<WorkerId>)?;
-    if let Some(own) = app.identity.capability() {
-        let wish = (execution_id, key.as_str());
-        let lent = app.runtime.lend_to_command(own, wish, wants_data);
-        return Ok(Answer(lent.await?));
+/// Returns a credential. Only credential admins and workers that need it get the secret.
+pub(in crate::http) async fn get_credential(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(key): PathText,
+    mut params: QueryParams,
+) -> Result<JsonResponse<CredentialView>, HttpError> {
+    let include_data = params.bool_param("include_data")?.unwrap_or(false);
+    let execution_id = params.parse_param("execution_id", str::parse)?;
+    let worker_id = params.parse_param("worker_id", str::parse::<WorkerId>)?;
+    if let Some(command_token) = app.identity.command_token() {
+        let credential =
+            app.runtime
+                .command_credential(command_token, execution_id, &key, include_data);
+        return Ok(JsonResponse(credential.await?));
     }
-    if !wants_data {
-        return Ok(Answer(app.runtime.credential(&key).await?));
+    if !include_data {
+        return Ok(JsonResponse(app.runtime.get_credential(&key).await?));
     }
-    app.runtime.jot(|act| act.operation = SecretOperation::Read);
-    let lent = match (execution_id, worker_id) {
-        (Some(execution_id), Some(worker_id)) if app.identity.may(Scope::Worker) => {
-            let wish = CredentialWish {
+    app.runtime
+        .add_secret_facts(|facts| facts.operation = SecretOperation::Read);
+    let credential = match (execution_id, worker_id) {
+        (Some(execution_id), Some(worker_id)) if app.identity.allows_scope(Scope::Worker) => {
+            let request = CredentialRequest {
                 name: key.into(),
                 execution_id,
                 worker_id,
             };
-            app.runtime.lend_credential(wish).await?
+            app.runtime.issue_credential(request).await?
         }
-        _ if app.identity.may(Scope::CredAdmin) => app.runtime.reveal_credential(&key).await?,
-        _ => return Err(not_lent()),
+        _ if app.identity.allows_scope(Scope::CredAdmin) => {
+            app.runtime.reveal_credential(&key).await?
+        }
+        _ => return Err(secret_access_denied()),
     };
-    Ok(Answer(lent))
+    Ok(JsonResponse(credential))
 }
 
-/// The same, so that only the worker can open it.
-pub(in crate::http) async fn sealed(
-    For(app): For,
-    TextOf(key): TextOf,
-    mut params: Params,
-) -> Result<Answer<SealedCredential>, Failure> {
-    let execution_id = params.read("execution_id", str::parse)?;
-    let Some(worker_id) = params.read("worker_id", str::parse::<WorkerId>)? else {
-        let text = "worker_id: it says for whom the secret is to be sealed";
-        return Err(Failure::new(ErrorCode::BadQuery, text));
+/// Returns a credential, encrypted for the public key of a worker.
+pub(in crate::http) async fn get_sealed_credential(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(key): PathText,
+    mut params: QueryParams,
+) -> Result<JsonResponse<SealedCredential>, HttpError> {
+    let execution_id = params.parse_param("execution_id", str::parse)?;
+    let Some(worker_id) = params.parse_param("worker_id", str::parse::<WorkerId>)? else {
+        let text = "worker_id is missing: the secret is encrypted for this worker";
+        return Err(HttpError::new(ErrorCode::BadQuery, text));
     };
     let sealed = match execution_id {
-        Some(execution_id) if app.identity.may(Scope::Worker) => {
-            let wish = CredentialWish {
+        Some(execution_id) if app.identity.allows_scope(Scope::Worker) => {
+            let request = CredentialRequest {
                 name: key.into(),
                 execution_id,
                 worker_id,
             };
-            app.runtime.lend_sealed(wish).await?
+            app.runtime.issue_sealed_credential(request).await?
         }
-        _ if app.identity.may(Scope::CredAdmin) => {
-            let sealed = app.runtime.reveal_sealed(&key, &worker_id, execution_id);
+        _ if app.identity.allows_scope(Scope::CredAdmin) => {
+            let sealed = app
+                .runtime
+                .reveal_sealed_credential(&key, &worker_id, execution_id);
             sealed.await?
         }
-        _ => return Err(not_lent()),
+        _ => return Err(secret_access_denied()),
     };
-    Ok(Answer(sealed))
+    Ok(JsonResponse(sealed))
 }
 
-/// Forgets a credential.
-pub(in crate::http) async fn delete(
-    For(app): For,
-    TextOf(key): TextOf,
-) -> Result<Answer<DeletedCredential>, Failure> {
-    Ok(Answer(app.runtime.delete_credential(&key).await?))
+/// Deletes a credential.
+pub(in crate::http) async fn delete_credential(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(key): PathText,
+) -> Result<JsonResponse<CredentialDeleteResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.delete_credential(&key).await?))
 }
 
-/// Wraps secrets under the current key.
-pub(in crate::http) async fn rotate(
-    For(app): For,
+/// Encrypts the secrets of the tenant with the current key.
+pub(in crate::http) async fn rotate_credentials(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBodyOrDefault(request): JsonBodyOrDefault<RotationRequest>,
-) -> Result<Answer<Rotation>, Failure> {
-    Ok(Answer(app.runtime.rotate_credentials(request).await?))
+) -> Result<JsonResponse<RotationSummary>, HttpError> {
+    Ok(JsonResponse(app.runtime.rotate_credentials(request).await?))
 }
 
-/// The same for all tenants.
-pub(in crate::http) async fn rotate_all(
-    ForAll(runtime): ForAll,
+/// Encrypts the secrets of all tenants with the current key.
+pub(in crate::http) async fn rotate_wallet(
+    PlatformRuntime(runtime): PlatformRuntime,
     JsonBodyOrDefault(request): JsonBodyOrDefault<RotationRequest>,
-) -> Result<Answer<WalletRotation>, Failure> {
-    Ok(Answer(runtime.rotate_wallet(request).await?))
+) -> Result<JsonResponse<WalletRotation>, HttpError> {
+    Ok(JsonResponse(runtime.rotate_all_tenants(request).await?))
 }
 
-/// Which keys secrets are under.
-pub(in crate::http) async fn key_status(
-    ForAll(runtime): ForAll,
-) -> Result<Answer<KeyStatus>, Failure> {
-    Ok(Answer(runtime.key_status().await?))
+/// Returns the number of secrets per encryption key.
+pub(in crate::http) async fn get_key_status(
+    PlatformRuntime(runtime): PlatformRuntime,
+) -> Result<JsonResponse<KeyStatus>, HttpError> {
+    Ok(JsonResponse(runtime.key_status().await?))
 }
 
-fn not_lent() -> Failure {
-    let text = "a secret is shown to a worker that names its execution_id and worker_id, or to who has \
-        the scope cred:admin";
-    Failure::new(ErrorCode::Forbidden, text)
+fn secret_access_denied() -> HttpError {
+    let text = "reading a secret requires the scope cred:admin, or the scope worker with execution_id and \
+        worker_id";
+    HttpError::new(ErrorCode::Forbidden, text)
 }

@@ -1,117 +1,130 @@
-//! Executions begin, are steered, and are ended.
+//! Start and control of executions.
 
 use noetl_api::execute::{
-    ExecuteAnswer, ExecuteBatch, ExecuteBatchAnswer, ExecuteRequest, RerunRequest,
+    ExecuteBatchRequest, ExecuteBatchResponse, ExecuteRequest, ExecuteResponse, RerunRequest,
 };
 use noetl_api::execution::{
-    CancelAnswer, CancelRequest, CleanupAnswer, CleanupRequest, FinalizeAnswer, FinalizeRequest,
-    SteerAnswer, SteerRequest,
+    CancelRequest, CancelResponse, CleanupRequest, CleanupResponse, ControlRequest,
+    ControlResponse, FinalizeRequest, FinalizeResponse,
 };
 use noetl_types::ErrorCode;
 
 use crate::http::access::Scope;
-use crate::http::acting::For;
-use crate::http::answer::Answer;
+use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
-use crate::http::failure::Failure;
-use crate::http::once::Once;
-use crate::http::params::{ExecutionOf, KeyOf, TraceOf};
+use crate::http::http_error::HttpError;
+use crate::http::idempotency::IdempotentResponse;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::{IdempotencyKeyHeader, PathExecutionId, TraceHeaders};
 
 /// Starts an execution.
-pub(in crate::http) async fn execute(
-    For(app): For,
-    key: KeyOf,
-    TraceOf(trace): TraceOf,
+pub(in crate::http) async fn start_execution(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    key: IdempotencyKeyHeader,
+    TraceHeaders(trace): TraceHeaders,
     JsonBody(mut request): JsonBody<ExecuteRequest>,
-) -> Result<Once<ExecuteAnswer>, Failure> {
+) -> Result<IdempotentResponse<ExecuteResponse>, HttpError> {
     request.trace = request.trace.or(trace);
-    if request.parent_execution_id.is_none() && !app.identity.may(Scope::ExecRun) {
-        let text = "a worker starts runs only under one that it works for: name it by \
-            parent_execution_id, or show a token with the scope exec:run";
-        return Err(Failure::new(ErrorCode::Forbidden, text));
+    if request.parent_execution_id.is_none() && !app.identity.allows_scope(Scope::ExecRun) {
+        let text = "a worker can start only child executions: send parent_execution_id, or use a token \
+            with the scope exec:run";
+        return Err(HttpError::new(ErrorCode::Forbidden, text));
     }
-    let (answer, is_replay) = match key.text() {
+    let (response, is_replay) = match key.key_text() {
         None => (app.runtime.execute(request).await?, false),
         Some(key) => {
-            let begun = app.runtime.begin_once(request, key).await?;
-            (begun.answer, begun.is_replay)
+            let started = app.runtime.start_once(request, key).await?;
+            (started.answer, started.is_replay)
         }
     };
-    Ok(Once {
-        answer: Answer(answer),
+    Ok(IdempotentResponse {
+        response: JsonResponse(response),
         is_replay,
     })
 }
 
-/// Ends an execution.
-pub(in crate::http) async fn cancel(
-    For(app): For,
-    ExecutionOf(execution_id): ExecutionOf,
+/// Cancels an execution.
+pub(in crate::http) async fn cancel_execution(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
     JsonBodyOrDefault(request): JsonBodyOrDefault<CancelRequest>,
-) -> Result<Answer<CancelAnswer>, Failure> {
+) -> Result<JsonResponse<CancelResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    let cancelled = app.runtime.cancel(execution_id, actor, request).await?;
-    Ok(Answer(cancelled))
+    let cancelled = app
+        .runtime
+        .cancel_execution(execution_id, actor, request)
+        .await?;
+    Ok(JsonResponse(cancelled))
 }
 
-/// Starts many executions.
-pub(in crate::http) async fn batch(
-    For(app): For,
-    JsonBody(request): JsonBody<ExecuteBatch>,
-) -> Result<Answer<ExecuteBatchAnswer>, Failure> {
-    Ok(Answer(app.runtime.execute_batch(request).await?))
+/// Starts several executions.
+pub(in crate::http) async fn start_executions(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<ExecuteBatchRequest>,
+) -> Result<JsonResponse<ExecuteBatchResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.execute_batch(request).await?))
 }
 
-/// Runs a definition once more, with the input of an earlier execution.
-pub(in crate::http) async fn rerun(
-    For(app): For,
-    ExecutionOf(execution_id): ExecutionOf,
+/// Starts an execution with the definition and input of an earlier one.
+pub(in crate::http) async fn rerun_execution(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
     JsonBodyOrDefault(request): JsonBodyOrDefault<RerunRequest>,
-) -> Result<Answer<ExecuteAnswer>, Failure> {
-    Ok(Answer(app.runtime.rerun(execution_id, request).await?))
-}
-
-/// Holds an execution.
-pub(in crate::http) async fn pause(
-    For(app): For,
-    ExecutionOf(execution_id): ExecutionOf,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<SteerRequest>,
-) -> Result<Answer<SteerAnswer>, Failure> {
-    let actor = Some(app.identity.actor());
-    Ok(Answer(
-        app.runtime.pause(execution_id, actor, request).await?,
+) -> Result<JsonResponse<ExecuteResponse>, HttpError> {
+    Ok(JsonResponse(
+        app.runtime.rerun_execution(execution_id, request).await?,
     ))
 }
 
-/// Lets an execution go on.
-pub(in crate::http) async fn resume(
-    For(app): For,
-    ExecutionOf(execution_id): ExecutionOf,
-    JsonBodyOrDefault(request): JsonBodyOrDefault<SteerRequest>,
-) -> Result<Answer<SteerAnswer>, Failure> {
+/// Pauses an execution.
+pub(in crate::http) async fn pause_execution(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<ControlRequest>,
+) -> Result<JsonResponse<ControlResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(Answer(
-        app.runtime.resume(execution_id, actor, request).await?,
+    Ok(JsonResponse(
+        app.runtime
+            .pause_execution(execution_id, actor, request)
+            .await?,
     ))
 }
 
-/// Says how an execution ended.
-pub(in crate::http) async fn finalize(
-    For(app): For,
-    ExecutionOf(execution_id): ExecutionOf,
+/// Resumes an execution.
+pub(in crate::http) async fn resume_execution(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<ControlRequest>,
+) -> Result<JsonResponse<ControlResponse>, HttpError> {
+    let actor = Some(app.identity.actor());
+    Ok(JsonResponse(
+        app.runtime
+            .resume_execution(execution_id, actor, request)
+            .await?,
+    ))
+}
+
+/// Ends an execution with a given status.
+pub(in crate::http) async fn finalize_execution(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
     JsonBody(request): JsonBody<FinalizeRequest>,
-) -> Result<Answer<FinalizeAnswer>, Failure> {
+) -> Result<JsonResponse<FinalizeResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(Answer(
-        app.runtime.finalize(execution_id, actor, request).await?,
+    Ok(JsonResponse(
+        app.runtime
+            .finalize_execution(execution_id, actor, request)
+            .await?,
     ))
 }
 
-/// Ends executions that nothing happens to any more.
-pub(in crate::http) async fn clean_up(
-    For(app): For,
+/// Cancels idle executions.
+pub(in crate::http) async fn clean_up_executions(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBodyOrDefault(request): JsonBodyOrDefault<CleanupRequest>,
-) -> Result<Answer<CleanupAnswer>, Failure> {
+) -> Result<JsonResponse<CleanupResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(Answer(app.runtime.clean_up(actor, request).await?))
+    Ok(JsonResponse(
+        app.runtime.cancel_idle_executions(actor, request).await?,
+    ))
 }

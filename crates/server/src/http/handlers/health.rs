@@ -1,37 +1,39 @@
-//! Whether the server lives and can work.
+//! Health probes and metrics.
 
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, RETRY_AFTER};
 use axum::response::{IntoResponse as _, Response};
-use noetl_api::health::{Alive, Health};
+use noetl_api::health::{HealthStatus, LivenessResponse};
 
 use crate::http::access::Caller;
-use crate::http::acting::App;
-use crate::http::answer::{Answer, of_type};
-use crate::http::failure::Failure;
+use crate::http::authorized_runtime::AppState;
+use crate::http::http_error::HttpError;
+use crate::http::json_response::{JsonResponse, typed_response};
 use crate::metrics::CONTENT_TYPE;
 
-/// The process answers, so it lives. Touches nothing.
-pub(in crate::http) async fn alive() -> Answer<Alive> {
-    Answer(Alive { status: Health::Ok })
+/// Liveness probe: succeeds if the process answers. Accesses nothing else.
+pub(in crate::http) async fn check_liveness() -> JsonResponse<LivenessResponse> {
+    JsonResponse(LivenessResponse {
+        status: HealthStatus::Ok,
+    })
 }
 
-/// Whether requests can be served. What is wrong is told to who shows an identity.
-pub(in crate::http) async fn ready(
-    State(app): State<App>,
+/// Readiness probe. Only authenticated callers get the reasons of failed checks.
+pub(in crate::http) async fn check_readiness(
+    State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
 ) -> Response {
-    let ready = app.of_nobody().ready().await;
-    let ready = ready.with_overrides(app.unsafe_settings());
-    let ready = if caller.is_ok() {
-        ready
+    let readiness = app.unauthenticated_runtime().check_readiness().await;
+    let readiness = readiness.with_overrides(app.unsafe_settings());
+    let readiness = if caller.is_ok() {
+        readiness
     } else {
-        ready.without_reasons()
+        readiness.without_reasons()
     };
-    let is_failed = ready.status == Health::Failed;
-    let mut response = Answer(ready).into_response();
+    let is_failed = readiness.status == HealthStatus::Failed;
+    let mut response = JsonResponse(readiness).into_response();
     if is_failed {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         let headers = response.headers_mut();
@@ -40,13 +42,16 @@ pub(in crate::http) async fn ready(
     response
 }
 
-/// What the server counts, and what the store holds. Where nobody has to be known, the operator asks.
-pub(in crate::http) async fn metrics(
-    State(app): State<App>,
+/// Returns the metrics of the server and the store. Without authentication, the values are those of
+/// the operator.
+pub(in crate::http) async fn get_metrics(
+    State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
-) -> Result<Response, Failure> {
-    let behalf = caller.map(|caller| caller.behalf().clone());
-    let runtime = app.of_nobody().on_behalf_of(behalf.unwrap_or_default());
-    let text = runtime.metrics_text().await?;
-    Ok(of_type(HeaderValue::from_static(CONTENT_TYPE), text))
+) -> Result<Response, HttpError> {
+    let context = caller.map(|caller| caller.auth_context().clone());
+    let runtime = app
+        .unauthenticated_runtime()
+        .with_auth_context(context.unwrap_or_default());
+    let text = runtime.render_metrics().await?;
+    Ok(typed_response(HeaderValue::from_static(CONTENT_TYPE), text))
 }

@@ -1,51 +1,59 @@
-//! What the parts of the platform ask of each other.
+//! Internal API of the platform: projection and retention.
 
 use axum::extract::State;
 use noetl_api::internal::{
-    AdvanceAnswer, AdvanceRequest, MaterializeAnswer, ProjectAnswer, ProjectRequest, PurgeAnswer,
-    PurgeRequest, SentEvent,
+    AdvanceRequest, AdvanceResponse, MaterializeResponse, ProjectRequest, ProjectResponse,
+    PurgeRequest, PurgeResponse, RawEvent,
 };
 use noetl_types::Json;
 
-use crate::http::acting::{App, ForCopies};
-use crate::http::answer::Answer;
+use crate::http::authorized_runtime::{AppState, ProjectorRuntime};
 use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
-use crate::http::failure::Failure;
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
 
 /// Copies events into the log.
-pub(in crate::http) async fn project(
-    ForCopies(runtime, scope): ForCopies,
+pub(in crate::http) async fn project_events(
+    ProjectorRuntime(runtime, scope): ProjectorRuntime,
     JsonBody(request): JsonBody<ProjectRequest>,
-) -> Result<Answer<ProjectAnswer>, Failure> {
-    Ok(Answer(runtime.project(request, scope).await?))
+) -> Result<JsonResponse<ProjectResponse>, HttpError> {
+    Ok(JsonResponse(runtime.project_events(request, scope).await?))
 }
 
-/// Copies events into the log, as workers tell them.
-pub(in crate::http) async fn materialize(
-    ForCopies(runtime, scope): ForCopies,
-    JsonListBody(events): JsonListBody<SentEvent>,
-) -> Result<Answer<MaterializeAnswer>, Failure> {
-    let events = events.into_iter().map(|sent| sent.0).collect();
-    Ok(Answer(runtime.materialize(events, scope).await?))
+/// Copies events of classic workers into the log.
+pub(in crate::http) async fn materialize_events(
+    ProjectorRuntime(runtime, scope): ProjectorRuntime,
+    JsonListBody(events): JsonListBody<RawEvent>,
+) -> Result<JsonResponse<MaterializeResponse>, HttpError> {
+    let events = events.into_iter().map(|event| event.0).collect();
+    Ok(JsonResponse(
+        runtime.materialize_events(events, scope).await?,
+    ))
 }
 
-/// Lets read models follow their logs.
-pub(in crate::http) async fn advance(
-    ForCopies(runtime, scope): ForCopies,
+/// Updates read models from their logs.
+pub(in crate::http) async fn advance_projection(
+    ProjectorRuntime(runtime, scope): ProjectorRuntime,
     JsonBody(request): JsonBody<AdvanceRequest>,
-) -> Result<Answer<AdvanceAnswer>, Failure> {
-    Ok(Answer(runtime.advance(request, scope).await?))
+) -> Result<JsonResponse<AdvanceResponse>, HttpError> {
+    Ok(JsonResponse(
+        runtime.advance_read_models(request, scope).await?,
+    ))
 }
 
-/// Drops what is old.
-pub(in crate::http) async fn purge(
-    State(app): State<App>,
+/// Deletes data beyond its retention.
+pub(in crate::http) async fn purge_data(
+    State(app): State<AppState>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<PurgeRequest>,
-) -> Result<Answer<PurgeAnswer>, Failure> {
-    Ok(Answer(app.of_nobody().purge(request).await?))
+) -> Result<JsonResponse<PurgeResponse>, HttpError> {
+    Ok(JsonResponse(
+        app.unauthenticated_runtime()
+            .purge_expired_data(request)
+            .await?,
+    ))
 }
 
-/// The cells that there are: none, since nothing configures one.
-pub(in crate::http) async fn cells() -> Answer<Json> {
-    Answer(Json::object([("cells", Json::list([]))]))
+/// Lists the cells. Always empty, because cells are not supported.
+pub(in crate::http) async fn list_cells() -> JsonResponse<Json> {
+    JsonResponse(Json::object([("cells", Json::list([]))]))
 }

@@ -1,93 +1,99 @@
-//! The cache of the keychain: kept, lent, listed.
+//! Cache of resolved keychain entries.
 
-use noetl_api::keychain::{KeychainDeleted, KeychainKept, KeychainList, KeychainView, PutKeychain};
+use noetl_api::keychain::{
+    KeychainDeleteResponse, KeychainList, KeychainPutRequest, KeychainPutResponse, KeychainView,
+};
 use noetl_store::KeychainScope;
 use noetl_types::limits::PageLimit;
 use noetl_types::{CatalogId, ErrorCode, WorkerId};
 
 use crate::http::access::Scope;
-use crate::http::acting::{Acting, For};
-use crate::http::answer::Answer;
+use crate::http::authorized_runtime::{AuthorizedRuntime, RequestContext};
 use crate::http::body::JsonBody;
-use crate::http::failure::Failure;
-use crate::http::params::{CatalogOf, KeychainOf, Params};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::{PathCatalogId, PathKeychainEntry, QueryParams};
 use crate::runtime::{KeychainCaller, KeychainKey};
 
-/// Keeps what was resolved.
-pub(in crate::http) async fn put(
-    For(app): For,
-    KeychainOf(catalog_id, name): KeychainOf,
-    JsonBody(request): JsonBody<PutKeychain>,
-) -> Result<Answer<KeychainKept>, Failure> {
+/// Stores a resolved entry.
+pub(in crate::http) async fn put_keychain_entry(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathKeychainEntry(catalog_id, name): PathKeychainEntry,
+    JsonBody(request): JsonBody<KeychainPutRequest>,
+) -> Result<JsonResponse<KeychainPutResponse>, HttpError> {
     let scope = request.scope_type.as_deref().map(KeychainScope::parse);
     let scope = scope.transpose();
-    let scope = scope.map_err(|error| Failure::new(ErrorCode::Validation, error.to_string()))?;
+    let scope = scope.map_err(|error| HttpError::new(ErrorCode::Validation, error.to_string()))?;
     let key = KeychainKey {
         catalog_id,
         name: name.into(),
         scope: scope.unwrap_or(KeychainScope::Global),
         execution_id: request.execution_id,
     };
-    let caller = caller(&app, request.worker_id.clone());
-    Ok(Answer(
-        app.runtime.put_keychain(key, request, caller).await?,
+    let caller = keychain_caller(&app, request.worker_id.clone());
+    Ok(JsonResponse(
+        app.runtime.put_keychain_entry(key, request, caller).await?,
     ))
 }
 
-/// What was resolved; its data only for an admin of secrets, and for a worker that needs it.
-pub(in crate::http) async fn one(
-    For(app): For,
-    KeychainOf(catalog_id, name): KeychainOf,
-    mut params: Params,
-) -> Result<Answer<KeychainView>, Failure> {
-    let key = key_of(catalog_id, name, &mut params)?;
-    let caller = caller(&app, params.read("worker_id", str::parse)?);
-    Ok(Answer(app.runtime.keychain(&key, caller).await?))
+/// Returns a resolved entry. Only credential admins and workers that need it get the data.
+pub(in crate::http) async fn get_keychain_entry(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathKeychainEntry(catalog_id, name): PathKeychainEntry,
+    mut params: QueryParams,
+) -> Result<JsonResponse<KeychainView>, HttpError> {
+    let key = keychain_key(catalog_id, name, &mut params)?;
+    let caller = keychain_caller(&app, params.parse_param("worker_id", str::parse)?);
+    Ok(JsonResponse(
+        app.runtime.get_keychain_entry(&key, caller).await?,
+    ))
 }
 
-/// Forgets what was resolved.
-pub(in crate::http) async fn delete(
-    For(app): For,
-    KeychainOf(catalog_id, name): KeychainOf,
-    mut params: Params,
-) -> Result<Answer<KeychainDeleted>, Failure> {
-    let key = key_of(catalog_id, name, &mut params)?;
-    let caller = caller(&app, params.read("worker_id", str::parse)?);
-    Ok(Answer(app.runtime.delete_keychain(&key, caller).await?))
+/// Deletes a resolved entry.
+pub(in crate::http) async fn delete_keychain_entry(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathKeychainEntry(catalog_id, name): PathKeychainEntry,
+    mut params: QueryParams,
+) -> Result<JsonResponse<KeychainDeleteResponse>, HttpError> {
+    let key = keychain_key(catalog_id, name, &mut params)?;
+    let caller = keychain_caller(&app, params.parse_param("worker_id", str::parse)?);
+    Ok(JsonResponse(
+        app.runtime.delete_keychain_entry(&key, caller).await?,
+    ))
 }
 
-/// All that is kept for a definition, without its data.
-pub(in crate::http) async fn list(
-    For(app): For,
-    CatalogOf(catalog_id): CatalogOf,
-    mut params: Params,
-) -> Result<Answer<KeychainList>, Failure> {
+/// Lists the resolved entries of a definition, without their data.
+pub(in crate::http) async fn list_keychain_entries(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathCatalogId(catalog_id): PathCatalogId,
+    mut params: QueryParams,
+) -> Result<JsonResponse<KeychainList>, HttpError> {
     let limit = params.page_limit("limit", PageLimit::default())?;
-    let cursor = params.text("cursor")?;
-    let listed = app.runtime.keychain_of(catalog_id, limit, cursor);
-    Ok(Answer(listed.await?))
+    let cursor = params.text_param("cursor")?;
+    let listed = app.runtime.list_keychain_entries(catalog_id, limit, cursor);
+    Ok(JsonResponse(listed.await?))
 }
 
-fn caller(app: &Acting, worker_id: Option<WorkerId>) -> KeychainCaller {
-    if app.identity.may(Scope::CredAdmin) {
+fn keychain_caller(app: &RequestContext, worker_id: Option<WorkerId>) -> KeychainCaller {
+    if app.identity.allows_scope(Scope::CredAdmin) {
         KeychainCaller::Admin
-    } else if app.identity.may(Scope::Worker) {
+    } else if app.identity.allows_scope(Scope::Worker) {
         KeychainCaller::Worker(worker_id)
     } else {
-        KeychainCaller::Onlooker
+        KeychainCaller::MetadataReader
     }
 }
 
-fn key_of(
+fn keychain_key(
     catalog_id: CatalogId,
     name: String,
-    params: &mut Params,
-) -> Result<KeychainKey, Failure> {
-    let scope = params.read("scope_type", KeychainScope::parse)?;
+    params: &mut QueryParams,
+) -> Result<KeychainKey, HttpError> {
+    let scope = params.parse_param("scope_type", KeychainScope::parse)?;
     Ok(KeychainKey {
         catalog_id,
         name: name.into(),
         scope: scope.unwrap_or(KeychainScope::Global),
-        execution_id: params.read("execution_id", str::parse)?,
+        execution_id: params.parse_param("execution_id", str::parse)?,
     })
 }

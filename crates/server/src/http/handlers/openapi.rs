@@ -1,28 +1,29 @@
-//! The API, as it describes itself.
+//! The OpenAPI document and its HTML page.
 
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_SECURITY_POLICY;
 use axum::response::Response;
 
-use crate::http::answer::{JSON, of_type};
+use crate::http::json_response::{APPLICATION_JSON, typed_response};
 use crate::http::openapi::{DOCUMENT, PAGE};
 
-/// The page has a style of its own and nothing else: no script, no picture, nothing from elsewhere.
-const NOTHING_ELSE: HeaderValue = HeaderValue::from_static(
+/// Content security policy: the page uses inline styles only, no scripts, images or external
+/// resources.
+const PAGE_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'",
 );
 
-/// The document.
-pub(in crate::http) async fn document() -> Response {
-    of_type(JSON, DOCUMENT)
+/// Returns the OpenAPI document.
+pub(in crate::http) async fn get_openapi_document() -> Response {
+    typed_response(APPLICATION_JSON, DOCUMENT)
 }
 
-/// The same for people.
-pub(in crate::http) async fn page() -> Response {
+/// Returns the OpenAPI document as HTML page.
+pub(in crate::http) async fn get_openapi_page() -> Response {
     let html = HeaderValue::from_static("text/html; charset=utf-8");
-    let mut response = of_type(html, PAGE.as_str());
+    let mut response = typed_response(html, PAGE.as_str());
     let headers = response.headers_mut();
-    headers.insert(CONTENT_SECURITY_POLICY, NOTHING_ELSE);
+    headers.insert(CONTENT_SECURITY_POLICY, PAGE_SECURITY_POLICY);
     response
 }

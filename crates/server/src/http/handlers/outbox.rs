@@ -1,112 +1,135 @@
-//! The outbox: rows go to publishers, and come back marked.
+//! The outbox and the quarantine.
 
 use axum::extract::State;
 use noetl_api::internal::{
-    MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest, OutboxChanged,
-    OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxList, PendingCount, QuarantineList,
+    MarkFailedRequest, MarkFailedResponse, MarkPublishedRequest, MarkPublishedResponse,
+    OutboxChangeResponse, OutboxClaimRequest, OutboxClaimResponse, OutboxIds, OutboxList,
+    PendingCount, QuarantineList,
 };
 use noetl_store::{OutboxFilter, OutboxStatus, QuarantineFilter};
 use noetl_types::limits::PageLimit;
 use noetl_types::{OutboxId, QuarantineId};
 
-use crate::http::acting::App;
-use crate::http::answer::Answer;
+use crate::http::authorized_runtime::AppState;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
-use crate::http::failure::Failure;
-use crate::http::params::Params;
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::QueryParams;
 
-/// Hands rows to a publisher.
-pub(in crate::http) async fn claim(
-    State(app): State<App>,
+/// Claims rows for a publisher.
+pub(in crate::http) async fn claim_outbox_rows(
+    State(app): State<AppState>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<OutboxClaimRequest>,
-) -> Result<Answer<OutboxClaimAnswer>, Failure> {
-    Ok(Answer(app.of_nobody().claim_outbox(request).await?))
-}
-
-/// Rows are out.
-pub(in crate::http) async fn mark_published(
-    State(app): State<App>,
-    JsonBody(request): JsonBody<MarkPublishedRequest>,
-) -> Result<Answer<MarkPublishedAnswer>, Failure> {
-    Ok(Answer(
-        app.of_nobody().mark_outbox_published(request).await?,
+) -> Result<JsonResponse<OutboxClaimResponse>, HttpError> {
+    Ok(JsonResponse(
+        app.unauthenticated_runtime().claim_outbox(request).await?,
     ))
 }
 
-/// A row could not be published.
-pub(in crate::http) async fn mark_failed(
-    State(app): State<App>,
+/// Marks rows as published.
+pub(in crate::http) async fn mark_rows_published(
+    State(app): State<AppState>,
+    JsonBody(request): JsonBody<MarkPublishedRequest>,
+) -> Result<JsonResponse<MarkPublishedResponse>, HttpError> {
+    Ok(JsonResponse(
+        app.unauthenticated_runtime()
+            .mark_outbox_published(request)
+            .await?,
+    ))
+}
+
+/// Marks a row as failed.
+pub(in crate::http) async fn mark_row_failed(
+    State(app): State<AppState>,
     JsonBody(request): JsonBody<MarkFailedRequest>,
-) -> Result<Answer<MarkFailedAnswer>, Failure> {
-    Ok(Answer(app.of_nobody().mark_outbox_failed(request).await?))
+) -> Result<JsonResponse<MarkFailedResponse>, HttpError> {
+    Ok(JsonResponse(
+        app.unauthenticated_runtime()
+            .mark_outbox_failed(request)
+            .await?,
+    ))
 }
 
-/// How many rows could be claimed.
-pub(in crate::http) async fn pending_count(
-    State(app): State<App>,
-) -> Result<Answer<PendingCount>, Failure> {
-    Ok(Answer(app.of_nobody().outbox_pending().await?))
+/// Returns the number of rows that can be claimed.
+pub(in crate::http) async fn count_pending_rows(
+    State(app): State<AppState>,
+) -> Result<JsonResponse<PendingCount>, HttpError> {
+    Ok(JsonResponse(
+        app.unauthenticated_runtime().outbox_pending().await?,
+    ))
 }
 
-/// Rows, by id.
-pub(in crate::http) async fn list(
-    State(app): State<App>,
-    mut params: Params,
-) -> Result<Answer<OutboxList>, Failure> {
-    let status = params.read("status", |status| {
+/// Lists rows in the order of their ids.
+pub(in crate::http) async fn list_outbox_rows(
+    State(app): State<AppState>,
+    mut params: QueryParams,
+) -> Result<JsonResponse<OutboxList>, HttpError> {
+    let status = params.parse_param("status", |status| {
         OutboxStatus::parse(&status.to_ascii_uppercase())
     })?;
-    listed(&app, params, status).await
+    list_rows_with_status(&app, params, status).await
 }
 
-/// Rows that failed too often.
-pub(in crate::http) async fn dead(
-    State(app): State<App>,
-    params: Params,
-) -> Result<Answer<OutboxList>, Failure> {
-    listed(&app, params, Some(OutboxStatus::Dead)).await
+/// Lists rows that reached the maximum number of attempts.
+pub(in crate::http) async fn list_dead_rows(
+    State(app): State<AppState>,
+    params: QueryParams,
+) -> Result<JsonResponse<OutboxList>, HttpError> {
+    list_rows_with_status(&app, params, Some(OutboxStatus::Dead)).await
 }
 
-async fn listed(
-    app: &App,
-    mut params: Params,
+async fn list_rows_with_status(
+    app: &AppState,
+    mut params: QueryParams,
     status: Option<OutboxStatus>,
-) -> Result<Answer<OutboxList>, Failure> {
+) -> Result<JsonResponse<OutboxList>, HttpError> {
     let filter = OutboxFilter {
         status,
-        after: params.read("after", str::parse::<OutboxId>)?,
+        after: params.parse_param("after", str::parse::<OutboxId>)?,
         limit: params.page_limit("limit", PageLimit::default())?,
     };
-    params.nothing_else()?;
-    Ok(Answer(app.of_nobody().outbox(filter).await?))
+    params.reject_unknown()?;
+    Ok(JsonResponse(
+        app.unauthenticated_runtime().list_outbox(filter).await?,
+    ))
 }
 
-/// What was refused while its neighbours went on.
-pub(in crate::http) async fn quarantine(
-    State(app): State<App>,
-    mut params: Params,
-) -> Result<Answer<QuarantineList>, Failure> {
+/// Lists events in quarantine.
+pub(in crate::http) async fn list_quarantine(
+    State(app): State<AppState>,
+    mut params: QueryParams,
+) -> Result<JsonResponse<QuarantineList>, HttpError> {
     let filter = QuarantineFilter {
-        source: params.text("source")?,
-        after: params.read("after", str::parse::<QuarantineId>)?,
+        source: params.text_param("source")?,
+        after: params.parse_param("after", str::parse::<QuarantineId>)?,
         limit: params.page_limit("limit", PageLimit::default())?,
     };
-    params.nothing_else()?;
-    Ok(Answer(app.of_nobody().quarantine(filter).await?))
+    params.reject_unknown()?;
+    Ok(JsonResponse(
+        app.unauthenticated_runtime()
+            .list_quarantine(filter)
+            .await?,
+    ))
 }
 
-/// Sends dead rows out again.
-pub(in crate::http) async fn replay(
-    State(app): State<App>,
+/// Makes dead rows claimable again.
+pub(in crate::http) async fn replay_dead_rows(
+    State(app): State<AppState>,
     JsonBody(request): JsonBody<OutboxIds>,
-) -> Result<Answer<OutboxChanged>, Failure> {
-    Ok(Answer(app.of_nobody().replay_outbox(request).await?))
+) -> Result<JsonResponse<OutboxChangeResponse>, HttpError> {
+    Ok(JsonResponse(
+        app.unauthenticated_runtime().replay_outbox(request).await?,
+    ))
 }
 
-/// Gives dead rows up.
-pub(in crate::http) async fn discard(
-    State(app): State<App>,
+/// Discards dead rows.
+pub(in crate::http) async fn discard_dead_rows(
+    State(app): State<AppState>,
     JsonBody(request): JsonBody<OutboxIds>,
-) -> Result<Answer<OutboxChanged>, Failure> {
-    Ok(Answer(app.of_nobody().discard_outbox(request).await?))
+) -> Result<JsonResponse<OutboxChangeResponse>, HttpError> {
+    Ok(JsonResponse(
+        app.unauthenticated_runtime()
+            .discard_outbox(request)
+            .await?,
+    ))
 }

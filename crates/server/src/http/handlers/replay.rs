@@ -1,76 +1,79 @@
-//! Executions are looked at as they were.
+//! State of executions in the past.
 
-use noetl_api::replay::{Cut, ReplayAnswer, ReplayQuery};
-use noetl_types::replay::Projection;
+use noetl_api::replay::{ReplayCutoff, ReplayQuery, ReplayResponse};
+use noetl_types::replay::ProjectionKind;
 use noetl_types::{ErrorCode, EventId, ExecutionId, Timestamp};
 
-use crate::http::acting::For;
-use crate::http::answer::Answer;
-use crate::http::failure::Failure;
-use crate::http::params::Params;
-use crate::runtime::Behalf;
+use crate::http::authorized_runtime::AuthorizedRuntime;
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::QueryParams;
+use crate::runtime::AuthContext;
 
-/// An execution as of a moment.
-pub(in crate::http) async fn state(
-    For(app): For,
-    mut params: Params,
-) -> Result<Answer<ReplayAnswer>, Failure> {
-    let query = read(&mut params, app.runtime.behalf())?;
-    Ok(Answer(app.runtime.replay_state(query).await?))
+/// Returns the state of an execution at a point of its log.
+pub(in crate::http) async fn get_replay_state(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<ReplayResponse>, HttpError> {
+    let query = parse_replay_query(&mut params, app.runtime.auth_context())?;
+    Ok(JsonResponse(app.runtime.replay_state(query).await?))
 }
 
-fn read(params: &mut Params, caller: &Behalf) -> Result<ReplayQuery, Failure> {
+fn parse_replay_query(
+    params: &mut QueryParams,
+    caller: &AuthContext,
+) -> Result<ReplayQuery, HttpError> {
     let execution_id = params
-        .text("execution_id")?
-        .ok_or_else(|| Failure::new(ErrorCode::BadQuery, "execution_id is missing"))?;
+        .text_param("execution_id")?
+        .ok_or_else(|| HttpError::new(ErrorCode::BadQuery, "execution_id is missing"))?;
     let execution_id: ExecutionId = execution_id.parse().map_err(|error| {
-        let text = format!("not the id of an execution: {error}");
-        Failure::new(ErrorCode::BadId, text)
+        let text = format!("invalid execution id: {error}");
+        HttpError::new(ErrorCode::BadId, text)
     })?;
-    let usual = ReplayQuery::new(execution_id);
+    let defaults = ReplayQuery::new(execution_id);
     Ok(ReplayQuery {
         tenant_id: params
-            .read("tenant_id", str::parse)?
+            .parse_param("tenant_id", str::parse)?
             .unwrap_or_else(|| caller.tenant_id.clone()),
         organization_id: params
-            .read("organization_id", str::parse)?
+            .parse_param("organization_id", str::parse)?
             .unwrap_or_else(|| caller.organization_id.clone()),
-        cut: cut(params)?,
+        cutoff: parse_cutoff(params)?,
         projection: params
-            .read("projection", Projection::parse)?
-            .unwrap_or(usual.projection),
-        limit: params.number("limit", 1..=u32::MAX)?,
+            .parse_param("projection", ProjectionKind::parse)?
+            .unwrap_or(defaults.projection),
+        limit: params.number_param("limit", 1..=u32::MAX)?,
         resolve_payloads: params
-            .flag("resolve_payloads")?
-            .unwrap_or(usual.resolve_payloads),
-        ..usual
+            .bool_param("resolve_payloads")?
+            .unwrap_or(defaults.resolve_payloads),
+        ..defaults
     })
 }
 
-/// Where to stop: at most one of three ways to say it.
-fn cut(params: &mut Params) -> Result<Cut, Failure> {
-    let event = params.read("as_of_event_id", str::parse::<EventId>)?;
-    let position = params.read("as_of_position", str::parse::<i64>)?;
-    let time = params.read("as_of_time", moment)?;
+/// Parses the point to stop at, given by at most one of three parameters.
+fn parse_cutoff(params: &mut QueryParams) -> Result<ReplayCutoff, HttpError> {
+    let event = params.parse_param("as_of_event_id", str::parse::<EventId>)?;
+    let position = params.parse_param("as_of_position", str::parse::<i64>)?;
+    let time = params.parse_param("as_of_time", parse_lenient_time)?;
     match (event, position, time) {
-        (None, None, None) => Ok(Cut::End),
-        (Some(id), None, None) => Ok(Cut::Event(id)),
-        (None, Some(seq), None) => Ok(Cut::Position(seq)),
-        (None, None, Some(time)) => Ok(Cut::Time(time)),
+        (None, None, None) => Ok(ReplayCutoff::End),
+        (Some(id), None, None) => Ok(ReplayCutoff::Event(id)),
+        (None, Some(seq), None) => Ok(ReplayCutoff::Position(seq)),
+        (None, None, Some(time)) => Ok(ReplayCutoff::Time(time)),
         (event, position, _) => {
-            let mut given = Vec::new();
-            given.extend(event.map(|_| "as_of_event_id"));
-            given.extend(position.map(|_| "as_of_position"));
-            given.extend(time.map(|_| "as_of_time"));
-            let given = given.join(" and ");
-            let text = format!("{given} are given; say one of them");
-            Err(Failure::new(ErrorCode::BadQuery, text))
+            let mut names = Vec::new();
+            names.extend(event.map(|_| "as_of_event_id"));
+            names.extend(position.map(|_| "as_of_position"));
+            names.extend(time.map(|_| "as_of_time"));
+            let names = names.join(" and ");
+            let text = format!("{names} are mutually exclusive; send only one of them");
+            Err(HttpError::new(ErrorCode::BadQuery, text))
         }
     }
 }
 
-/// A time; one without a zone is UTC.
-fn moment(text: &str) -> Result<Timestamp, String> {
+/// Parses a time. A time without zone is UTC.
+fn parse_lenient_time(text: &str) -> Result<Timestamp, String> {
     match Timestamp::parse_lenient(text) {
         Ok(Some(time)) => Ok(time),
         Ok(None) => Err("not a time".to_owned()),

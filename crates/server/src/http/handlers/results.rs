@@ -3,43 +3,45 @@
 use axum::body::{Body, Bytes};
 use axum::http::HeaderValue;
 use axum::response::Response;
-use noetl_api::result::{KeptResult, PutResult};
+use noetl_api::result::{ResultPutRequest, ResultPutResponse};
 use noetl_types::ErrorCode;
 
-use crate::http::acting::For;
-use crate::http::answer::{Answer, JSON, of_type};
+use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
-use crate::http::failure::Failure;
-use crate::http::params::{ExecutionOf, KeyOf, Params};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::{APPLICATION_JSON, JsonResponse, typed_response};
+use crate::http::params::{IdempotencyKeyHeader, PathExecutionId, QueryParams};
 
-/// A stored result as it is kept: it was written as JSON once and is not read again.
-pub(in crate::http) async fn resolve(
-    For(app): For,
-    mut params: Params,
-) -> Result<Response, Failure> {
+/// Returns a stored result as it was stored, without parsing it.
+pub(in crate::http) async fn resolve_result(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<Response, HttpError> {
     let reference = params
-        .text("ref")?
-        .ok_or_else(|| Failure::new(ErrorCode::BadQuery, "ref is missing"))?;
-    let result = app.runtime.stored_result(&reference).await?;
+        .text_param("ref")?
+        .ok_or_else(|| HttpError::new(ErrorCode::BadQuery, "ref is missing"))?;
+    let result = app.runtime.read_verified_result(&reference).await?;
     let media_type = if result.media_type == "application/json" {
-        JSON
+        APPLICATION_JSON
     } else {
-        // A browser must not take what somebody stored for a page.
+        // A browser must not render stored data as a page.
         HeaderValue::from_static("application/octet-stream")
     };
-    Ok(of_type(
+    Ok(typed_response(
         media_type,
         Body::from(Bytes::from_owner(result.bytes)),
     ))
 }
 
-/// Keeps a result.
-pub(in crate::http) async fn put(
-    For(app): For,
-    ExecutionOf(execution_id): ExecutionOf,
-    key: KeyOf,
-    JsonBody(request): JsonBody<PutResult>,
-) -> Result<Answer<KeptResult>, Failure> {
-    let kept = app.runtime.put_result(execution_id, request, key.text());
-    Ok(Answer(kept.await?))
+/// Stores a result.
+pub(in crate::http) async fn put_result(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
+    key: IdempotencyKeyHeader,
+    JsonBody(request): JsonBody<ResultPutRequest>,
+) -> Result<JsonResponse<ResultPutResponse>, HttpError> {
+    let stored = app
+        .runtime
+        .put_result(execution_id, request, key.key_text());
+    Ok(JsonResponse(stored.await?))
 }

@@ -1,64 +1,72 @@
-//! Signals and decisions reach executions that wait.
+//! Signals and approvals.
 
 use axum::http::Uri;
 use axum::response::Response;
 use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{
-    ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
+    ApproveRequest, ApproveResponse, BroadcastResponse, SignalRequest, SignalResponse,
 };
 use noetl_types::limits::PageLimit;
 
-use crate::http::acting::For;
-use crate::http::answer::Answer;
+use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
-use crate::http::failure::Failure;
-use crate::http::paged::paged;
-use crate::http::params::{ExecutionOf, Params};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::page_response::page_response;
+use crate::http::params::{PathExecutionId, QueryParams};
 
 /// Sends a signal to an execution.
-pub(in crate::http) async fn signal(
-    For(app): For,
-    ExecutionOf(execution_id): ExecutionOf,
+pub(in crate::http) async fn send_signal(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
     JsonBody(request): JsonBody<SignalRequest>,
-) -> Result<Answer<SignalAnswer>, Failure> {
+) -> Result<JsonResponse<SignalResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    let sent = app.runtime.signal(execution_id, actor, request).await?;
-    Ok(Answer(sent))
+    let sent = app
+        .runtime
+        .send_signal(execution_id, actor, request)
+        .await?;
+    Ok(JsonResponse(sent))
 }
 
-/// Sends a signal to everybody.
-pub(in crate::http) async fn broadcast(
-    For(app): For,
+/// Sends a signal to all executions that wait for it.
+pub(in crate::http) async fn broadcast_signal(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBody(request): JsonBody<SignalRequest>,
-) -> Result<Answer<BroadcastAnswer>, Failure> {
+) -> Result<JsonResponse<BroadcastResponse>, HttpError> {
     let actor = Some(app.identity.actor());
-    Ok(Answer(app.runtime.broadcast(actor, request).await?))
+    Ok(JsonResponse(
+        app.runtime.broadcast_signal(actor, request).await?,
+    ))
 }
 
-/// Decides about something that an execution waits for.
-pub(in crate::http) async fn approve(
-    For(app): For,
-    ExecutionOf(execution_id): ExecutionOf,
+/// Submits the decision of an approval.
+pub(in crate::http) async fn submit_approval(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
     JsonBody(request): JsonBody<ApproveRequest>,
-) -> Result<Answer<ApproveAnswer>, Failure> {
+) -> Result<JsonResponse<ApproveResponse>, HttpError> {
     let actor = app.identity.actor();
-    let decided = app.runtime.approve(execution_id, actor, request).await?;
-    Ok(Answer(decided))
+    let decided = app
+        .runtime
+        .submit_approval(execution_id, actor, request)
+        .await?;
+    Ok(JsonResponse(decided))
 }
 
-/// What waits for a person.
-pub(in crate::http) async fn approvals(
-    For(app): For,
+/// Lists open approvals.
+pub(in crate::http) async fn list_approvals(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     uri: Uri,
-    mut params: Params,
-) -> Result<Response, Failure> {
+    mut params: QueryParams,
+) -> Result<Response, HttpError> {
     let query = ApprovalsQuery {
-        execution_id: params.read("execution_id", str::parse)?,
+        execution_id: params.parse_param("execution_id", str::parse)?,
         limit: Some(params.page_limit("limit", PageLimit::MAX)?),
-        cursor: params.text("cursor")?,
+        cursor: params.text_param("cursor")?,
     };
-    params.nothing_else()?;
-    let list = app.runtime.approvals(query).await?;
+    params.reject_unknown()?;
+    let list = app.runtime.list_approvals(query).await?;
     let next = list.next_cursor.clone();
-    Ok(paged(list, &uri, next.as_ref()))
+    Ok(page_response(list, &uri, next.as_ref()))
 }

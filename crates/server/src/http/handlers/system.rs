@@ -1,122 +1,133 @@
-//! The system as people look at it, and what it does not do.
+//! Status of the server, and routes that are not supported.
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use noetl_api::system::{DatabaseAnswer, ServerStatus, ShardInfo, StatsAnswer, WhoAmI, Widgets};
-use noetl_playbook::{SchemaOf, json_schema};
+use noetl_api::system::{
+    DashboardStatsResponse, DashboardWidgets, DatabaseCheckResponse, ServerStatus, ShardInfo,
+    WhoAmI,
+};
+use noetl_playbook::{SchemaKind, json_schema};
 use noetl_types::{ErrorCode, Text};
 
-use crate::http::acting::{App, For};
-use crate::http::answer::{Answer, JSON, of_type};
-use crate::http::failure::Failure;
-use crate::http::params::{Params, TextOf};
+use crate::http::authorized_runtime::{AppState, AuthorizedRuntime};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::{APPLICATION_JSON, JsonResponse, typed_response};
+use crate::http::params::{PathText, QueryParams};
 
-/// Shards that a caller may ask about.
-const SHARDS: std::ops::RangeInclusive<u32> = 1..=1024;
+/// Range of the number of shards.
+const SHARD_COUNT_RANGE: std::ops::RangeInclusive<u32> = 1..=1024;
 
-/// Counters.
-pub(in crate::http) async fn stats(For(app): For) -> Result<Answer<StatsAnswer>, Failure> {
-    Ok(Answer(app.runtime.dashboard().await?))
+/// Returns the statistics of the dashboard.
+pub(in crate::http) async fn get_dashboard_stats(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+) -> Result<JsonResponse<DashboardStatsResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.dashboard_stats().await?))
 }
 
-/// The same as tiles.
-pub(in crate::http) async fn widgets(For(app): For) -> Result<Answer<Widgets>, Failure> {
-    Ok(Answer(app.runtime.widgets().await?))
+/// Returns the widgets of the dashboard.
+pub(in crate::http) async fn get_dashboard_widgets(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+) -> Result<JsonResponse<DashboardWidgets>, HttpError> {
+    Ok(JsonResponse(app.runtime.dashboard_widgets().await?))
 }
 
-/// Where an execution is placed.
-pub(in crate::http) async fn shard_info(
-    For(app): For,
-    mut params: Params,
-) -> Result<Answer<ShardInfo>, Failure> {
-    let execution_id = params.read("execution_id", str::parse)?;
-    let execution_id =
-        execution_id.ok_or_else(|| Failure::new(ErrorCode::BadQuery, "execution_id is missing"))?;
-    let count = params.number("shard_count", SHARDS)?;
-    Ok(Answer(app.runtime.shard_info(execution_id, count)))
+/// Returns the shard of an execution.
+pub(in crate::http) async fn get_shard_info(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<ShardInfo>, HttpError> {
+    let execution_id = params.parse_param("execution_id", str::parse)?;
+    let execution_id = execution_id
+        .ok_or_else(|| HttpError::new(ErrorCode::BadQuery, "execution_id is missing"))?;
+    let count = params.number_param("shard_count", SHARD_COUNT_RANGE)?;
+    Ok(JsonResponse(app.runtime.shard_info(execution_id, count)))
 }
 
-/// Who makes the request.
-pub(in crate::http) async fn whoami(For(app): For) -> Answer<WhoAmI> {
-    let (scopes, behalf) = (app.identity.scopes(), app.identity.behalf());
-    Answer(WhoAmI {
+/// Returns the identity of the caller.
+pub(in crate::http) async fn whoami(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+) -> JsonResponse<WhoAmI> {
+    let (scopes, context) = (app.identity.scopes(), app.identity.auth_context());
+    JsonResponse(WhoAmI {
         actor: app.identity.actor(),
-        tenant_id: Text::from(&behalf.tenant_id),
-        organization_id: Text::from(&behalf.organization_id),
+        tenant_id: Text::from(&context.tenant_id),
+        organization_id: Text::from(&context.organization_id),
         scopes: scopes.map(|scope| scope.as_str().into()).collect(),
     })
 }
 
-/// How the server is.
-pub(in crate::http) async fn health(For(app): For) -> Response {
-    let health = app.runtime.health().await;
-    let is_well = health.status == "ok";
-    let mut response = Answer(health).into_response();
-    if !is_well {
+/// Returns the health of the server, with status 503 if it is not `ok`.
+pub(in crate::http) async fn get_health(AuthorizedRuntime(app): AuthorizedRuntime) -> Response {
+    let health = app.runtime.check_health().await;
+    let is_healthy = health.status == "ok";
+    let mut response = JsonResponse(health).into_response();
+    if !is_healthy {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     }
     response
 }
 
-/// What the server knows of itself.
-pub(in crate::http) async fn status(For(app): For) -> Answer<ServerStatus> {
-    Answer(app.runtime.server_status().await)
+/// Returns the status of the server.
+pub(in crate::http) async fn get_server_status(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+) -> JsonResponse<ServerStatus> {
+    JsonResponse(app.runtime.server_status().await)
 }
 
-/// Whether the tables of the database are there.
+/// Checks that the tables of the database exist.
 pub(in crate::http) async fn validate_database(
-    For(app): For,
-) -> Result<Answer<DatabaseAnswer>, Failure> {
-    Ok(Answer(app.runtime.validate_database().await?))
+    AuthorizedRuntime(app): AuthorizedRuntime,
+) -> Result<JsonResponse<DatabaseCheckResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.validate_database().await?))
 }
 
-/// Prepares the database.
+/// Creates the tables of the database if they are missing.
 pub(in crate::http) async fn init_database(
-    For(app): For,
-) -> Result<Answer<DatabaseAnswer>, Failure> {
-    Ok(Answer(app.runtime.init_database().await?))
+    AuthorizedRuntime(app): AuthorizedRuntime,
+) -> Result<JsonResponse<DatabaseCheckResponse>, HttpError> {
+    Ok(JsonResponse(app.runtime.init_database().await?))
 }
 
-/// The JSON Schema of a kind of document.
-pub(in crate::http) async fn schema(
-    State(app): State<App>,
-    TextOf(document): TextOf,
-) -> Result<Response, Failure> {
+/// Returns the JSON Schema of a kind of document.
+pub(in crate::http) async fn get_json_schema(
+    State(app): State<AppState>,
+    PathText(document): PathText,
+) -> Result<Response, HttpError> {
     let schema = match document.as_str() {
-        "playbook.json" => json_schema(SchemaOf::Playbook).to_string(),
-        "subscription.json" => json_schema(SchemaOf::Subscription).to_string(),
+        "playbook.json" => json_schema(SchemaKind::Playbook).to_string(),
+        "subscription.json" => json_schema(SchemaKind::Subscription).to_string(),
         "config.json" => {
-            let unknown = "this server does not know the settings that it was started with";
+            let text = "this server has no schema of its settings";
             let schema = app.config_schema();
-            let schema = schema.ok_or_else(|| Failure::new(ErrorCode::NotSupported, unknown))?;
+            let schema = schema.ok_or_else(|| HttpError::new(ErrorCode::NotSupported, text))?;
             schema.to_owned()
         }
         _ => {
-            let text = "there are schemas of playbook.json, subscription.json and config.json";
-            return Err(Failure::new(ErrorCode::NotFound, text));
+            let text =
+                "not found: available schemas are playbook.json, subscription.json and config.json";
+            return Err(HttpError::new(ErrorCode::NotFound, text));
         }
     };
-    Ok(of_type(JSON, schema))
+    Ok(typed_response(APPLICATION_JSON, schema))
 }
 
-/// A statement for the database. Nothing would keep it to one tenant, or from what is sealed: a
-/// transaction that only reads still calls functions that take any role. So none is taken at all.
-pub(in crate::http) async fn sql_console(State(app): State<App>) -> Failure {
+/// Rejects SQL statements. They could not be restricted to one tenant or kept away from secrets:
+/// even a read-only transaction can call functions that switch the role.
+pub(in crate::http) async fn sql_console(State(app): State<AppState>) -> HttpError {
     if app.has_sql_console() {
-        let text = "this version has no SQL console: nothing would keep a statement to its tenant and from \
-            secrets; ask for runs by /api/executions, or ask the database itself with a role that only reads";
-        return Failure::new(ErrorCode::NotSupported, text);
+        let text = "this version has no SQL console, because statements could not be restricted to a tenant; \
+            use /api/executions, or query the database with a read-only role";
+        return HttpError::new(ErrorCode::NotSupported, text);
     }
-    let text =
-        "the SQL console is closed: NOETL_SQL_CONSOLE is off, and this version has none to open";
-    Failure::new(ErrorCode::Forbidden, text)
+    let text = "the SQL console is disabled (NOETL_SQL_CONSOLE is off), and this version does not have one";
+    HttpError::new(ErrorCode::Forbidden, text)
 }
 
-/// What is known by name and not done here.
-pub(in crate::http) async fn not_supported() -> Failure {
-    Failure::new(
+/// Answers requests for routes that are reserved but not supported.
+pub(in crate::http) async fn not_supported() -> HttpError {
+    HttpError::new(
         ErrorCode::NotSupported,
-        "this server knows the address and does not do that in this version; nothing was changed",
+        "this operation is not supported in this version; nothing was changed",
     )
 }

@@ -1,42 +1,44 @@
-//! Tokens: made, listed, taken back.
+//! API tokens.
 
-use noetl_api::tokens::{CreatedToken, NewToken, TokenList, TokenView};
+use noetl_api::tokens::{CreateTokenRequest, CreatedToken, TokenList, TokenView};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, TokenId};
 
-use crate::http::acting::For;
-use crate::http::answer::Answer;
+use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
-use crate::http::failure::Failure;
-use crate::http::params::{Params, TextOf};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::{PathText, QueryParams};
 
-/// The tokens of the tenant, without what they prove themselves by.
-pub(in crate::http) async fn list(
-    For(app): For,
-    mut params: Params,
-) -> Result<Answer<TokenList>, Failure> {
+/// Lists the tokens of the tenant, without their secrets.
+pub(in crate::http) async fn list_tokens(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<TokenList>, HttpError> {
     let limit = params.page_limit("limit", PageLimit::default())?;
-    let cursor = params.text("cursor")?;
-    params.nothing_else()?;
-    Ok(Answer(app.runtime.tokens(limit, cursor).await?))
+    let cursor = params.text_param("cursor")?;
+    params.reject_unknown()?;
+    Ok(JsonResponse(app.runtime.list_tokens(limit, cursor).await?))
 }
 
-/// Makes a token. It is shown in this answer and never again.
-pub(in crate::http) async fn create(
-    For(app): For,
-    JsonBody(request): JsonBody<NewToken>,
-) -> Result<Answer<CreatedToken>, Failure> {
+/// Creates a token. Only this response contains its secret.
+pub(in crate::http) async fn create_token(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(request): JsonBody<CreateTokenRequest>,
+) -> Result<JsonResponse<CreatedToken>, HttpError> {
     let actor = app.identity.actor();
-    Ok(Answer(app.runtime.create_token(request, &actor).await?))
+    Ok(JsonResponse(
+        app.runtime.create_token(request, &actor).await?,
+    ))
 }
 
-/// Takes a token back.
-pub(in crate::http) async fn revoke(
-    For(app): For,
-    TextOf(id): TextOf,
-) -> Result<Answer<TokenView>, Failure> {
-    let token_id: TokenId = id.parse().map_err(|error| {
-        Failure::new(ErrorCode::BadId, format!("not the id of a token: {error}"))
-    })?;
-    Ok(Answer(app.runtime.revoke_token(token_id).await?))
+/// Revokes a token.
+pub(in crate::http) async fn revoke_token(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathText(id): PathText,
+) -> Result<JsonResponse<TokenView>, HttpError> {
+    let token_id: TokenId = id
+        .parse()
+        .map_err(|error| HttpError::new(ErrorCode::BadId, format!("invalid token id: {error}")))?;
+    Ok(JsonResponse(app.runtime.revoke_token(token_id).await?))
 }

@@ -1,52 +1,58 @@
-//! Variables that workers and people keep beside an execution.
+//! Variables of executions.
 
-use noetl_api::vars::{VarView, Vars, VarsDeleted, VarsSet};
+use noetl_api::vars::{DeleteVariablesResponse, SetVariablesResponse, VariableList, VariableView};
 use noetl_types::JsonMap;
 
-use crate::http::acting::For;
-use crate::http::answer::Answer;
+use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
-use crate::http::failure::Failure;
-use crate::http::params::{ExecutionOf, VarOf};
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::{PathExecutionId, PathVariable};
 
-/// The variables of an execution.
-pub(in crate::http) async fn list(
-    For(app): For,
-    ExecutionOf(execution_id): ExecutionOf,
-) -> Result<Answer<Vars>, Failure> {
-    Ok(Answer(app.runtime.vars(execution_id).await?))
+/// Lists the variables of an execution.
+pub(in crate::http) async fn list_variables(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
+) -> Result<JsonResponse<VariableList>, HttpError> {
+    Ok(JsonResponse(app.runtime.list_vars(execution_id).await?))
 }
 
-/// Sets variables.
-pub(in crate::http) async fn set(
-    For(app): For,
-    ExecutionOf(execution_id): ExecutionOf,
+/// Sets variables of an execution.
+pub(in crate::http) async fn set_variables(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
     JsonBody(body): JsonBody<JsonMap>,
-) -> Result<Answer<VarsSet>, Failure> {
-    Ok(Answer(app.runtime.set_vars(execution_id, body).await?))
+) -> Result<JsonResponse<SetVariablesResponse>, HttpError> {
+    Ok(JsonResponse(
+        app.runtime.set_vars(execution_id, body).await?,
+    ))
 }
 
-/// Forgets all variables.
-pub(in crate::http) async fn clear(
-    For(app): For,
-    ExecutionOf(execution_id): ExecutionOf,
-) -> Result<Answer<VarsDeleted>, Failure> {
-    Ok(Answer(app.runtime.delete_vars(execution_id, None).await?))
+/// Deletes all variables of an execution.
+pub(in crate::http) async fn clear_variables(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathExecutionId(execution_id): PathExecutionId,
+) -> Result<JsonResponse<DeleteVariablesResponse>, HttpError> {
+    Ok(JsonResponse(
+        app.runtime.delete_vars(execution_id, None).await?,
+    ))
 }
 
-/// A variable.
-pub(in crate::http) async fn one(
-    For(app): For,
-    VarOf(execution_id, name): VarOf,
-) -> Result<Answer<VarView>, Failure> {
-    Ok(Answer(app.runtime.var(execution_id, &name).await?))
+/// Returns a variable.
+pub(in crate::http) async fn get_variable(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathVariable(execution_id, name): PathVariable,
+) -> Result<JsonResponse<VariableView>, HttpError> {
+    Ok(JsonResponse(
+        app.runtime.get_var(execution_id, &name).await?,
+    ))
 }
 
-/// Forgets a variable.
-pub(in crate::http) async fn forget(
-    For(app): For,
-    VarOf(execution_id, name): VarOf,
-) -> Result<Answer<VarsDeleted>, Failure> {
+/// Deletes a variable.
+pub(in crate::http) async fn delete_variable(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    PathVariable(execution_id, name): PathVariable,
+) -> Result<JsonResponse<DeleteVariablesResponse>, HttpError> {
     let deleted = app.runtime.delete_vars(execution_id, Some(&name));
-    Ok(Answer(deleted.await?))
+    Ok(JsonResponse(deleted.await?))
 }

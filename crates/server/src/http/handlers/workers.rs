@@ -1,58 +1,61 @@
-//! Workers: who they are, and that they live.
+//! Registration and heartbeats of workers.
 
 use noetl_api::query::PoolsQuery;
 use noetl_api::runtime::{
-    Done, PoolHeartbeatAnswer, Pools, RegisterWorker, RuntimeView, WorkerName,
+    OkResponse, PoolHeartbeatResponse, PoolListResponse, RegisterWorkerRequest, RuntimeView,
+    WorkerName,
 };
 
-use crate::http::acting::For;
-use crate::http::answer::Answer;
+use crate::http::authorized_runtime::AuthorizedRuntime;
 use crate::http::body::JsonBody;
-use crate::http::failure::Failure;
-use crate::http::params::Params;
+use crate::http::http_error::HttpError;
+use crate::http::json_response::JsonResponse;
+use crate::http::params::QueryParams;
 
-/// Makes a worker known.
-pub(in crate::http) async fn register(
-    For(app): For,
-    JsonBody(worker): JsonBody<RegisterWorker>,
-) -> Result<Answer<RuntimeView>, Failure> {
-    Ok(Answer(app.runtime.register_worker(worker).await?))
+/// Registers a worker.
+pub(in crate::http) async fn register_worker(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    JsonBody(worker): JsonBody<RegisterWorkerRequest>,
+) -> Result<JsonResponse<RuntimeView>, HttpError> {
+    Ok(JsonResponse(app.runtime.register_worker(worker).await?))
 }
 
-/// Notes that a worker lives.
-pub(in crate::http) async fn heartbeat(
-    For(app): For,
+/// Records the heartbeat of a worker.
+pub(in crate::http) async fn record_worker_heartbeat(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBody(worker): JsonBody<WorkerName>,
-) -> Result<Answer<PoolHeartbeatAnswer>, Failure> {
-    Ok(Answer(app.runtime.worker_alive(worker).await?))
+) -> Result<JsonResponse<PoolHeartbeatResponse>, HttpError> {
+    Ok(JsonResponse(
+        app.runtime.record_worker_heartbeat(worker).await?,
+    ))
 }
 
-/// Lets a worker go.
-pub(in crate::http) async fn deregister(
-    For(app): For,
+/// Deregisters a worker.
+pub(in crate::http) async fn deregister_worker(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBody(worker): JsonBody<WorkerName>,
-) -> Result<Answer<Done>, Failure> {
-    app.runtime.worker_leaves(worker).await?;
-    Ok(Answer(Done::ok()))
+) -> Result<JsonResponse<OkResponse>, HttpError> {
+    app.runtime.deregister_worker(worker).await?;
+    Ok(JsonResponse(OkResponse::ok()))
 }
 
-/// Asks a worker to finish and leave.
-pub(in crate::http) async fn drain(
-    For(app): For,
+/// Drains a worker: it finishes its commands and stops.
+pub(in crate::http) async fn drain_worker(
+    AuthorizedRuntime(app): AuthorizedRuntime,
     JsonBody(worker): JsonBody<WorkerName>,
-) -> Result<Answer<RuntimeView>, Failure> {
-    Ok(Answer(app.runtime.drain_worker(worker).await?))
+) -> Result<JsonResponse<RuntimeView>, HttpError> {
+    Ok(JsonResponse(app.runtime.drain_worker(worker).await?))
 }
 
-/// The workers, and how busy their pools are.
-pub(in crate::http) async fn pools(
-    For(app): For,
-    mut params: Params,
-) -> Result<Answer<Pools>, Failure> {
+/// Lists workers and the load of their pools.
+pub(in crate::http) async fn list_pools(
+    AuthorizedRuntime(app): AuthorizedRuntime,
+    mut params: QueryParams,
+) -> Result<JsonResponse<PoolListResponse>, HttpError> {
     let query = PoolsQuery {
-        kind: params.text("kind")?,
-        status: params.text("status")?,
-        name: params.text("name")?,
+        kind: params.text_param("kind")?,
+        status: params.text_param("status")?,
+        name: params.text_param("name")?,
     };
-    Ok(Answer(app.runtime.pools(query).await?))
+    Ok(JsonResponse(app.runtime.list_pools(query).await?))
 }

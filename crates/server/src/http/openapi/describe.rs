@@ -1,7 +1,8 @@
-//! What a handler's own types say about its route: the body that it reads, and what it answers.
+//! Description of a route by the types of its handler: request body and response.
 
-/// A handler that can be described. In tests this asks for the schema of every body and answer, so a
-/// type without one does not get into a route; the product asks for nothing.
+/// A handler that can be described. In tests, this requires a JSON Schema for the types of all
+/// bodies and responses, so a route cannot use a type without one. In other builds, it requires
+/// nothing.
 #[cfg(not(test))]
 pub(in crate::http) trait Described<T> {}
 
@@ -9,10 +10,10 @@ pub(in crate::http) trait Described<T> {}
 impl<H, T> Described<T> for H {}
 
 #[cfg(test)]
-pub(in crate::http) use made::{Described, Made, Shape};
+pub(in crate::http) use handler_shape::{Described, HandlerShape, SchemaBuilder};
 
 #[cfg(test)]
-mod made {
+mod handler_shape {
     use axum::Extension;
     use axum::extract::{Path, State};
     use axum::http::{HeaderMap, Uri};
@@ -20,153 +21,157 @@ mod made {
     use schemars::{JsonSchema, Schema, SchemaGenerator};
 
     use crate::http::access::Caller;
-    use crate::http::acting::{App, For, ForAll, ForCopies};
-    use crate::http::answer::{Answer, AsOf};
+    use crate::http::authorized_runtime::{
+        AppState, AuthorizedRuntime, PlatformRuntime, ProjectorRuntime,
+    };
     use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
-    use crate::http::failure::Failure;
-    use crate::http::once::Once;
+    use crate::http::http_error::HttpError;
+    use crate::http::idempotency::IdempotentResponse;
+    use crate::http::json_response::{JsonAtSeq, JsonResponse};
     use crate::http::params::{
-        CatalogOf, EventOf, ExecutionOf, KeyOf, KeychainOf, Params, TextOf, TraceOf, VarOf,
+        IdempotencyKeyHeader, PathCatalogId, PathEventId, PathExecutionId, PathKeychainEntry,
+        PathText, PathVariable, QueryParams, TraceHeaders,
     };
 
-    /// Makes the schema of a type.
-    pub(in crate::http) type Made = fn(&mut SchemaGenerator) -> Schema;
+    /// Generates the schema of a type.
+    pub(in crate::http) type SchemaBuilder = fn(&mut SchemaGenerator) -> Schema;
 
-    /// What the types of a handler say.
+    /// Properties of a route, derived from the types of its handler.
     #[derive(Debug, Clone, Copy, Default)]
-    pub(in crate::http) struct Shape {
-        /// The body, and whether there must be one.
-        pub(in crate::http) body: Option<(Made, bool)>,
-        /// The answer, where its type tells it.
-        pub(in crate::http) answer: Option<Made>,
-        /// Whether it answers with problems alone.
+    pub(in crate::http) struct HandlerShape {
+        /// Schema of the request body, and true if the body is required.
+        pub(in crate::http) body: Option<(SchemaBuilder, bool)>,
+        /// Schema of the response, if the type of the handler determines it.
+        pub(in crate::http) response: Option<SchemaBuilder>,
+        /// True if the handler always fails.
         pub(in crate::http) only_fails: bool,
-        /// Whether it reads what stands behind the question mark.
+        /// True if the handler reads query parameters.
         pub(in crate::http) has_query: bool,
     }
 
     /// A handler that can be described.
     pub(in crate::http) trait Described<T> {
-        fn shape() -> Shape;
+        fn shape() -> HandlerShape;
     }
 
-    /// Something that a handler reads of a request.
-    pub(in crate::http) trait Read {
-        fn note(_: &mut Shape) {}
+    /// A parameter of a handler, extracted from the request.
+    pub(in crate::http) trait RequestPart {
+        /// Adds the properties that the parameter gives to the handler.
+        fn add_to_shape(_: &mut HandlerShape) {}
     }
 
-    /// Something that a handler answers with.
-    pub(in crate::http) trait Answers {
-        fn note(_: &mut Shape) {}
+    /// A return type of a handler.
+    pub(in crate::http) trait HandlerOutput {
+        fn add_to_shape(_: &mut HandlerShape) {}
     }
 
-    impl Read for For {}
-    impl Read for ForCopies {}
-    impl Read for ForAll {}
-    impl Read for State<App> {}
-    impl Read for Extension<Caller> {}
-    impl Read for HeaderMap {}
-    impl Read for Uri {}
-    impl Read for ExecutionOf {}
-    impl Read for EventOf {}
-    impl Read for TextOf {}
-    impl Read for VarOf {}
-    impl Read for CatalogOf {}
-    impl Read for KeychainOf {}
-    impl Read for KeyOf {}
-    impl Read for TraceOf {}
-    impl<T> Read for Path<T> {}
+    impl RequestPart for AuthorizedRuntime {}
+    impl RequestPart for ProjectorRuntime {}
+    impl RequestPart for PlatformRuntime {}
+    impl RequestPart for State<AppState> {}
+    impl RequestPart for Extension<Caller> {}
+    impl RequestPart for HeaderMap {}
+    impl RequestPart for Uri {}
+    impl RequestPart for PathExecutionId {}
+    impl RequestPart for PathEventId {}
+    impl RequestPart for PathText {}
+    impl RequestPart for PathVariable {}
+    impl RequestPart for PathCatalogId {}
+    impl RequestPart for PathKeychainEntry {}
+    impl RequestPart for IdempotencyKeyHeader {}
+    impl RequestPart for TraceHeaders {}
+    impl<T> RequestPart for Path<T> {}
 
-    impl Read for Params {
-        fn note(shape: &mut Shape) {
+    impl RequestPart for QueryParams {
+        fn add_to_shape(shape: &mut HandlerShape) {
             shape.has_query = true;
         }
     }
 
-    impl<T: JsonSchema> Read for JsonBody<T> {
-        fn note(shape: &mut Shape) {
+    impl<T: JsonSchema> RequestPart for JsonBody<T> {
+        fn add_to_shape(shape: &mut HandlerShape) {
             shape.body = Some((SchemaGenerator::subschema_for::<T>, true));
         }
     }
 
-    impl<T: JsonSchema> Read for JsonBodyOrDefault<T> {
-        fn note(shape: &mut Shape) {
+    impl<T: JsonSchema> RequestPart for JsonBodyOrDefault<T> {
+        fn add_to_shape(shape: &mut HandlerShape) {
             shape.body = Some((SchemaGenerator::subschema_for::<T>, false));
         }
     }
 
-    impl<T: JsonSchema> Read for JsonListBody<T> {
-        fn note(shape: &mut Shape) {
+    impl<T: JsonSchema> RequestPart for JsonListBody<T> {
+        fn add_to_shape(shape: &mut HandlerShape) {
             shape.body = Some((SchemaGenerator::subschema_for::<Vec<T>>, true));
         }
     }
 
-    impl Answers for Response {}
+    impl HandlerOutput for Response {}
 
-    impl Answers for Failure {
-        fn note(shape: &mut Shape) {
+    impl HandlerOutput for HttpError {
+        fn add_to_shape(shape: &mut HandlerShape) {
             shape.only_fails = true;
         }
     }
 
-    impl<T: JsonSchema> Answers for Answer<T> {
-        fn note(shape: &mut Shape) {
-            shape.answer = Some(SchemaGenerator::subschema_for::<T>);
+    impl<T: JsonSchema> HandlerOutput for JsonResponse<T> {
+        fn add_to_shape(shape: &mut HandlerShape) {
+            shape.response = Some(SchemaGenerator::subschema_for::<T>);
         }
     }
 
-    impl<T: JsonSchema> Answers for AsOf<T> {
-        fn note(shape: &mut Shape) {
-            Answer::<T>::note(shape);
+    impl<T: JsonSchema> HandlerOutput for JsonAtSeq<T> {
+        fn add_to_shape(shape: &mut HandlerShape) {
+            JsonResponse::<T>::add_to_shape(shape);
         }
     }
 
-    impl<T: JsonSchema> Answers for Once<T> {
-        fn note(shape: &mut Shape) {
-            Answer::<T>::note(shape);
+    impl<T: JsonSchema> HandlerOutput for IdempotentResponse<T> {
+        fn add_to_shape(shape: &mut HandlerShape) {
+            JsonResponse::<T>::add_to_shape(shape);
         }
     }
 
-    impl<T: Answers> Answers for Result<T, Failure> {
-        fn note(shape: &mut Shape) {
-            T::note(shape);
+    impl<T: HandlerOutput> HandlerOutput for Result<T, HttpError> {
+        fn add_to_shape(shape: &mut HandlerShape) {
+            T::add_to_shape(shape);
         }
     }
 
     impl<F, Fut> Described<((),)> for F
     where
         F: FnOnce() -> Fut,
-        Fut: Future<Output: Answers>,
+        Fut: Future<Output: HandlerOutput>,
     {
-        fn shape() -> Shape {
-            let mut shape = Shape::default();
-            <Fut::Output as Answers>::note(&mut shape);
+        fn shape() -> HandlerShape {
+            let mut shape = HandlerShape::default();
+            <Fut::Output as HandlerOutput>::add_to_shape(&mut shape);
             shape
         }
     }
 
-    /// The first of the types is the router's own mark.
-    macro_rules! described {
-        ($($read:ident),+) => {
-            impl<Mark, F, Fut, $($read),+> Described<(Mark, $($read,)+)> for F
+    /// The first type parameter is the marker of axum's handler trait.
+    macro_rules! impl_described {
+        ($($part:ident),+) => {
+            impl<Marker, F, Fut, $($part),+> Described<(Marker, $($part,)+)> for F
             where
-                F: FnOnce($($read),+) -> Fut,
-                Fut: Future<Output: Answers>,
-                $($read: Read,)+
+                F: FnOnce($($part),+) -> Fut,
+                Fut: Future<Output: HandlerOutput>,
+                $($part: RequestPart,)+
             {
-                fn shape() -> Shape {
-                    let mut shape = Shape::default();
-                    $($read::note(&mut shape);)+
-                    <Fut::Output as Answers>::note(&mut shape);
+                fn shape() -> HandlerShape {
+                    let mut shape = HandlerShape::default();
+                    $($part::add_to_shape(&mut shape);)+
+                    <Fut::Output as HandlerOutput>::add_to_shape(&mut shape);
                     shape
                 }
             }
         };
     }
 
-    described!(A);
-    described!(A, B);
-    described!(A, B, C);
-    described!(A, B, C, D);
-    described!(A, B, C, D, E);
+    impl_described!(A);
+    impl_described!(A, B);
+    impl_described!(A, B, C);
+    impl_described!(A, B, C, D);
+    impl_described!(A, B, C, D, E);
 }

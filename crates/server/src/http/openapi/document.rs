@@ -1,4 +1,4 @@
-//! Makes the document out of routes, types and words.
+//! Generates the OpenAPI document from routes, types and operation texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,100 +10,104 @@ use serde::Serialize as _;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::operations::{self, Operation, Tag};
-use crate::http::access::Access;
-use crate::http::routes::{Declared, table};
+use super::operations::{self, OperationSpec, OperationTag};
+use crate::http::access::RouteAccess;
+use crate::http::routes::{RouteDeclaration, route_declarations};
 use crate::http::tests::METHODS;
 
-const ABOUT: &str = "The control plane of NoETL. Bodies are JSON, times are RFC 3339 in UTC, and ids \
-    are texts in answers and either texts or numbers in requests. What lies under `/api/` is found \
-    under `/noetl/` too. Every answer names its request in `X-Request-Id`.\n\nA failure is a problem \
-    document (RFC 9457) with a `code`. `rate_limited`, `quota`, `in_flight` and what comes with 503 \
-    name in `Retry-After` when to ask again.";
+const DESCRIPTION: &str = "The API of the NoETL control plane. Bodies are JSON and times are RFC 3339 in UTC. Ids \
+    are strings in responses, and strings or numbers in requests. Paths under `/api/` are also \
+    available under `/noetl/`. Every response has the header `X-Request-Id`.\n\nErrors are problem \
+    documents (RFC 9457) with a `code`. Responses with `rate_limited`, `quota_exceeded`, `in_flight` or status \
+    503 have the header `Retry-After`.";
 
-const KEY: &str = "Under the same key a request has its effect once: the same body gives the same \
-    answer again, another body is refused as `idempotency_mismatch`.";
+const IDEMPOTENCY_KEY_HELP: &str = "Makes the request idempotent: a repeated request with the same key and body returns the \
+    first response, a different body with the same key fails with `idempotency_mismatch`.";
 
-const REPLAYED: &str = "`true` where this is the answer of an earlier request of the same key.";
+const REPLAYED_HELP: &str =
+    "`true` if this is the stored response of an earlier request with the same key.";
 
-/// Where schemas are kept.
-const SCHEMAS: &str = "#/components/schemas/";
+/// Prefix of references to schemas.
+const SCHEMA_PREFIX: &str = "#/components/schemas/";
 
-/// The document, as it is written down.
-pub(super) fn text() -> String {
+/// The document as JSON text.
+pub(super) fn document_text() -> String {
     let mut text = Vec::new();
-    let form = PrettyFormatter::with_indent(b" ");
-    let mut writer = Serializer::with_formatter(&mut text, form);
-    document().serialize(&mut writer).unwrap();
+    let formatter = PrettyFormatter::with_indent(b" ");
+    let mut writer = Serializer::with_formatter(&mut text, formatter);
+    build_document().serialize(&mut writer).unwrap();
     text.push(b'\n');
     String::from_utf8(text).unwrap()
 }
 
-pub(super) fn document() -> Value {
-    let mut makers = Makers::new();
+pub(super) fn build_document() -> Value {
+    let mut generators = SchemaGenerators::new();
     let mut paths = Map::new();
-    for (operation, route) in described() {
+    for (operation, route) in described_routes() {
         let path = operation.path.unwrap_or(operation.route);
         let path = path.replace("{*", "{");
         let method = operation.method.as_str().to_ascii_lowercase();
-        let made = makers.operation(&operation, &route, &path);
+        let value = generators.build_operation(&operation, &route, &path);
         let item = paths.entry(path).or_insert_with(|| json!({}));
-        item.as_object_mut().unwrap().insert(method, made);
+        item.as_object_mut().unwrap().insert(method, value);
     }
-    let tags = Tag::ALL.map(Tag::words);
+    let tags = OperationTag::ALL.map(OperationTag::name_and_description);
     let tags: Vec<Value> = tags
         .iter()
-        .map(|(name, about)| json!({ "name": name, "description": about }))
+        .map(|(name, description)| json!({ "name": name, "description": description }))
         .collect();
     let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "NoETL",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": ABOUT,
+            "description": DESCRIPTION,
             "license": { "name": "MIT", "identifier": "MIT" },
         },
-        "servers": [{ "url": "/", "description": "The server that this document comes from" }],
+        "servers": [{ "url": "/", "description": "The server that serves this document" }],
         "tags": tags,
         "paths": paths,
         "components": {
-            "securitySchemes": schemes(),
-            "responses": problems(),
-            "schemas": makers.finish(),
+            "securitySchemes": security_schemes(),
+            "responses": problem_responses(),
+            "schemas": generators.into_schemas(),
         },
     });
-    tidy(&mut document);
+    strip_doc_links(&mut document);
     document
 }
 
-/// Every operation with its route; those that only fail need no words.
-fn described() -> Vec<(Operation, Declared)> {
-    let mut routes: BTreeMap<(String, String), Declared> = BTreeMap::new();
-    for declared in table() {
+/// All operations with their routes. Unsupported routes need no entry in `operations`.
+fn described_routes() -> Vec<(OperationSpec, RouteDeclaration)> {
+    let mut routes: BTreeMap<(String, String), RouteDeclaration> = BTreeMap::new();
+    for declaration in route_declarations() {
         for (filter, method) in METHODS {
-            if declared.methods.or(filter) == declared.methods {
-                let key = (declared.path.clone(), method.to_string());
-                routes.insert(key, declared.clone());
+            if declaration.methods.or(filter) == declaration.methods {
+                let key = (declaration.path.clone(), method.to_string());
+                routes.insert(key, declaration.clone());
             }
         }
     }
     let mut used = BTreeSet::new();
     let mut described = Vec::new();
-    for operation in operations::all() {
+    for operation in operations::all_operations() {
         let key = (operation.route.to_owned(), operation.method.to_string());
         let (method, route) = (&operation.method, operation.route);
-        let declared = routes.get(&key);
-        let declared = declared.unwrap_or_else(|| panic!("there is no route `{method} {route}`"));
-        described.push((operation, declared.clone()));
+        let declaration = routes.get(&key);
+        let declaration = declaration.unwrap_or_else(|| panic!("no route `{method} {route}`"));
+        described.push((operation, declaration.clone()));
         used.insert(key);
     }
-    for (key, declared) in &routes {
-        if declared.shape.only_fails && !used.contains(key) {
-            described.push((operations::not_supported(&key.1, &key.0), declared.clone()));
+    for (key, declaration) in &routes {
+        if declaration.shape.only_fails && !used.contains(key) {
+            described.push((
+                operations::unsupported_operation(&key.1, &key.0),
+                declaration.clone(),
+            ));
         } else {
             assert!(
                 used.contains(key),
-                "`{} {}` is not described: say in http/openapi/operations what it is",
+                "`{} {}` is not described: add it to http/openapi/operations",
                 key.1,
                 key.0
             );
@@ -112,16 +116,17 @@ fn described() -> Vec<(Operation, Declared)> {
     described
 }
 
-/// What makes schemas: answers say more than requests have to.
-struct Makers {
+/// Schema generators. Responses and requests need separate ones: fields that are always present in
+/// responses may be optional in requests.
+struct SchemaGenerators {
     requests: SchemaGenerator,
-    answers: SchemaGenerator,
-    ids: BTreeSet<String>,
+    responses: SchemaGenerator,
+    operation_ids: BTreeSet<String>,
 }
 
-impl Makers {
+impl SchemaGenerators {
     fn new() -> Self {
-        let maker = |contract| {
+        let new_generator = |contract| {
             let settings = SchemaSettings::draft2020_12().with(|settings| {
                 settings.definitions_path = "/components/schemas".into();
                 settings.meta_schema = None;
@@ -129,95 +134,100 @@ impl Makers {
             });
             settings.into_generator()
         };
-        let mut answers = maker(Contract::Serialize);
-        answers.subschema_for::<Problem>();
+        let mut responses = new_generator(Contract::Serialize);
+        responses.subschema_for::<Problem>();
         Self {
-            requests: maker(Contract::Deserialize),
-            answers,
-            ids: BTreeSet::new(),
+            requests: new_generator(Contract::Deserialize),
+            responses,
+            operation_ids: BTreeSet::new(),
         }
     }
 
-    fn operation(&mut self, operation: &Operation, route: &Declared, path: &str) -> Value {
+    fn build_operation(
+        &mut self,
+        operation: &OperationSpec,
+        route: &RouteDeclaration,
+        path: &str,
+    ) -> Value {
         let id = operation.id.to_owned();
         assert!(
-            self.ids.insert(id.clone()),
-            "two operations are called {id}"
+            self.operation_ids.insert(id.clone()),
+            "operation id {id} is used twice"
         );
         assert!(
             operation.query.is_none() || route.shape.has_query,
-            "{id} has no parameters"
+            "{id} lists query parameters, but its handler reads none"
         );
         assert!(
             operation.query.is_some() || !route.shape.has_query,
-            "{id} does not say which parameters it has"
+            "{id} does not list its query parameters"
         );
-        let mut made = json!({
+        let mut value = json!({
             "operationId": id,
-            "tags": [operation.tag.words().0],
+            "tags": [operation.tag.name_and_description().0],
             "summary": operation.summary,
         });
-        let fields = made.as_object_mut().unwrap();
+        let fields = value.as_object_mut().unwrap();
         if !operation.details.is_empty() {
             fields.insert("description".into(), operation.details.into());
         }
         if operation.is_deprecated {
             fields.insert("deprecated".into(), true.into());
         }
-        fields.insert("security".into(), security(route.access));
-        let parameters = self.parameters(operation, path);
+        fields.insert("security".into(), security_requirements(route.access));
+        let parameters = self.build_parameters(operation, path);
         if !parameters.is_empty() {
             fields.insert("parameters".into(), parameters.into());
         }
-        if let Some(body) = self.body(operation, route) {
+        if let Some(body) = self.build_body(operation, route) {
             fields.insert("requestBody".into(), body);
         }
         fields.insert(
             "responses".into(),
-            self.responses(operation, route, path).into(),
+            self.build_responses(operation, route, path).into(),
         );
-        made
+        value
     }
 
-    fn parameters(&mut self, operation: &Operation, path: &str) -> Vec<Value> {
+    fn build_parameters(&mut self, operation: &OperationSpec, path: &str) -> Vec<Value> {
         let mut parameters = Vec::new();
         for part in path.split('{').skip(1) {
             let name = part.split('}').next().unwrap();
-            parameters.push(path_parameter(&mut self.answers, name));
+            parameters.push(path_parameter(&mut self.responses, name));
         }
         if let Some(query) = operation.query {
-            let schema = query(&mut self.answers).to_value();
+            let schema = query(&mut self.responses).to_value();
             let fields = schema["properties"].as_object().cloned();
             for (name, mut schema) in fields.unwrap_or_default() {
-                let about = schema.as_object_mut().unwrap().remove("description");
-                let is_needed = operation.needs.contains(&name.as_str());
+                let description = schema.as_object_mut().unwrap().remove("description");
+                let is_required = operation.required_params.contains(&name.as_str());
                 let mut parameter = json!({
                     "name": name,
                     "in": "query",
-                    "required": is_needed,
-                    "description": about,
+                    "required": is_required,
+                    "description": description,
                     "schema": without_null(schema),
                 });
-                // One without a value is as good as none.
-                if !is_needed {
+                // An empty value counts as absent.
+                if !is_required {
                     parameter["allowEmptyValue"] = true.into();
                 }
                 parameters.push(parameter);
             }
         }
-        if !operation.only_reads && operation.tag != Tag::NotSupported {
+        if !operation.read_only && operation.tag != OperationTag::NotSupported {
             parameters.push(json!({
                 "name": "Idempotency-Key",
                 "in": "header",
                 "required": false,
-                "description": KEY,
+                "description": IDEMPOTENCY_KEY_HELP,
                 "schema": { "type": "string" },
             }));
         }
         parameters
     }
 
-    fn body(&mut self, operation: &Operation, route: &Declared) -> Option<Value> {
+    fn build_body(&mut self, operation: &OperationSpec, route: &RouteDeclaration) -> Option<Value> {
         let (make, is_required) = route.shape.body?;
         let schema = make(&mut self.requests);
         let mut content = json!({ "schema": schema });
@@ -227,55 +237,56 @@ impl Makers {
         Some(json!({ "required": is_required, "content": { "application/json": content } }))
     }
 
-    fn responses(
+    fn build_responses(
         &mut self,
-        operation: &Operation,
-        route: &Declared,
+        operation: &OperationSpec,
+        route: &RouteDeclaration,
         path: &str,
     ) -> Map<String, Value> {
         let id = operation.id;
-        let told = (route.shape.answer, operation.answer);
-        let make = match told {
+        let schemas = (route.shape.response, operation.response);
+        let make = match schemas {
             (Some(make), None) | (None, Some(make)) => Some(make),
             (None, None) if route.shape.only_fails => None,
-            (None, None) => panic!("nobody says what {id} answers"),
-            (Some(_), Some(_)) => panic!("the handler of {id} says itself what it answers"),
+            (None, None) => panic!("the response type of {id} is missing"),
+            (Some(_), Some(_)) => panic!("the response type of {id} is given twice"),
         };
         let mut responses = BTreeMap::new();
         if let Some(make) = make {
-            let schema = make(&mut self.answers);
+            let schema = make(&mut self.responses);
             let content: Map<String, Value> = (operation.media_types.iter())
-                .map(|media| ((*media).to_owned(), json!({ "schema": schema })))
+                .map(|media_type| ((*media_type).to_owned(), json!({ "schema": schema })))
                 .collect();
-            let mut answer = json!({ "description": operation.summary, "content": content });
+            let mut response = json!({ "description": operation.summary, "content": content });
             let mut headers = Map::new();
-            let replayed = (!operation.only_reads).then_some(("Idempotency-Replayed", REPLAYED));
-            for (name, about) in operation.headers.iter().chain(&replayed) {
-                let header = json!({ "description": about, "schema": { "type": "string" } });
+            let replayed =
+                (!operation.read_only).then_some(("Idempotency-Replayed", REPLAYED_HELP));
+            for (name, description) in operation.headers.iter().chain(&replayed) {
+                let header = json!({ "description": description, "schema": { "type": "string" } });
                 headers.insert((*name).to_owned(), header);
             }
             if !headers.is_empty() {
-                answer["headers"] = headers.into();
+                response["headers"] = headers.into();
             }
-            responses.insert(200, answer.clone());
-            responses.extend(operation.also.map(|status| (status, answer)));
+            responses.insert(200, response.clone());
+            responses.extend(operation.also_status.map(|status| (status, response)));
         }
-        for status in statuses(operation, route, path) {
+        for status in error_statuses(operation, route, path) {
             let problem = json!({ "$ref": format!("#/components/responses/Problem{status}") });
             responses.entry(status).or_insert(problem);
         }
-        let named = |(status, answer): (u16, Value)| (status.to_string(), answer);
-        responses.into_iter().map(named).collect()
+        let with_status_text = |(status, response): (u16, Value)| (status.to_string(), response);
+        responses.into_iter().map(with_status_text).collect()
     }
 
-    /// All schemas.
-    fn finish(mut self) -> Value {
-        let mut schemas = self.answers.take_definitions(true);
+    /// Merges the schemas of requests and responses.
+    fn into_schemas(mut self) -> Value {
+        let mut schemas = self.responses.take_definitions(true);
         for (name, schema) in self.requests.take_definitions(true) {
             let other = schemas.insert(name.clone(), schema.clone());
             assert!(
                 other.is_none_or(|other| other == schema),
-                "requests and answers disagree about {name}: give each a type of its own"
+                "the schemas of {name} differ in requests and responses: use separate types"
             );
         }
         let sorted: BTreeMap<String, Value> = schemas.into_iter().collect();
@@ -283,93 +294,102 @@ impl Makers {
     }
 }
 
-/// Texts that link to code are read by people who do not have it.
-fn tidy(value: &mut Value) {
+/// Replaces intra-doc links with plain names, because readers of the document do not have the code.
+fn strip_doc_links(value: &mut Value) {
     match value {
         Value::String(text) if text.contains("[`") => {
             let mut plain = String::new();
             let mut rest = text.as_str();
-            while let Some((before, behind)) = rest.split_once("[`") {
-                let (link, behind) = behind.split_once("`]").unwrap_or((behind, ""));
+            while let Some((before, after)) = rest.split_once("[`") {
+                let (link, after) = after.split_once("`]").unwrap_or((after, ""));
                 let name = link.rsplit("::").next().unwrap_or(link);
                 plain.push_str(before);
                 plain.push_str(&format!("`{name}`"));
-                rest = behind;
+                rest = after;
             }
             plain.push_str(rest);
             *text = plain;
         }
-        Value::Array(items) => items.iter_mut().for_each(tidy),
-        Value::Object(fields) => fields.values_mut().for_each(tidy),
+        Value::Array(items) => items.iter_mut().for_each(strip_doc_links),
+        Value::Object(fields) => fields.values_mut().for_each(strip_doc_links),
         _ => {}
     }
 }
 
-fn some_text() -> Schema {
+fn nonempty_text_schema() -> Schema {
     json_schema!({ "type": "string", "minLength": 1 })
 }
 
-fn path_parameter(maker: &mut SchemaGenerator, name: &str) -> Value {
-    let (schema, about) = match name {
-        "execution_id" => (ExecutionId::json_schema(maker), "The run."),
-        "event_id" => (EventId::json_schema(maker), "The event."),
-        "token_id" => (TokenId::json_schema(maker), "The token."),
+fn path_parameter(generator: &mut SchemaGenerator, name: &str) -> Value {
+    let (schema, description) = match name {
+        "execution_id" => (ExecutionId::json_schema(generator), "Id of the execution."),
+        "event_id" => (EventId::json_schema(generator), "Id of the event."),
+        "token_id" => (TokenId::json_schema(generator), "Id of the token."),
         "seq" => (
-            Seq::json_schema(maker),
-            "The place of the event in the run.",
+            Seq::json_schema(generator),
+            "Sequence number of the event in the execution.",
         ),
-        "catalog_id" => (CatalogId::json_schema(maker), "The definition."),
-        "path" => (some_text(), "The path of the definition."),
-        "playbook_id" => (some_text(), "A path, or a catalog id."),
-        "credential" => (some_text(), "Its id or its name."),
-        "kind" => (some_text(), "The kind of document, such as `playbook`."),
+        "catalog_id" => (
+            CatalogId::json_schema(generator),
+            "Catalog id of the definition.",
+        ),
+        "path" => (nonempty_text_schema(), "Path of the definition."),
+        "playbook_id" => (
+            nonempty_text_schema(),
+            "Path or catalog id of the playbook.",
+        ),
+        "credential" => (nonempty_text_schema(), "Id or name of the credential."),
+        "kind" => (
+            nonempty_text_schema(),
+            "Kind of document, for example `playbook`.",
+        ),
         "document" => (
-            some_text(),
-            "The kind of document, such as `playbook.json`.",
+            nonempty_text_schema(),
+            "Schema file: `playbook.json`, `subscription.json` or `config.json`.",
         ),
-        _ => (some_text(), "A name."),
+        _ => (nonempty_text_schema(), "Name of the resource."),
     };
-    json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema })
+    json!({ "name": name, "in": "path", "required": true, "description": description, "schema": schema })
 }
 
-/// A parameter is there or not; it is never null.
+/// Removes `null` from the schema of a parameter: a parameter is present or absent, never null.
 fn without_null(mut schema: Value) -> Value {
     if let Some(types) = schema["type"].as_array() {
         let mut types = types.iter().filter(|name| *name != "null");
         let first = types.next().cloned().unwrap();
         schema["type"] = first;
     }
-    let others = schema.get("anyOf").and_then(Value::as_array);
-    if let Some(others) = others {
-        let mut others = others.iter().filter(|other| other["type"] != "null");
-        return others.next().cloned().unwrap();
+    let variants = schema.get("anyOf").and_then(Value::as_array);
+    if let Some(variants) = variants {
+        let mut variants = variants.iter().filter(|variant| variant["type"] != "null");
+        return variants.next().cloned().unwrap();
     }
     schema
 }
 
-fn security(access: Access) -> Value {
+fn security_requirements(access: RouteAccess) -> Value {
     match access {
-        Access::Open => json!([]),
-        Access::Identity => json!([{ "token": [] }]),
-        Access::AnyOf(scopes) => scopes
+        RouteAccess::Open => json!([]),
+        RouteAccess::Identity => json!([{ "token": [] }]),
+        RouteAccess::AnyOf(scopes) => scopes
             .iter()
             .map(|scope| json!({ "token": [scope.as_str()] }))
             .collect(),
-        Access::Internal(scope) => {
+        RouteAccess::Internal(scope) => {
             json!([{ "internal": [] }, { "token": [scope.as_str()] }])
         }
     }
 }
 
-fn schemes() -> Value {
+fn security_schemes() -> Value {
     let scopes: Vec<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
-    let about = format!(
-        "A token (`noetl token create`), also as the password of Basic. The names beside it are the \
-         scopes that open an operation, any of which will do: {}.",
+    let description = format!(
+        "An API token (`noetl token create`) as bearer token, or as the password of Basic. The scopes of \
+         an operation are alternatives: one of them is enough. All scopes: {}.",
         scopes.join(", ")
     );
     json!({
-        "token": { "type": "http", "scheme": "bearer", "description": about },
+        "token": { "type": "http", "scheme": "bearer", "description": description },
         "internal": {
             "type": "http",
             "scheme": "bearer",
@@ -378,21 +398,25 @@ fn schemes() -> Value {
     })
 }
 
-/// The statuses of what an operation may fail with.
-fn statuses(operation: &Operation, route: &Declared, path: &str) -> BTreeSet<u16> {
+/// Error statuses of an operation.
+fn error_statuses(
+    operation: &OperationSpec,
+    route: &RouteDeclaration,
+    path: &str,
+) -> BTreeSet<u16> {
     use ErrorCode::{
         BadQuery, Forbidden, IdempotencyMismatch, InFlight, Internal, NotFound, NotReady,
         NotSupported, RateLimited, RetentionDropped, Timeout, TooLarge, Unauthenticated,
         UnsupportedMedia, Validation,
     };
-    let mut codes: Vec<ErrorCode> = operation.fails.to_vec();
+    let mut codes: Vec<ErrorCode> = operation.error_codes.to_vec();
     let mut statuses = BTreeSet::new();
-    if !matches!(route.access, Access::Open) {
+    if !matches!(route.access, RouteAccess::Open) {
         codes.extend([Unauthenticated, Forbidden, RateLimited]);
     }
     if route.shape.only_fails {
         codes.push(NotSupported);
-        statuses.extend(codes.iter().map(|code| code.status()));
+        statuses.extend(codes.iter().map(|code| code.http_status()));
         return statuses;
     }
     codes.extend([Internal, NotReady, Timeout]);
@@ -407,43 +431,43 @@ fn statuses(operation: &Operation, route: &Declared, path: &str) -> BTreeSet<u16
     }
     if route.shape.body.is_some() {
         codes.extend([BadQuery, TooLarge, UnsupportedMedia, Validation]);
-        // A client that takes too long.
+        // A client that sends its body too slowly.
         statuses.insert(408);
     }
-    if !operation.only_reads {
+    if !operation.read_only {
         codes.extend([InFlight, IdempotencyMismatch]);
     }
-    if matches!(route.access, Access::Open) {
+    if matches!(route.access, RouteAccess::Open) {
         codes.clear();
     }
-    statuses.extend(codes.iter().map(|code| code.status()));
+    statuses.extend(codes.iter().map(|code| code.http_status()));
     statuses
 }
 
-/// An answer for each status that failures have, with the codes that come with it.
-fn problems() -> Value {
+/// One response component per error status, with the error codes of that status.
+fn problem_responses() -> Value {
     let mut codes: BTreeMap<u16, Vec<ErrorCode>> =
         BTreeMap::from([(408, vec![ErrorCode::Timeout])]);
     for code in ErrorCode::ALL {
-        codes.entry(code.status()).or_default().push(*code);
+        codes.entry(code.http_status()).or_default().push(*code);
     }
     let mut problems = Map::new();
     for (status, codes) in codes {
-        let told: Vec<String> = (codes.iter())
+        let names: Vec<String> = (codes.iter())
             .map(|code| format!("`{}` ({})", code.as_str(), code.title()))
             .collect();
         let mut problem = json!({
-            "description": told.join(", "),
+            "description": names.join(", "),
             "content": {
                 "application/problem+json": {
-                    "schema": { "$ref": format!("{SCHEMAS}Problem") },
+                    "schema": { "$ref": format!("{SCHEMA_PREFIX}Problem") },
                 },
             },
         });
-        if codes.iter().any(|code| code.wants_retry_after()) {
+        if codes.iter().any(|code| code.has_retry_after()) {
             problem["headers"] = json!({
                 "Retry-After": {
-                    "description": "Seconds after which the request may be made again.",
+                    "description": "Seconds to wait before retrying.",
                     "schema": { "type": "string" },
                 },
             });

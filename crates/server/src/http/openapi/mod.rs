@@ -1,8 +1,8 @@
-//! The document of the HTTP API, OpenAPI 3.1, and the page that shows it.
+//! The OpenAPI 3.1 document of the HTTP API, and its HTML page.
 //!
-//! The document is made from the table of routes, the types of their handlers and a few words about
-//! each (`operations`), by a test that compares it with `docs/openapi.json`. The server carries that
-//! file, so none of the making is in the product.
+//! A test generates the document from the route table, the types of the handlers and the texts in
+//! `operations`, and compares it with `docs/openapi.json`. The server embeds that file, so the
+//! generator is compiled for tests only.
 
 mod describe;
 #[cfg(test)]
@@ -15,10 +15,10 @@ mod tests;
 
 pub(super) use describe::Described;
 #[cfg(test)]
-pub(super) use describe::Shape;
+pub(super) use describe::HandlerShape;
 pub(super) use page::PAGE;
 
-/// The document.
+/// The OpenAPI document as JSON text.
 pub(super) const DOCUMENT: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../docs/openapi.json"

@@ -1,4 +1,4 @@
-//! The document is what the routes are, and the server shows it.
+//! The OpenAPI document matches the routes, and its page shows it.
 
 use std::path::Path;
 
@@ -7,43 +7,46 @@ use serde_json::Value;
 use super::{document, page};
 
 #[test]
-fn the_document_says_what_the_routes_do() {
+fn openapi_document_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
-    let text = document::text();
+    let text = document::document_text();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        written == text,
+        stored == text,
         "docs/openapi.json is not up to date: UPDATE_DOCS=1 cargo test -p noetl-server openapi"
     );
 }
 
-/// Whatever is referred to is there, so that no reader stumbles.
 #[test]
-fn every_reference_leads_somewhere() {
-    fn walk(value: &Value, document: &Value) {
+fn all_references_resolve() {
+    fn check_references(value: &Value, document: &Value) {
         match value {
             Value::Object(fields) => {
-                if let Some(Value::String(to)) = fields.get("$ref") {
-                    let pointer = to.strip_prefix('#').unwrap();
-                    assert!(document.pointer(pointer).is_some(), "{to}");
+                if let Some(Value::String(reference)) = fields.get("$ref") {
+                    let pointer = reference.strip_prefix('#').unwrap();
+                    assert!(document.pointer(pointer).is_some(), "{reference}");
                 }
-                fields.values().for_each(|value| walk(value, document));
+                fields
+                    .values()
+                    .for_each(|value| check_references(value, document));
             }
-            Value::Array(items) => items.iter().for_each(|value| walk(value, document)),
+            Value::Array(items) => items
+                .iter()
+                .for_each(|value| check_references(value, document)),
             _ => {}
         }
     }
-    let document = document::document();
-    walk(&document, &document);
+    let document = document::build_document();
+    check_references(&document, &document);
 }
 
 #[test]
-fn the_page_shows_every_operation_and_nothing_from_elsewhere() {
-    let document = document::document();
-    let page = page::page(&document);
+fn page_lists_every_operation_without_external_resources() {
+    let document = document::build_document();
+    let page = page::render_page(&document);
     let mut operations = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
         for operation in item.as_object().unwrap().values() {
@@ -61,7 +64,7 @@ fn the_page_shows_every_operation_and_nothing_from_elsewhere() {
     {
         assert!(page.contains(&format!("id=\"schema-{name}\"")), "{name}");
     }
-    for foreign in ["<script", "src=", "http://", "https://", "url("] {
-        assert!(!page.contains(foreign), "{foreign}");
+    for external in ["<script", "src=", "http://", "https://", "url("] {
+        assert!(!page.contains(external), "{external}");
     }
 }

@@ -1,74 +1,75 @@
-//! The same requests on every store.
+//! Runs requests on every store.
 
 use std::sync::Arc;
 
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
 use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store};
-use noetl_testkit::postgres::Database;
+use noetl_testkit::postgres::TestDatabase;
 use tempfile::TempDir;
 
-use super::{House, house_of};
+use super::{TestServer, server_from_runtime};
 use crate::clock::{Clock as _, SystemClock};
 use crate::http::settings::HttpSettings;
 use crate::runtime::{Runtime, Settings};
 
-/// A store, and what it lives in.
-pub(super) struct Shelter {
+/// A store and the owner of its storage.
+pub(super) struct StoreFixture {
     pub(super) store: Arc<dyn Store>,
-    _place: Place,
+    _guard: StoreGuard,
 }
 
-enum Place {
+enum StoreGuard {
     Memory,
-    Folder(#[expect(dead_code, reason = "it is removed when it is dropped")] TempDir),
-    Database(#[expect(dead_code, reason = "it is removed when it is dropped")] Box<Database>),
+    TempFolder(#[expect(dead_code, reason = "it is removed when it is dropped")] TempDir),
+    TestDatabase(
+        #[expect(dead_code, reason = "it is removed when it is dropped")] Box<TestDatabase>,
+    ),
 }
 
-impl Shelter {
-    pub(super) fn memory() -> Self {
+impl StoreFixture {
+    pub(super) fn in_memory() -> Self {
         Self {
             store: Arc::new(MemoryStore::new()),
-            _place: Place::Memory,
+            _guard: StoreGuard::Memory,
         }
     }
 
-    pub(super) fn sqlite() -> Self {
+    pub(super) fn on_sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteOptions::new(folder.path().join("noetl.db"));
         Self {
             store: Arc::new(SqliteStore::open(&options).unwrap()),
-            _place: Place::Folder(folder),
+            _guard: StoreGuard::TempFolder(folder),
         }
     }
 
-    pub(super) async fn postgres() -> Self {
-        let database = Database::new().unwrap();
-        let options = PostgresOptions::new(database.config(), SystemClock.now());
+    pub(super) async fn on_postgres() -> Self {
+        let database = TestDatabase::new().unwrap();
+        let options = PostgresOptions::new(database.connection_config(), SystemClock.now());
         Self {
             store: Arc::new(PostgresStore::open(&options).await.unwrap()),
-            _place: Place::Database(Box::new(database)),
+            _guard: StoreGuard::TestDatabase(Box::new(database)),
         }
     }
 
-    /// A server on it.
-    pub(super) async fn house(
+    pub(super) async fn start_server(
         &self,
         http: HttpSettings,
         change: impl FnOnce(&mut Settings),
-    ) -> House {
+    ) -> TestServer {
         let mut settings = Settings::default();
         change(&mut settings);
         let runtime = Runtime::open(Arc::clone(&self.store), Arc::new(SystemClock), settings)
             .await
             .unwrap();
-        house_of(runtime, &http)
+        server_from_runtime(runtime, &http)
     }
 }
 
-/// Does the same on every store.
-pub(super) async fn on_every_store(test: impl AsyncFn(&Shelter)) {
-    test(&Shelter::memory()).await;
-    test(&Shelter::sqlite()).await;
-    test(&Shelter::postgres().await).await;
+/// Runs a test on every store.
+pub(super) async fn on_every_store(test: impl AsyncFn(&StoreFixture)) {
+    test(&StoreFixture::in_memory()).await;
+    test(&StoreFixture::on_sqlite()).await;
+    test(&StoreFixture::on_postgres().await).await;
 }

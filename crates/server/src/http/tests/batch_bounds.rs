@@ -1,4 +1,4 @@
-//! Events of a worker that bring more than one append holds.
+//! Event batches that exceed one append.
 
 use std::sync::Arc;
 
@@ -7,32 +7,36 @@ use noetl_store::{MAX_APPEND_EVENTS, MAX_RESULT_BYTES, MemoryStore, NewResult, R
 use noetl_types::{ErrorCode, ResultId, Timestamp, sha256};
 use serde_json::{Value, json};
 
-use super::batches::{Claimed, counted, order};
-use super::{House, house_of, is_ok};
+use super::batches::{ClaimedCommand, audit_event, counting_store};
+use super::{TestServer, is_ok, server_from_runtime};
 use crate::clock::{Clock, SystemClock};
 use crate::http::settings::HttpSettings;
 use crate::runtime::{Runtime, Settings};
 
-/// More than half of the events that an append holds.
-const OVER_HALF: usize = MAX_APPEND_EVENTS / 2 + 1;
+/// More than half of the events of an append.
+const OVER_HALF_OF_APPEND: usize = MAX_APPEND_EVENTS / 2 + 1;
 
-/// A clock that stands still: no lease runs out, however long a test takes.
-struct Still(Timestamp);
+/// A fixed clock: no lease expires during a test.
+struct FixedClock(Timestamp);
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         self.0
     }
 }
 
-async fn still_house(store: Arc<dyn Store>) -> House {
-    let clock = Arc::new(Still(SystemClock.now()));
+async fn start_server_with_fixed_clock(store: Arc<dyn Store>) -> TestServer {
+    let clock = Arc::new(FixedClock(SystemClock.now()));
     let runtime = Runtime::open(store, clock, Settings::default());
-    house_of(runtime.await.unwrap(), &HttpSettings::default())
+    server_from_runtime(runtime.await.unwrap(), &HttpSettings::default())
 }
 
-/// A run with a command for each width, claimed by `w1`. Its end leads to as many commands at once.
-async fn claimed<const N: usize>(house: &House, widths: [usize; N]) -> [Claimed<'_>; N] {
+/// Starts a run with one command per width, claimed by `w1`. The end of each command issues `width`
+/// further commands.
+async fn claim_branches<const N: usize>(
+    server: &TestServer,
+    widths: [usize; N],
+) -> [ClaimedCommand<'_>; N] {
     let mut text = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: fan, path: demo/fan }
@@ -56,102 +60,128 @@ workflow:
 "
         );
     }
-    let execution_id = house.started_with(&text, "demo/fan").await;
-    let command = house.claimed(&execution_id).await;
-    let start = Claimed {
-        house,
+    let execution_id = server.start_playbook(&text, "demo/fan").await;
+    let command = server.claim_newest(&execution_id).await;
+    let start = ClaimedCommand {
+        server,
         execution_id,
         command,
     };
-    let begun = start.tell(&[start.event(9_000, "call.done")]).await;
-    assert!(is_ok(&begun), "{}", begun.text);
+    let reported = start
+        .post_events(&[start.build_event(9_000, "call.done")])
+        .await;
+    assert!(is_ok(&reported), "{}", reported.text);
     let mut branches = Vec::new();
     for _ in 0..N {
         let execution_id = start.execution_id.clone();
-        let command = house.claimed(&execution_id).await;
-        branches.push(Claimed {
-            house,
+        let command = server.claim_newest(&execution_id).await;
+        branches.push(ClaimedCommand {
+            server,
             execution_id,
             command,
         });
     }
-    let step = |claimed: &Claimed<'_>| claimed.command.as_str().unwrap().to_owned();
-    branches.sort_by_key(|claimed| step(claimed).split(':').nth(1).unwrap().to_owned());
+    let label = |claimed: &ClaimedCommand<'_>| claimed.command.as_str().unwrap().to_owned();
+    branches.sort_by_key(|claimed| label(claimed).split(':').nth(1).unwrap().to_owned());
     branches.try_into().ok().unwrap()
 }
 
-/// However many letters the call is.
+/// The limit applies regardless of the number of messages in the call.
 #[tokio::test]
-async fn what_no_append_holds_is_too_large() {
-    let house = still_house(Arc::new(MemoryStore::new())).await;
-    for remarks in [0, 20] {
-        let [one, other] = claimed(&house, [OVER_HALF; 2]).await;
-        let before = one.words().await;
-        let mut events: Vec<Value> = (0..remarks).map(|id| order(100 + id, 1)).collect();
-        events.push(one.event(1, "call.done"));
-        events.push(other.event(2, "call.done"));
-        let told = one.tell(&events).await;
-        told.is_problem(ErrorCode::TooLarge);
-        let detail = told.text_at("/detail");
+async fn rejects_batch_exceeding_append_limit() {
+    let server = start_server_with_fixed_clock(Arc::new(MemoryStore::new())).await;
+    for audit_count in [0, 20] {
+        let [one, other] = claim_branches(&server, [OVER_HALF_OF_APPEND; 2]).await;
+        let before = one.event_types().await;
+        let mut events: Vec<Value> = (0..audit_count)
+            .map(|id| audit_event(100 + id, 1))
+            .collect();
+        events.push(one.build_event(1, "call.done"));
+        events.push(other.build_event(2, "call.done"));
+        let reply = one.post_events(&events).await;
+        reply.assert_problem(ErrorCode::TooLarge);
+        let detail = reply.text_at("/detail");
         assert!(detail.contains("10000 events or 64MiB"), "{detail}");
-        assert_eq!(one.words().await, before);
-        // Nothing of it is left in memory either.
+        assert_eq!(one.event_types().await, before);
+        // The in-memory state is unchanged too.
         for event in events.split_off(events.len() - 2) {
-            let told = one.tell(&[event]).await;
-            assert_eq!(told.at("/commands_generated"), OVER_HALF, "{}", told.text);
+            let reply = one.post_events(&[event]).await;
+            assert_eq!(
+                reply.json_at("/commands_generated"),
+                OVER_HALF_OF_APPEND,
+                "{}",
+                reply.text
+            );
         }
     }
 }
 
-/// What comes while an append is under way is decided together, as far as one append holds it.
+/// Batches that arrive during an append are decided together, up to the size of one append.
 #[tokio::test]
-async fn what_is_too_large_fails_nobody_else() {
-    let (_, store) = counted(|_| Fault::Delay(1_000));
-    let house = still_house(store).await;
-    let [small, one, other] = claimed(&house, [1, OVER_HALF, OVER_HALF]).await;
-    let both = [one.event(1, "call.done"), other.event(2, "call.done")];
-    let (opener, small, large, remark) = tokio::join!(
-        async { one.tell(&[order(3, 1)]).await },
-        async { small.tell(&[small.event(4, "call.done")]).await },
-        async { one.tell(&both).await },
-        async { one.tell(&[order(5, 1)]).await },
+async fn oversized_batch_fails_alone() {
+    let (_, store) = counting_store(|_| Fault::Yield(1_000));
+    let server = start_server_with_fixed_clock(store).await;
+    let [small, one, other] =
+        claim_branches(&server, [1, OVER_HALF_OF_APPEND, OVER_HALF_OF_APPEND]).await;
+    let both = [
+        one.build_event(1, "call.done"),
+        other.build_event(2, "call.done"),
+    ];
+    let (opener, small, large, audit) = tokio::join!(
+        async { one.post_events(&[audit_event(3, 1)]).await },
+        async {
+            small
+                .post_events(&[small.build_event(4, "call.done")])
+                .await
+        },
+        async { one.post_events(&both).await },
+        async { one.post_events(&[audit_event(5, 1)]).await },
     );
-    for reply in [opener, small, remark] {
+    for reply in [opener, small, audit] {
         assert!(is_ok(&reply), "{}", reply.text);
     }
-    large.is_problem(ErrorCode::TooLarge);
+    large.assert_problem(ErrorCode::TooLarge);
 }
 
 #[tokio::test]
-async fn what_one_append_does_not_hold_is_written_in_two() {
-    let (_, store) = counted(|_| Fault::Delay(1_000));
-    let house = still_house(store).await;
+async fn splits_batches_across_appends() {
+    let (_, store) = counting_store(|_| Fault::Yield(1_000));
+    let server = start_server_with_fixed_clock(store).await;
     let widths = [MAX_APPEND_EVENTS / 4, MAX_APPEND_EVENTS * 4 / 5];
-    let [one, other] = claimed(&house, widths).await;
+    let [one, other] = claim_branches(&server, widths).await;
     let (opener, one, other) = tokio::join!(
-        async { one.tell(&[order(3, 1)]).await },
-        async { one.tell(&[one.event(1, "call.done")]).await },
-        async { other.tell(&[other.event(2, "call.done")]).await },
+        async { one.post_events(&[audit_event(3, 1)]).await },
+        async { one.post_events(&[one.build_event(1, "call.done")]).await },
+        async {
+            other
+                .post_events(&[other.build_event(2, "call.done")])
+                .await
+        },
     );
     assert!(is_ok(&opener), "{}", opener.text);
     for (reply, width) in [one, other].iter().zip(widths) {
-        assert_eq!(reply.at("/commands_generated"), width, "{}", reply.text);
+        assert_eq!(
+            reply.json_at("/commands_generated"),
+            width,
+            "{}",
+            reply.text
+        );
     }
 }
 
-/// A result that is kept, by its reference.
-async fn kept(claimed: &Claimed<'_>, result_id: i64, bytes: Vec<u8>) -> Value {
+/// Stores a result and returns its reference.
+async fn store_result(claimed: &ClaimedCommand<'_>, result_id: i64, bytes: Vec<u8>) -> Value {
     let execution_id = claimed.execution_id.parse().unwrap();
     let bytes: Arc<[u8]> = bytes.into();
     let result = NewResult {
         result_id: ResultId::new(result_id).unwrap(),
         name: "start".into(),
-        // Of what is too large nothing is read.
+        // An oversized result is rejected before it is read, so its digest need not match.
         sha256: sha256(&bytes[..bytes.len().min(1_000)]),
         bytes,
         media_type: "application/json".into(),
     };
-    let put = claimed.house.runtime.store().put_result(ResultPut {
+    let put = claimed.server.runtime.store().put_result(ResultPut {
         execution_id,
         result,
         scope: None,
@@ -166,21 +196,21 @@ async fn kept(claimed: &Claimed<'_>, result_id: i64, bytes: Vec<u8>) -> Value {
 }
 
 #[tokio::test]
-async fn results_by_reference_are_no_more_than_an_append_holds() {
-    let house = still_house(Arc::new(MemoryStore::new())).await;
-    let [one, other] = claimed(&house, [1, 1]).await;
-    let mut small = one.event(1, "call.done");
+async fn referenced_results_count_toward_append_limit() {
+    let server = start_server_with_fixed_clock(Arc::new(MemoryStore::new())).await;
+    let [one, other] = claim_branches(&server, [1, 1]).await;
+    let mut small = one.build_event(1, "call.done");
     small["result_kind"] = json!("ref");
-    small["result_uri"] = kept(&one, 1, b"[1]".to_vec()).await;
-    let mut large = other.event(2, "call.done");
+    small["result_uri"] = store_result(&one, 1, b"[1]".to_vec()).await;
+    let mut large = other.build_event(2, "call.done");
     large["result_kind"] = json!("ref");
-    large["result_uri"] = kept(&one, 2, vec![b' '; MAX_RESULT_BYTES]).await;
-    let before = one.words().await;
-    let together = one.tell(&[small.clone(), large]).await;
-    together.is_problem(ErrorCode::TooLarge);
+    large["result_uri"] = store_result(&one, 2, vec![b' '; MAX_RESULT_BYTES]).await;
+    let before = one.event_types().await;
+    let together = one.post_events(&[small.clone(), large]).await;
+    together.assert_problem(ErrorCode::TooLarge);
     let detail = together.text_at("/detail");
-    assert!(detail.contains("at most 64MiB together"), "{detail}");
-    assert_eq!(one.words().await, before);
-    let alone = one.tell(&[small]).await;
-    assert_eq!(alone.at("/commands_generated"), 1, "{}", alone.text);
+    assert!(detail.contains("larger than 64MiB in total"), "{detail}");
+    assert_eq!(one.event_types().await, before);
+    let alone = one.post_events(&[small]).await;
+    assert_eq!(alone.json_at("/commands_generated"), 1, "{}", alone.text);
 }

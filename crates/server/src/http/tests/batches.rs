@@ -1,85 +1,84 @@
-//! Events of a worker that come in one call: all of them are written, or none is.
+//! Event batches are written completely or not at all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use noetl_store::MemoryStore;
-use noetl_store::faulty::{Fault, FaultyStore, Method};
+use noetl_store::faulty::{Fault, FaultyStore, StoreMethod};
 use noetl_types::ErrorCode;
 use serde_json::{Value, json};
 
-use super::backends::{Shelter, on_every_store};
-use super::{House, Reply, house, house_on, is_ok};
+use super::backends::{StoreFixture, on_every_store};
+use super::{TestResponse, TestServer, is_ok, start_server, start_server_on};
 use crate::http::settings::HttpSettings;
 
-const BATCH: &str = "/api/events/batch";
+const BATCH_PATH: &str = "/api/events/batch";
 
-/// A run whose first command `w1` has claimed.
-pub(super) struct Claimed<'h> {
-    pub(super) house: &'h House,
+/// A run whose first command is claimed by `w1`.
+pub(super) struct ClaimedCommand<'h> {
+    pub(super) server: &'h TestServer,
     pub(super) execution_id: String,
     pub(super) command: Value,
 }
 
-impl<'h> Claimed<'h> {
-    async fn of(house: &'h House) -> Self {
-        let execution_id = house.started().await;
-        let command = house.claimed(&execution_id).await;
+impl<'h> ClaimedCommand<'h> {
+    async fn claim_first(server: &'h TestServer) -> Self {
+        let execution_id = server.start_two_steps().await;
+        let command = server.claim_newest(&execution_id).await;
         Self {
-            house,
+            server,
             execution_id,
             command,
         }
     }
 
-    /// An event of the command.
-    pub(super) fn event(&self, id: i64, name: &str) -> Value {
+    pub(super) fn build_event(&self, id: i64, name: &str) -> Value {
         json!({ "step": "start", "event_type": name, "event_id": id,
             "payload": { "command_id": self.command, "result": 1 } })
     }
 
-    pub(super) async fn tell(&self, events: &[Value]) -> Reply {
+    pub(super) async fn post_events(&self, events: &[Value]) -> TestResponse {
         let body =
             json!({ "execution_id": self.execution_id, "worker_id": "w1", "events": events });
-        self.house.post(BATCH, body).await
+        self.server.post(BATCH_PATH, body).await
     }
 
-    pub(super) async fn words(&self) -> Vec<String> {
-        self.house.words(&self.execution_id).await
+    pub(super) async fn event_types(&self) -> Vec<String> {
+        self.server.event_types(&self.execution_id).await
     }
 
-    async fn ids(&self) -> Vec<String> {
-        let log = self.house.log(&self.execution_id).await;
+    async fn event_ids(&self) -> Vec<String> {
+        let log = self.server.read_log(&self.execution_id).await;
         log.iter()
             .map(|event| event["event_id"].as_str().unwrap().to_owned())
             .collect()
     }
 }
 
-/// Something that shapes nothing.
-pub(super) fn order(id: i64, number: i64) -> Value {
+/// An event that does not change the state of the run.
+pub(super) fn audit_event(id: i64, number: i64) -> Value {
     json!({ "step": "start", "event_type": "order.made", "event_id": id,
         "payload": { "number": number }, "meta": { "business_object": { "type": "order" } } })
 }
 
-/// What a worker tells of a command from beginning to end.
-fn whole(claimed: &Claimed<'_>) -> [Value; 4] {
+/// All events of a command, from start to end.
+fn full_event_sequence(claimed: &ClaimedCommand<'_>) -> [Value; 4] {
     [
-        claimed.event(101, "command.started"),
-        order(102, 1),
-        claimed.event(103, "call.done"),
-        claimed.event(104, "command.completed"),
+        claimed.build_event(101, "command.started"),
+        audit_event(102, 1),
+        claimed.build_event(103, "call.done"),
+        claimed.build_event(104, "command.completed"),
     ]
 }
 
-/// A store that counts appends, of which some go wrong.
-pub(super) fn counted(
+/// A store that counts appends and fails some of them.
+pub(super) fn counting_store(
     plan: impl Fn(usize) -> Fault + Send + Sync + 'static,
 ) -> (Arc<AtomicUsize>, Arc<FaultyStore<MemoryStore>>) {
     let appends = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&appends);
     let plan = move |method| match method {
-        Method::Append => plan(count.fetch_add(1, Ordering::SeqCst)),
+        StoreMethod::AppendEvents => plan(count.fetch_add(1, Ordering::SeqCst)),
         _ => Fault::None,
     };
     (
@@ -89,49 +88,49 @@ pub(super) fn counted(
 }
 
 #[tokio::test]
-async fn a_batch_is_one_append() {
-    let (appends, store) = counted(|_| Fault::None);
-    let house = house_on(store).await;
-    let claimed = Claimed::of(&house).await;
+async fn batch_is_one_append() {
+    let (appends, store) = counting_store(|_| Fault::None);
+    let server = start_server_on(store).await;
+    let claimed = ClaimedCommand::claim_first(&server).await;
     let before = appends.load(Ordering::SeqCst);
-    let taken = claimed.tell(&whole(&claimed)).await;
-    assert!(is_ok(&taken), "{}", taken.text);
+    let accepted = claimed.post_events(&full_event_sequence(&claimed)).await;
+    assert!(is_ok(&accepted), "{}", accepted.text);
     assert_eq!(appends.load(Ordering::SeqCst), before + 1);
-    // The same again is known, and nothing is written.
-    let again = claimed.tell(&whole(&claimed)).await;
-    assert_eq!(again.json(), taken.json());
+    // The repeated batch is recognized, and nothing is written.
+    let again = claimed.post_events(&full_event_sequence(&claimed)).await;
+    assert_eq!(again.json(), accepted.json());
     assert_eq!(appends.load(Ordering::SeqCst), before + 1);
     let many: Vec<Value> = (0..1000)
-        .map(|number| order(1000 + number, number))
+        .map(|number| audit_event(1000 + number, number))
         .collect();
-    let taken = claimed.tell(&many).await;
-    assert!(is_ok(&taken), "{}", taken.text);
+    let accepted = claimed.post_events(&many).await;
+    assert!(is_ok(&accepted), "{}", accepted.text);
     assert_eq!(appends.load(Ordering::SeqCst), before + 2);
-    let most = claimed
-        .tell(&[many.as_slice(), &[order(9, 9)]].concat())
+    let oversized = claimed
+        .post_events(&[many.as_slice(), &[audit_event(9, 9)]].concat())
         .await;
-    most.is_problem(ErrorCode::Validation);
+    oversized.assert_problem(ErrorCode::Validation);
 }
 
 #[tokio::test]
-async fn a_batch_tells_what_its_events_tell_one_by_one() {
-    on_every_store(async |shelter: &Shelter| {
-        let house = shelter.house(HttpSettings::default(), |_| {}).await;
-        let together = Claimed::of(&house).await;
-        let taken = together.tell(&whole(&together)).await;
-        assert!(is_ok(&taken), "{}", taken.text);
-        assert_eq!(taken.at("/commands_generated"), 1);
-        assert_eq!(taken.at("/event_ids"), json!([101, 102, 103, 104]));
-        let single = Claimed::of(&house).await;
-        for event in whole(&single) {
-            let taken = single.tell(&[event]).await;
-            assert!(is_ok(&taken), "{}", taken.text);
+async fn batch_equals_single_events() {
+    on_every_store(async |fixture: &StoreFixture| {
+        let server = fixture.start_server(HttpSettings::default(), |_| {}).await;
+        let together = ClaimedCommand::claim_first(&server).await;
+        let accepted = together.post_events(&full_event_sequence(&together)).await;
+        assert!(is_ok(&accepted), "{}", accepted.text);
+        assert_eq!(accepted.json_at("/commands_generated"), 1);
+        assert_eq!(accepted.json_at("/event_ids"), json!([101, 102, 103, 104]));
+        let single = ClaimedCommand::claim_first(&server).await;
+        for event in full_event_sequence(&single) {
+            let accepted = single.post_events(&[event]).await;
+            assert!(is_ok(&accepted), "{}", accepted.text);
         }
-        let words = together.words().await;
-        assert_eq!(words, single.words().await);
-        let of_command: Vec<&str> = words.iter().map(String::as_str).skip(3).take(5).collect();
+        let types = together.event_types().await;
+        assert_eq!(types, single.event_types().await);
+        let command_events: Vec<&str> = types.iter().map(String::as_str).skip(3).take(5).collect();
         assert_eq!(
-            of_command,
+            command_events,
             [
                 "command.claimed",
                 "command.started",
@@ -141,330 +140,384 @@ async fn a_batch_tells_what_its_events_tell_one_by_one() {
             ]
         );
         // The last command ends the run within a batch too.
-        let command = house.claimed(&together.execution_id).await;
-        let last = Claimed {
+        let command = server.claim_newest(&together.execution_id).await;
+        let last = ClaimedCommand {
             command,
             ..together
         };
         let ended = last
-            .tell(&[
-                last.event(111, "command.started"),
-                last.event(112, "command.completed"),
+            .post_events(&[
+                last.build_event(111, "command.started"),
+                last.build_event(112, "command.completed"),
             ])
             .await;
         assert!(is_ok(&ended), "{}", ended.text);
-        assert_eq!(house.status(&last.execution_id).await, "COMPLETED");
+        assert_eq!(
+            server.execution_status(&last.execution_id).await,
+            "COMPLETED"
+        );
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_batch_that_fails_in_the_middle_leaves_nothing() {
-    on_every_store(async |shelter: &Shelter| {
-        let house = shelter.house(HttpSettings::default(), |_| {}).await;
-        let claimed = Claimed::of(&house).await;
-        assert!(is_ok(&claimed.tell(&[order(90, 1)]).await));
-        let before = claimed.ids().await;
-        // What is there already under the id of one says something else.
-        let taken = claimed
-            .tell(&[
-                claimed.event(91, "command.started"),
-                order(90, 2),
-                order(92, 1),
+async fn failed_batch_writes_nothing() {
+    on_every_store(async |fixture: &StoreFixture| {
+        let server = fixture.start_server(HttpSettings::default(), |_| {}).await;
+        let claimed = ClaimedCommand::claim_first(&server).await;
+        assert!(is_ok(&claimed.post_events(&[audit_event(90, 1)]).await));
+        let before = claimed.event_ids().await;
+        // One id is already stored with a different event.
+        let conflicting = claimed
+            .post_events(&[
+                claimed.build_event(91, "command.started"),
+                audit_event(90, 2),
+                audit_event(92, 1),
             ])
             .await;
-        taken.is_problem(ErrorCode::IdConflict);
-        // One names a command that is not there.
-        let mut nowhere = claimed.event(94, "call.done");
-        nowhere["step"] = json!("elsewhere");
-        nowhere["payload"]
+        conflicting.assert_problem(ErrorCode::IdConflict);
+        // One event names an unknown command.
+        let mut misplaced = claimed.build_event(94, "call.done");
+        misplaced["step"] = json!("elsewhere");
+        misplaced["payload"]
             .as_object_mut()
             .unwrap()
             .remove("command_id");
-        let unknown = claimed.tell(&[order(93, 1), nowhere, order(95, 1)]).await;
-        unknown.is_problem(ErrorCode::NotFound);
-        assert_eq!(claimed.ids().await, before);
+        let unknown = claimed
+            .post_events(&[audit_event(93, 1), misplaced, audit_event(95, 1)])
+            .await;
+        unknown.assert_problem(ErrorCode::NotFound);
+        assert_eq!(claimed.event_ids().await, before);
     })
     .await;
 }
 
-/// What shapes nothing costs no call its result.
+/// Audit events do not cause results to be rejected.
 #[tokio::test]
-async fn a_remark_behind_the_end_of_a_run_is_written_before_it() {
-    on_every_store(async |shelter: &Shelter| {
-        let house = shelter.house(HttpSettings::default(), |_| {}).await;
-        let claimed = Claimed::of(&house).await;
-        let first = claimed.tell(&[claimed.event(96, "call.done")]).await;
+async fn trailing_audit_event_is_written_before_run_end() {
+    on_every_store(async |fixture: &StoreFixture| {
+        let server = fixture.start_server(HttpSettings::default(), |_| {}).await;
+        let claimed = ClaimedCommand::claim_first(&server).await;
+        let first = claimed
+            .post_events(&[claimed.build_event(96, "call.done")])
+            .await;
         assert!(is_ok(&first), "{}", first.text);
-        let command = house.claimed(&claimed.execution_id).await;
-        let last = Claimed { command, ..claimed };
-        let before = last.ids().await.len();
-        let events = [order(97, 1), last.event(98, "call.done"), order(99, 1)];
-        let ended = last.tell(&events).await;
+        let command = server.claim_newest(&claimed.execution_id).await;
+        let last = ClaimedCommand { command, ..claimed };
+        let before = last.event_ids().await.len();
+        let events = [
+            audit_event(97, 1),
+            last.build_event(98, "call.done"),
+            audit_event(99, 1),
+        ];
+        let ended = last.post_events(&events).await;
         assert_eq!(
-            ended.at("/event_ids"),
+            ended.json_at("/event_ids"),
             json!([97, 98, 99]),
             "{}",
             ended.text
         );
-        assert_eq!(house.status(&last.execution_id).await, "COMPLETED");
-        let ids = last.ids().await;
+        assert_eq!(
+            server.execution_status(&last.execution_id).await,
+            "COMPLETED"
+        );
+        let ids = last.event_ids().await;
         assert_eq!(ids[before..before + 3], ["97", "99", "98"]);
-        // The same again is known; anything else comes too late, and leaves nothing.
-        assert_eq!(last.tell(&events).await.json(), ended.json());
-        let late = last.tell(&[events[0].clone(), order(100, 1)]).await;
-        late.is_problem(ErrorCode::AlreadyTerminal);
-        assert_eq!(last.ids().await, ids);
+        // The repeated batch is recognized. Other events are too late, and nothing is written.
+        assert_eq!(last.post_events(&events).await.json(), ended.json());
+        let late = last
+            .post_events(&[events[0].clone(), audit_event(100, 1)])
+            .await;
+        late.assert_problem(ErrorCode::AlreadyTerminal);
+        assert_eq!(last.event_ids().await, ids);
     })
     .await;
 }
 
-/// Nobody knows how often a store fails, so the clock of the test does not wait for it.
+/// The number of store failures is unknown, so the test uses paused time.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_takes_nothing_of_a_batch() {
+async fn store_failure_writes_nothing_of_batch() {
     let failing = Arc::new(AtomicUsize::new(0));
     let plan = Arc::clone(&failing);
-    let (_, store) = counted(move |_| {
-        let left = plan.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
-            left.checked_sub(1)
+    let (_, store) = counting_store(move |_| {
+        let remaining = plan.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| {
+            remaining.checked_sub(1)
         });
-        left.map_or(Fault::None, |_| Fault::Before)
+        remaining.map_or(Fault::None, |_| Fault::FailBefore)
     });
-    let house = house_on(store).await;
-    let claimed = Claimed::of(&house).await;
-    let before = claimed.ids().await;
+    let server = start_server_on(store).await;
+    let claimed = ClaimedCommand::claim_first(&server).await;
+    let before = claimed.event_ids().await;
     failing.store(1_000_000, Ordering::SeqCst);
-    let failed = claimed.tell(&whole(&claimed)).await;
-    failed.is_problem(ErrorCode::StoreUnavailable);
-    assert_eq!(claimed.ids().await, before);
+    let failed = claimed.post_events(&full_event_sequence(&claimed)).await;
+    failed.assert_problem(ErrorCode::StoreUnavailable);
+    assert_eq!(claimed.event_ids().await, before);
     failing.store(0, Ordering::SeqCst);
-    let taken = claimed.tell(&whole(&claimed)).await;
-    assert_eq!(taken.at("/event_ids"), json!([101, 102, 103, 104]));
-    assert_eq!(taken.at("/commands_generated"), 1);
+    let accepted = claimed.post_events(&full_event_sequence(&claimed)).await;
+    assert_eq!(accepted.json_at("/event_ids"), json!([101, 102, 103, 104]));
+    assert_eq!(accepted.json_at("/commands_generated"), 1);
 }
 
-/// It was written, and nobody could tell: the log does.
+/// The batch was written but the answer was lost. The log shows that it was written.
 #[tokio::test(start_paused = true)]
-async fn a_batch_whose_answer_is_lost_is_answered_once() {
+async fn batch_with_lost_answer_is_written_once() {
     let losing = Arc::new(AtomicUsize::new(0));
     let plan = Arc::clone(&losing);
-    let (_, store) = counted(move |_| {
-        let left = plan.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
-            left.checked_sub(1)
+    let (_, store) = counting_store(move |_| {
+        let remaining = plan.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| {
+            remaining.checked_sub(1)
         });
-        left.map_or(Fault::None, |_| Fault::After)
+        remaining.map_or(Fault::None, |_| Fault::FailAfter)
     });
-    let house = house_on(store).await;
-    let claimed = Claimed::of(&house).await;
+    let server = start_server_on(store).await;
+    let claimed = ClaimedCommand::claim_first(&server).await;
     losing.store(1, Ordering::SeqCst);
-    let taken = claimed.tell(&whole(&claimed)).await;
+    let accepted = claimed.post_events(&full_event_sequence(&claimed)).await;
     assert_eq!(
-        taken.at("/event_ids"),
+        accepted.json_at("/event_ids"),
         json!([101, 102, 103, 104]),
         "{}",
-        taken.text
+        accepted.text
     );
-    assert_eq!(taken.at("/commands_generated"), 1);
-    let words = claimed.words().await;
-    let count = |word: &str| words.iter().filter(|found| *found == word).count();
+    assert_eq!(accepted.json_at("/commands_generated"), 1);
+    let types = claimed.event_types().await;
+    let count = |event_type: &str| types.iter().filter(|found| *found == event_type).count();
     assert_eq!(
         (count("order.made"), count("call.done")),
         (1, 1),
-        "{words:?}"
+        "{types:?}"
     );
 }
 
-/// The same without the ids of their sender.
-fn nameless<const N: usize>(mut events: [Value; N]) -> [Value; N] {
+/// Removes the sender's event ids.
+fn without_event_ids<const N: usize>(mut events: [Value; N]) -> [Value; N] {
     for event in &mut events {
         event.as_object_mut().unwrap().remove("event_id");
     }
     events
 }
 
-/// The ids that the server gave are there, so its own word is known to it.
+/// The log contains the ids that the server assigned, so the server recognizes its own events.
 #[tokio::test(start_paused = true)]
-async fn a_batch_without_ids_whose_answer_is_lost_is_answered_once() {
+async fn batch_without_ids_and_lost_answer_is_written_once() {
     let losing = Arc::new(AtomicUsize::new(0));
     let plan = Arc::clone(&losing);
-    let (_, store) = counted(move |_| match plan.swap(0, Ordering::SeqCst) {
+    let (_, store) = counting_store(move |_| match plan.swap(0, Ordering::SeqCst) {
         0 => Fault::None,
-        _ => Fault::After,
+        _ => Fault::FailAfter,
     });
-    let house = house_on(store).await;
-    let mut claimed = Claimed::of(&house).await;
-    let mut before = claimed.ids().await.len();
+    let server = start_server_on(store).await;
+    let mut claimed = ClaimedCommand::claim_first(&server).await;
+    let mut before = claimed.event_ids().await.len();
     for last in ["COMPLETED", "RUNNING"].into_iter().rev() {
         losing.store(1, Ordering::SeqCst);
-        let events = nameless([order(0, 1), claimed.event(0, "call.done")]);
-        let taken = claimed.tell(&events).await;
-        assert!(is_ok(&taken), "{}", taken.text);
-        let ids = claimed.ids().await;
-        for id in taken.at("/event_ids").as_array().unwrap() {
+        let events = without_event_ids([audit_event(0, 1), claimed.build_event(0, "call.done")]);
+        let accepted = claimed.post_events(&events).await;
+        assert!(is_ok(&accepted), "{}", accepted.text);
+        let ids = claimed.event_ids().await;
+        for id in accepted.json_at("/event_ids").as_array().unwrap() {
             let id = id.to_string();
             let found = ids[before..].iter().filter(|found| **found == id);
             assert_eq!(found.count(), 1, "{id} in {ids:?}");
         }
-        assert_eq!(house.status(&claimed.execution_id).await, last);
+        assert_eq!(server.execution_status(&claimed.execution_id).await, last);
         if last == "RUNNING" {
-            claimed.command = house.claimed(&claimed.execution_id).await;
+            claimed.command = server.claim_newest(&claimed.execution_id).await;
         }
-        before = claimed.ids().await.len();
+        before = claimed.event_ids().await.len();
     }
-    let words = claimed.words().await;
-    let orders = words.iter().filter(|word| *word == "order.made");
-    assert_eq!(orders.count(), 2, "{words:?}");
+    let types = claimed.event_types().await;
+    let orders = types
+        .iter()
+        .filter(|event_type| *event_type == "order.made");
+    assert_eq!(orders.count(), 2, "{types:?}");
 }
 
-/// Nobody is told that nothing was done while it may be written.
+/// While the batch may have been written, it must not be reported as rejected.
 #[tokio::test(start_paused = true)]
-async fn a_store_without_connections_behind_a_lost_answer_is_no_refusal() {
-    for unavailable in [Method::Load, Method::Event] {
+async fn saturated_pool_after_lost_answer_is_no_rejection() {
+    for unavailable in [StoreMethod::LoadExecution, StoreMethod::FindEvent] {
         let is_lost = Arc::new(AtomicUsize::new(0));
         let (losing, count) = (Arc::clone(&is_lost), Arc::new(AtomicUsize::new(0)));
         let plan = move |method| {
             let is_first = || count.fetch_add(1, Ordering::SeqCst) == 0;
             match losing.load(Ordering::SeqCst) {
-                1 if method == Method::Append && is_first() => Fault::After,
+                1 if method == StoreMethod::AppendEvents && is_first() => Fault::FailAfter,
                 1 if method == unavailable => Fault::Saturated,
                 _ => Fault::None,
             }
         };
-        let house = house_on(Arc::new(FaultyStore::new(
+        let server = start_server_on(Arc::new(FaultyStore::new(
             MemoryStore::new(),
             Box::new(plan),
         )))
         .await;
-        let claimed = Claimed::of(&house).await;
+        let claimed = ClaimedCommand::claim_first(&server).await;
         is_lost.store(1, Ordering::SeqCst);
-        let told = claimed.tell(&nameless([order(0, 1)])).await;
-        told.is_problem(ErrorCode::StoreUnavailable);
+        let reply = claimed
+            .post_events(&without_event_ids([audit_event(0, 1)]))
+            .await;
+        reply.assert_problem(ErrorCode::StoreUnavailable);
         is_lost.store(0, Ordering::SeqCst);
-        let words = claimed.words().await;
-        assert_eq!(words.last().map(String::as_str), Some("order.made"));
+        let types = claimed.event_types().await;
+        assert_eq!(types.last().map(String::as_str), Some("order.made"));
     }
 }
 
-/// What comes after a cancel is kept, whatever comes with it.
+/// Results after a cancel are recorded, regardless of other events in the batch.
 #[tokio::test]
-async fn a_late_result_is_noted_beside_a_remark() {
-    on_every_store(async |shelter: &Shelter| {
-        let house = shelter.house(HttpSettings::default(), |_| {}).await;
-        let claimed = Claimed::of(&house).await;
+async fn late_result_is_recorded_with_audit_event() {
+    on_every_store(async |fixture: &StoreFixture| {
+        let server = fixture.start_server(HttpSettings::default(), |_| {}).await;
+        let claimed = ClaimedCommand::claim_first(&server).await;
         let path = format!("/api/executions/{}/cancel", claimed.execution_id);
-        assert!(is_ok(&house.post(&path, json!({})).await));
-        let before = claimed.words().await.len();
-        let events = whole(&claimed);
-        let taken = claimed.tell(&events).await;
+        assert!(is_ok(&server.post(&path, json!({})).await));
+        let before = claimed.event_types().await.len();
+        let events = full_event_sequence(&claimed);
+        let accepted = claimed.post_events(&events).await;
         assert_eq!(
-            taken.at("/event_ids"),
+            accepted.json_at("/event_ids"),
             json!([101, 102, 103, 104]),
             "{}",
-            taken.text
+            accepted.text
         );
-        assert_eq!(taken.at("/commands_generated"), 0);
-        let words = claimed.words().await;
-        let noted = ["command.result_ignored", "command.result_ignored"];
-        assert_eq!(words[before..], noted);
-        // The same again is known. What tells no result is refused, and leaves nothing.
-        assert_eq!(claimed.tell(&events).await.json(), taken.json());
+        assert_eq!(accepted.json_at("/commands_generated"), 0);
+        let types = claimed.event_types().await;
+        let expected = ["command.result_ignored", "command.result_ignored"];
+        assert_eq!(types[before..], expected);
+        // The repeated batch is recognized. Batches without a result are rejected, and nothing is
+        // written.
+        assert_eq!(claimed.post_events(&events).await.json(), accepted.json());
         let late = claimed
-            .tell(&[claimed.event(105, "command.started"), order(106, 1)])
+            .post_events(&[
+                claimed.build_event(105, "command.started"),
+                audit_event(106, 1),
+            ])
             .await;
-        late.is_problem(ErrorCode::AlreadyTerminal);
-        assert_eq!(claimed.words().await, words);
-        assert_eq!(house.status(&claimed.execution_id).await, "CANCELLED");
+        late.assert_problem(ErrorCode::AlreadyTerminal);
+        assert_eq!(claimed.event_types().await, types);
+        assert_eq!(
+            server.execution_status(&claimed.execution_id).await,
+            "CANCELLED"
+        );
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_batch_of_known_and_new_events_writes_the_new_ones() {
-    on_every_store(async |shelter: &Shelter| {
-        let house = shelter.house(HttpSettings::default(), |_| {}).await;
-        let claimed = Claimed::of(&house).await;
-        let all = whole(&claimed);
-        assert!(is_ok(&claimed.tell(&all[..3]).await));
-        let before = claimed.ids().await.len();
-        let more = [&all[..], &[order(105, 2), order(105, 2)]].concat();
-        let taken = claimed.tell(&more).await;
+async fn batch_writes_only_new_events() {
+    on_every_store(async |fixture: &StoreFixture| {
+        let server = fixture.start_server(HttpSettings::default(), |_| {}).await;
+        let claimed = ClaimedCommand::claim_first(&server).await;
+        let all = full_event_sequence(&claimed);
+        assert!(is_ok(&claimed.post_events(&all[..3]).await));
+        let before = claimed.event_ids().await.len();
+        let more = [&all[..], &[audit_event(105, 2), audit_event(105, 2)]].concat();
+        let accepted = claimed.post_events(&more).await;
         assert_eq!(
-            taken.at("/event_ids"),
+            accepted.json_at("/event_ids"),
             json!([101, 102, 103, 104, 105, 105])
         );
-        assert_eq!(taken.at("/commands_generated"), 1);
-        assert_eq!(claimed.ids().await.len(), before + 1);
-        let again = claimed.tell(&more).await;
-        assert_eq!(again.json(), taken.json());
-        assert_eq!(claimed.ids().await.len(), before + 1);
+        assert_eq!(accepted.json_at("/commands_generated"), 1);
+        assert_eq!(claimed.event_ids().await.len(), before + 1);
+        let again = claimed.post_events(&more).await;
+        assert_eq!(again.json(), accepted.json());
+        assert_eq!(claimed.event_ids().await.len(), before + 1);
     })
     .await;
 }
 
 #[tokio::test]
-async fn an_id_stands_for_one_event_of_a_batch() {
-    let house = house().await;
-    let claimed = Claimed::of(&house).await;
-    let before = claimed.ids().await;
-    let twice = claimed.tell(&[order(1, 1), order(2, 1), order(1, 2)]).await;
-    twice.is_problem(ErrorCode::IdConflict);
-    assert_eq!(claimed.ids().await, before);
-    let same = claimed.tell(&[order(1, 1), order(2, 1), order(1, 1)]).await;
-    assert_eq!(same.at("/event_ids"), json!([1, 2, 1]), "{}", same.text);
-    assert_eq!(claimed.ids().await.len(), before.len() + 2);
+async fn rejects_conflicting_ids_in_batch() {
+    let server = start_server().await;
+    let claimed = ClaimedCommand::claim_first(&server).await;
+    let before = claimed.event_ids().await;
+    let twice = claimed
+        .post_events(&[audit_event(1, 1), audit_event(2, 1), audit_event(1, 2)])
+        .await;
+    twice.assert_problem(ErrorCode::IdConflict);
+    assert_eq!(claimed.event_ids().await, before);
+    let same = claimed
+        .post_events(&[audit_event(1, 1), audit_event(2, 1), audit_event(1, 1)])
+        .await;
+    assert_eq!(
+        same.json_at("/event_ids"),
+        json!([1, 2, 1]),
+        "{}",
+        same.text
+    );
+    assert_eq!(claimed.event_ids().await.len(), before.len() + 2);
 }
 
 #[tokio::test]
-async fn the_same_batch_twice_at_once_is_one() {
-    on_every_store(async |shelter: &Shelter| {
-        let house = shelter.house(HttpSettings::default(), |_| {}).await;
-        let claimed = Claimed::of(&house).await;
-        let events = whole(&claimed);
-        let (one, other) = tokio::join!(claimed.tell(&events), claimed.tell(&events));
+async fn concurrent_identical_batches_are_written_once() {
+    on_every_store(async |fixture: &StoreFixture| {
+        let server = fixture.start_server(HttpSettings::default(), |_| {}).await;
+        let claimed = ClaimedCommand::claim_first(&server).await;
+        let events = full_event_sequence(&claimed);
+        let (one, other) = tokio::join!(claimed.post_events(&events), claimed.post_events(&events));
         assert_eq!(
-            one.at("/event_ids"),
+            one.json_at("/event_ids"),
             json!([101, 102, 103, 104]),
             "{}",
             one.text
         );
         assert_eq!(other.json(), one.json());
-        let words = claimed.words().await;
-        let orders = words.iter().filter(|word| *word == "order.made");
-        assert_eq!(orders.count(), 1, "{words:?}");
+        let types = claimed.event_types().await;
+        let orders = types
+            .iter()
+            .filter(|event_type| *event_type == "order.made");
+        assert_eq!(orders.count(), 1, "{types:?}");
     })
     .await;
 }
 
-/// What comes while an append is under way is decided together. One of them that brings an id that
-/// is taken fails no other; and the word of one worker may come in two calls.
+/// Batches that arrive during an append are decided together. A batch with a taken id fails alone.
+/// The events of one worker may arrive in two batches.
 #[tokio::test]
-async fn whoever_brings_a_taken_id_fails_alone() {
-    let (_, store) = counted(|_| Fault::Delay(1_000));
-    let house = house_on(store).await;
-    let claimed = Claimed::of(&house).await;
+async fn taken_event_id_fails_alone() {
+    let (_, store) = counting_store(|_| Fault::Yield(1_000));
+    let server = start_server_on(store).await;
+    let claimed = ClaimedCommand::claim_first(&server).await;
     let (opener, heartbeat, done, first, second) = tokio::join!(
-        async { claimed.tell(&[order(1, 1)]).await },
-        async { claimed.tell(&[claimed.event(2, "command.heartbeat")]).await },
-        async { claimed.tell(&[claimed.event(3, "call.done")]).await },
-        async { claimed.tell(&[order(4, 1), order(5, 1)]).await },
-        async { claimed.tell(&[order(6, 1), order(5, 2)]).await },
+        async { claimed.post_events(&[audit_event(1, 1)]).await },
+        async {
+            claimed
+                .post_events(&[claimed.build_event(2, "command.heartbeat")])
+                .await
+        },
+        async {
+            claimed
+                .post_events(&[claimed.build_event(3, "call.done")])
+                .await
+        },
+        async {
+            claimed
+                .post_events(&[audit_event(4, 1), audit_event(5, 1)])
+                .await
+        },
+        async {
+            claimed
+                .post_events(&[audit_event(6, 1), audit_event(5, 2)])
+                .await
+        },
     );
     for reply in [opener, heartbeat, done] {
         assert!(is_ok(&reply), "{}", reply.text);
     }
     let is_first = is_ok(&first);
     let refused = if is_first { second } else { first };
-    refused.is_problem(ErrorCode::IdConflict);
-    let ids = claimed.ids().await;
-    for (id, is_there) in [("4", is_first), ("5", true), ("6", !is_first)] {
-        assert_eq!(ids.iter().any(|found| found == id), is_there, "{id}");
+    refused.assert_problem(ErrorCode::IdConflict);
+    let ids = claimed.event_ids().await;
+    for (id, is_present) in [("4", is_first), ("5", true), ("6", !is_first)] {
+        assert_eq!(ids.iter().any(|found| found == id), is_present, "{id}");
     }
 }
 
-/// A command that its policy has made again is nobody's within the same call.
+/// After a retry by policy, the command has no holder within the same call.
 #[tokio::test]
-async fn what_follows_a_retry_in_a_batch_comes_too_late() {
-    const AGAIN: &str = r#"apiVersion: noetl.io/v2
+async fn events_after_retry_in_batch_are_too_late() {
+    const RETRY_PLAYBOOK: &str = r#"apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: again, path: demo/retry }
 workflow:
@@ -478,23 +531,28 @@ workflow:
             - when: "{{ output.status == 'error' }}"
               then: { do: retry, attempts: 3 }
 "#;
-    on_every_store(async |shelter: &Shelter| {
-        let house = shelter.house(HttpSettings::default(), |_| {}).await;
-        let execution_id = house.started_with(AGAIN, "demo/retry").await;
-        let command = house.claimed(&execution_id).await;
-        let claimed = Claimed {
-            house: &house,
+    on_every_store(async |fixture: &StoreFixture| {
+        let server = fixture.start_server(HttpSettings::default(), |_| {}).await;
+        let execution_id = server.start_playbook(RETRY_PLAYBOOK, "demo/retry").await;
+        let command = server.claim_newest(&execution_id).await;
+        let claimed = ClaimedCommand {
+            server: &server,
             execution_id,
             command,
         };
         let events = [
-            claimed.event(1, "call.error"),
-            claimed.event(2, "command.failed"),
+            claimed.build_event(1, "call.error"),
+            claimed.build_event(2, "command.failed"),
         ];
-        let taken = claimed.tell(&events).await;
-        assert_eq!(taken.at("/event_ids"), json!([1, 2]), "{}", taken.text);
-        let words = claimed.words().await;
-        let last: Vec<&str> = words
+        let accepted = claimed.post_events(&events).await;
+        assert_eq!(
+            accepted.json_at("/event_ids"),
+            json!([1, 2]),
+            "{}",
+            accepted.text
+        );
+        let types = claimed.event_types().await;
+        let last: Vec<&str> = types
             .iter()
             .rev()
             .take(3)
@@ -505,11 +563,14 @@ workflow:
             last,
             ["call.error", "command.expired", "command.result_ignored"]
         );
-        assert_eq!(house.status(&claimed.execution_id).await, "RUNNING");
-        // What is only noted has its id too, and is not noted again.
-        let again = claimed.tell(&events).await;
-        assert_eq!(again.json(), taken.json());
-        assert_eq!(claimed.words().await.len(), words.len());
+        assert_eq!(
+            server.execution_status(&claimed.execution_id).await,
+            "RUNNING"
+        );
+        // Audit events have ids too, and are not recorded twice.
+        let again = claimed.post_events(&events).await;
+        assert_eq!(again.json(), accepted.json());
+        assert_eq!(claimed.event_types().await.len(), types.len());
     })
     .await;
 }

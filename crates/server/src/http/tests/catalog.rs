@@ -1,44 +1,44 @@
-//! Definitions over the wire.
+//! Registration of definitions over HTTP.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use noetl_types::ErrorCode;
 use serde_json::{Value, json};
 
-use super::{House, Reply, TWO_STEPS, house, is_ok};
+use super::{TWO_STEPS, TestResponse, TestServer, is_ok, start_server};
 
-async fn register(house: &House, content: &str) -> Reply {
-    house
+async fn register_content(server: &TestServer, content: &str) -> TestResponse {
+    server
         .post("/api/catalog/register", json!({ "content": content }))
         .await
 }
 
 #[tokio::test]
-async fn versions_follow_content() {
-    let house = house().await;
-    let first = register(&house, TWO_STEPS).await;
+async fn new_content_creates_new_version() {
+    let server = start_server().await;
+    let first = register_content(&server, TWO_STEPS).await;
     assert_eq!(first.text_at("/status"), "success");
     assert_eq!(first.text_at("/path"), "demo/two");
     assert_eq!(first.text_at("/kind"), "playbook");
     assert_eq!(
-        (first.at("/version"), first.at("/unchanged")),
+        (first.json_at("/version"), first.json_at("/unchanged")),
         (json!(1), json!(false))
     );
     let catalog_id = first.text_at("/catalog_id");
-    // The same content, packed: nothing new.
-    let same = register(&house, &BASE64_STANDARD.encode(TWO_STEPS)).await;
+    // The same content in base64 creates no new version.
+    let same = register_content(&server, &BASE64_STANDARD.encode(TWO_STEPS)).await;
     assert_eq!(
-        (same.at("/version"), same.at("/unchanged")),
+        (same.json_at("/version"), same.json_at("/unchanged")),
         (json!(1), json!(true))
     );
     assert_eq!(same.text_at("/catalog_id"), catalog_id);
-    let other = register(&house, &format!("{TWO_STEPS}# more\n")).await;
+    let other = register_content(&server, &format!("{TWO_STEPS}# more\n")).await;
     assert_eq!(
-        (other.at("/version"), other.at("/unchanged")),
+        (other.json_at("/version"), other.json_at("/unchanged")),
         (json!(2), json!(false))
     );
 
-    for (wanted, version) in [
+    for (request, version) in [
         (json!({ "path": "demo/two" }), 2),
         (json!({ "path": "demo/two", "version": "latest" }), 2),
         (json!({ "path": "demo/two", "version": 1 }), 1),
@@ -50,12 +50,12 @@ async fn versions_follow_content() {
             1,
         ),
     ] {
-        let item = house.post("/api/catalog/resource", wanted.clone()).await;
-        assert!(is_ok(&item), "{wanted}: {}", item.text);
-        assert_eq!(item.at("/version"), version, "{wanted}");
+        let item = server.post("/api/catalog/resource", request.clone()).await;
+        assert!(is_ok(&item), "{request}: {}", item.text);
+        assert_eq!(item.json_at("/version"), version, "{request}");
         assert!(item.text_at("/content").starts_with(TWO_STEPS));
     }
-    for (wanted, code) in [
+    for (request, code) in [
         (json!({}), ErrorCode::Validation),
         (
             json!({ "path": "demo/two", "version": "newest" }),
@@ -68,42 +68,42 @@ async fn versions_follow_content() {
         (json!({ "path": "nowhere" }), ErrorCode::NotFound),
         (json!({ "catalog_id": 7 }), ErrorCode::NotFound),
     ] {
-        let reply = house.post("/api/catalog/resource", wanted).await;
-        reply.is_problem(code);
+        let reply = server.post("/api/catalog/resource", request).await;
+        reply.assert_problem(code);
     }
 }
 
 #[tokio::test]
-async fn a_rehearsal_writes_nothing() {
-    let house = house().await;
+async fn dry_run_writes_nothing() {
+    let server = start_server().await;
     let body = json!({ "content": TWO_STEPS, "dry_run": true });
-    let dry = house.post("/api/catalog/register", body.clone()).await;
+    let dry = server.post("/api/catalog/register", body.clone()).await;
     assert!(is_ok(&dry), "{}", dry.text);
     assert_eq!(dry.json().get("version"), None);
-    let wanted = json!({ "path": "demo/two" });
-    let reply = house.post("/api/catalog/resource", wanted).await;
-    reply.is_problem(ErrorCode::NotFound);
-    register(&house, TWO_STEPS).await;
-    let dry = house.post("/api/catalog/register", body).await;
+    let request = json!({ "path": "demo/two" });
+    let reply = server.post("/api/catalog/resource", request).await;
+    reply.assert_problem(ErrorCode::NotFound);
+    register_content(&server, TWO_STEPS).await;
+    let dry = server.post("/api/catalog/register", body).await;
     assert_eq!(
-        (dry.at("/version"), dry.at("/unchanged")),
+        (dry.json_at("/version"), dry.json_at("/unchanged")),
         (json!(1), json!(true))
     );
 }
 
 #[tokio::test]
-async fn errors_are_told_with_their_places() {
-    let house = house().await;
+async fn validation_errors_have_positions() {
+    let server = start_server().await;
     let wrong = TWO_STEPS.replace("step: last }] }", "step: lost }] }");
-    let reply = register(&house, &wrong).await;
-    reply.is_problem(ErrorCode::Validation);
-    assert_eq!(reply.at("/errors/0/line"), 9, "{}", reply.text);
+    let reply = register_content(&server, &wrong).await;
+    reply.assert_problem(ErrorCode::Validation);
+    assert_eq!(reply.json_at("/errors/0/line"), 9, "{}", reply.text);
     assert!(reply.text_at("/errors/0/code").starts_with("NP"));
-    let reply = register(&house, "workflow: [").await;
-    reply.is_problem(ErrorCode::YamlSyntax);
-    assert!(reply.at("/errors/0/line").is_u64());
+    let reply = register_content(&server, "workflow: [").await;
+    reply.assert_problem(ErrorCode::YamlSyntax);
+    assert!(reply.json_at("/errors/0/line").is_u64());
     for content in ["", "just words", "a: b"] {
-        let reply = register(&house, content).await;
+        let reply = register_content(&server, content).await;
         assert!(
             (400..=422).contains(&reply.status),
             "{content}: {}",
@@ -113,27 +113,27 @@ async fn errors_are_told_with_their_places() {
 }
 
 #[tokio::test]
-async fn documents_of_other_kinds_are_kept_under_their_kind() {
-    let house = house().await;
+async fn other_documents_are_stored_by_kind() {
+    let server = start_server().await;
     let schedule = "apiVersion: noetl.io/v1
 kind: Schedule
 metadata: { name: nightly }
 spec: { playbook: demo/two, cron: '0 3 * * *' }
 ";
-    let reply = register(&house, schedule).await;
+    let reply = register_content(&server, schedule).await;
     assert!(is_ok(&reply), "{}", reply.text);
     assert_eq!(
         (&*reply.text_at("/kind"), &*reply.text_at("/path")),
         ("schedule", "nightly")
     );
     let unchecked = "apiVersion: v1\nkind: Toaster\nmetadata: { name: m, path: models/m }\n";
-    let reply = register(&house, unchecked).await;
+    let reply = register_content(&server, unchecked).await;
     assert!(is_ok(&reply), "{}", reply.text);
     assert_eq!(
         (&*reply.text_at("/kind"), &*reply.text_at("/path")),
         ("toaster", "models/m")
     );
-    let codes = reply.at("/warnings");
+    let codes = reply.json_at("/warnings");
     assert!(
         codes
             .as_array()
@@ -142,24 +142,24 @@ spec: { playbook: demo/two, cron: '0 3 * * *' }
             .any(|found| found["code"] == "NP009"),
         "{codes}"
     );
-    let nameless = register(&house, "apiVersion: v1\nkind: Model\n").await;
-    nameless.is_problem(ErrorCode::Validation);
+    let nameless = register_content(&server, "apiVersion: v1\nkind: Model\n").await;
+    nameless.assert_problem(ErrorCode::Validation);
 }
 
 #[tokio::test]
-async fn what_the_system_runs_is_for_admins() {
-    let house = house().await;
+async fn system_playbooks_require_admin() {
+    let server = start_server().await;
     let system = TWO_STEPS.replace("demo/two", "system/two");
-    let reply = register(&house, &system).await;
-    reply.is_problem(ErrorCode::Forbidden);
+    let reply = register_content(&server, &system).await;
+    reply.assert_problem(ErrorCode::Forbidden);
     let request = serde_json::from_value(json!({ "content": system })).unwrap();
-    let answer = house
+    let response = server
         .runtime
-        .register_any_definition(request)
+        .register_definition_as_admin(request)
         .await
         .unwrap();
     assert_eq!(
-        serde_json::to_value(answer).unwrap()["version"],
+        serde_json::to_value(response).unwrap()["version"],
         Value::from(1)
     );
 }

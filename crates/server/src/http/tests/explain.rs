@@ -1,14 +1,14 @@
-//! Why a run waits, or how it came to its end.
+//! Explanations of why a run waits or how it ended.
 
 use axum::http::Method;
 use noetl_types::{ErrorCode, Scope, Timestamp};
 use serde_json::{Value, json};
 
-use super::tokens::token_of;
-use super::{House, closed_house, completed, house, is_ok};
+use super::tokens::create_token;
+use super::{TestServer, completed_report, is_ok, start_secured_server, start_server};
 
-/// A playbook whose steps come to stand still in different ways.
-const WAITS: &str = "apiVersion: noetl.io/v2
+/// A playbook whose steps wait in different ways.
+const WAITING_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: waits, path: demo/waits }
 workflow:
@@ -31,7 +31,7 @@ workflow:
     tool: { kind: noop }
 ";
 
-const FAILS: &str = "apiVersion: noetl.io/v2
+const FAILING_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: fails, path: demo/fails }
 workflow:
@@ -42,8 +42,8 @@ workflow:
     tool: { kind: noop }
 ";
 
-impl House {
-    async fn explained(&self, execution_id: &str) -> Value {
+impl TestServer {
+    async fn explain_execution(&self, execution_id: &str) -> Value {
         let reply = self
             .get(&format!("/api/executions/{execution_id}/explain"))
             .await;
@@ -52,26 +52,26 @@ impl House {
     }
 }
 
-/// Kind, step, count and words of each thing that is waited for.
-fn told(explained: &Value) -> Vec<String> {
+/// Formats kind, step, count and detail of each wait.
+fn format_waits(explained: &Value) -> Vec<String> {
     let waits = explained["waiting_on"].as_array().unwrap().iter();
     waits
-        .map(|waits| {
-            let text = |key: &str| waits[key].as_str().unwrap_or("-").to_owned();
+        .map(|wait| {
+            let text = |key: &str| wait[key].as_str().unwrap_or("-").to_owned();
             let (kind, step, detail) = (text("kind"), text("step"), text("detail"));
-            format!("{kind} {step} {}: {detail}", waits["count"])
+            format!("{kind} {step} {}: {detail}", wait["count"])
         })
         .collect()
 }
 
 #[tokio::test]
-async fn a_run_without_a_worker_says_so() {
-    let house = house().await;
-    let id = house.started().await;
-    let explained = house.explained(&id).await;
+async fn explains_missing_worker() {
+    let server = start_server().await;
+    let id = server.start_two_steps().await;
+    let explained = server.explain_execution(&id).await;
     assert_eq!(explained["status"], "RUNNING");
     assert_eq!(
-        told(&explained),
+        format_waits(&explained),
         ["pool start 1: waits for a worker of pool `shared`, which has none"]
     );
     assert_eq!(
@@ -79,21 +79,21 @@ async fn a_run_without_a_worker_says_so() {
         "step `start` waits for a worker of pool `shared`, which has none"
     );
     let worker = json!({ "name": "w1", "capacity": 4, "labels": { "pool_name": "shared" } });
-    house.post("/api/worker/pool/register", worker).await;
+    server.post("/api/worker/pool/register", worker).await;
     assert_eq!(
-        told(&house.explained(&id).await),
+        format_waits(&server.explain_execution(&id).await),
         ["pool start 1: waits for a worker of pool `shared`, which has 1"]
     );
-    house.leased().await;
-    let explained = house.explained(&id).await;
-    assert_eq!(told(&explained), ["lease start 1: is at work"]);
+    server.lease_command().await;
+    let explained = server.explain_execution(&id).await;
+    assert_eq!(format_waits(&explained), ["lease start 1: is running"]);
     assert_eq!(explained["waiting_on"][0]["holders"], json!(["w1"]));
     assert!(explained["waiting_on"][0]["until"].is_string());
 }
 
-/// What a worker says of a command in the middle of its work: it began, and these attempts of its
-/// task failed and are made again.
-fn at_work(command: &Value, retries: &[(u32, u64)], before: u32) -> Value {
+/// A progress report: the command was started, and these attempts of its task failed and are
+/// retried.
+fn progress_report(command: &Value, retries: &[(u32, u64)], before: u32) -> Value {
     let error = json!({ "kind": "connection", "message": "no line", "retryable": true });
     let retries = retries.iter().map(|(attempt, retry_in_ms)| {
         json!({ "error": error, "attempt": attempt, "retry_in_ms": retry_in_ms })
@@ -112,54 +112,54 @@ fn at_work(command: &Value, retries: &[(u32, u64)], before: u32) -> Value {
     json!({ "worker_id": "w1", "reports": [report] })
 }
 
-/// A worker waits out the delay before the next attempt by itself, and people want to know.
+/// Workers wait for retry delays on their own, so the server must report them.
 #[tokio::test]
-async fn a_task_that_waits_for_its_next_attempt_says_until_when() {
-    const HOUR: u64 = 3_600_000;
-    let house = house().await;
-    let id = house.started().await;
-    let command = house.leased().await;
-    let say = async |retries: &[(u32, u64)], before| {
-        let said = at_work(&command, retries, before);
-        let heard = house.post("/api/commands/report", said).await;
-        assert_eq!(heard.text_at("/results/0/status"), "accepted");
+async fn explains_retry_delay() {
+    const HOUR_MS: u64 = 3_600_000;
+    let server = start_server().await;
+    let id = server.start_two_steps().await;
+    let command = server.lease_command().await;
+    let report_progress = async |retries: &[(u32, u64)], before| {
+        let report = progress_report(&command, retries, before);
+        let reported = server.post("/api/commands/report", report).await;
+        assert_eq!(reported.text_at("/results/0/status"), "accepted");
     };
-    say(&[], 0).await;
+    report_progress(&[], 0).await;
     assert_eq!(
-        told(&house.explained(&id).await),
-        ["lease start 1: is at work"]
+        format_waits(&server.explain_execution(&id).await),
+        ["lease start 1: is running"]
     );
-    // What is said twice happened once.
+    // A repeated report counts once.
     for _ in 0..2 {
-        say(&[(1, HOUR)], 0).await;
-        let explained = house.explained(&id).await;
-        let waits = &explained["waiting_on"][0];
+        report_progress(&[(1, HOUR_MS)], 0).await;
+        let explained = server.explain_execution(&id).await;
+        let wait = &explained["waiting_on"][0];
         assert_eq!(
-            told(&explained),
+            format_waits(&explained),
             ["retry start 1: failed and waits for attempt 2"]
         );
         assert_eq!(
             explained["summary"],
             "step `start` failed and waits for attempt 2"
         );
-        assert_eq!(waits["holders"], json!(["w1"]));
-        let time = |key: &str| Timestamp::parse(waits[key].as_str().unwrap()).unwrap();
-        let delay = time("until").since(time("since"));
-        assert_eq!(delay.as_ms(), HOUR);
+        assert_eq!(wait["holders"], json!(["w1"]));
+        let time = |key: &str| Timestamp::parse(wait[key].as_str().unwrap()).unwrap();
+        let delay = time("until").duration_since(time("since"));
+        assert_eq!(delay.as_ms(), HOUR_MS);
     }
-    // The next attempt has begun and failed, and the one after it is under way.
-    say(&[(2, 0)], 1).await;
+    // The next attempt failed too, and the following one is running.
+    report_progress(&[(2, 0)], 1).await;
     assert_eq!(
-        told(&house.explained(&id).await),
-        ["lease start 1: is at work, after 2 failed attempts"]
+        format_waits(&server.explain_execution(&id).await),
+        ["lease start 1: is running, after 2 failed attempts"]
     );
-    let mut report = completed(&command, &json!({ "ok": true }));
+    let mut report = completed_report(&command, &json!({ "ok": true }));
     report["reports"][0]["retries_before"] = json!(2);
-    let done = house.post("/api/commands/report", report).await;
+    let done = server.post("/api/commands/report", report).await;
     assert_eq!(done.text_at("/results/0/status"), "accepted");
 
     let path = format!("/api/executions/{id}/events?step=start&limit=100");
-    let events = house.get(&path).await.json();
+    let events = server.get(&path).await.json();
     let types = events["events"].as_array().unwrap().iter();
     let types: Vec<_> = types
         .map(|event| event["event_type"].as_str().unwrap())
@@ -179,22 +179,22 @@ async fn a_task_that_waits_for_its_next_attempt_says_until_when() {
             "step.exit"
         ]
     );
-    // Who is late with what it says is not heard, and it does no harm.
-    let late = at_work(&command, &[(1, HOUR)], 0);
-    let late = house.post("/api/commands/report", late).await;
+    // Late reports are ignored.
+    let late = progress_report(&command, &[(1, HOUR_MS)], 0);
+    let late = server.post("/api/commands/report", late).await;
     assert_eq!(late.text_at("/results/0/status"), "duplicate");
 }
 
 #[tokio::test]
-async fn each_thing_that_is_waited_for_is_told_once() {
-    let house = house().await;
-    let id = house.started_with(WAITS, "demo/waits").await;
-    let command = house.leased().await;
-    house.finish(&command, json!({})).await;
-    let explained = house.explained(&id).await;
+async fn lists_each_wait_once() {
+    let server = start_server().await;
+    let id = server.start_playbook(WAITING_PLAYBOOK, "demo/waits").await;
+    let command = server.lease_command().await;
+    server.complete_command(&command, json!({})).await;
+    let explained = server.explain_execution(&id).await;
     let nap = explained["waiting_on"][3]["until"].as_str().unwrap();
     assert_eq!(
-        told(&explained),
+        format_waits(&explained),
         [
             "pool work 3: waits for a worker of pool `shared`, which has none".to_owned(),
             "approval ask 1: waits for approval: Ship it?".to_owned(),
@@ -205,44 +205,44 @@ async fn each_thing_that_is_waited_for_is_told_once() {
     assert_eq!(explained["waiting_on"][1]["holders"], json!(["ada"]));
 
     let signal = json!({ "name": "go", "key": "k1" });
-    let sent = house
+    let sent = server
         .post(&format!("/api/executions/{id}/signal"), signal)
         .await;
     assert!(is_ok(&sent), "{}", sent.text);
-    let explained = house.explained(&id).await;
-    let last = told(&explained).pop().unwrap();
+    let explained = server.explain_execution(&id).await;
+    let last = format_waits(&explained).pop().unwrap();
     assert_eq!(
         last,
         "join both 1: waits for `ask`, `work`, which may still lead to it"
     );
 
-    let one = house
+    let one = server
         .get(&format!("/api/executions/{id}/explain?step=ask"))
         .await;
-    assert_eq!(told(&one.json()).len(), 1);
-    let none = house
+    assert_eq!(format_waits(&one.json()).len(), 1);
+    let none = server
         .get(&format!("/api/executions/{id}/explain?step=nope"))
         .await;
-    none.is_problem(ErrorCode::NotFound);
+    none.assert_problem(ErrorCode::NotFound);
 
-    house
+    server
         .post(&format!("/api/executions/{id}/pause"), json!({}))
         .await;
-    let explained = house.explained(&id).await;
+    let explained = server.explain_execution(&id).await;
     assert_eq!(explained["status"], "PAUSED");
     assert_eq!(
         explained["summary"],
-        "the run is paused: nothing is handed out until it is resumed; 3 things more are waited for"
+        "the run is paused; no command is leased until it is resumed; and 3 more"
     );
 }
 
 #[tokio::test]
-async fn a_failure_has_its_place_and_its_causes() {
-    let house = house().await;
-    let id = house.started_with(FAILS, "demo/fails").await;
-    let first = house.leased().await;
-    house.finish(&first, json!({})).await;
-    let second = house.leased().await;
+async fn explains_failure_with_causes() {
+    let server = start_server().await;
+    let id = server.start_playbook(FAILING_PLAYBOOK, "demo/fails").await;
+    let first = server.lease_command().await;
+    server.complete_command(&first, json!({})).await;
+    let second = server.lease_command().await;
     let report = json!({
         "execution_id": second["execution_id"],
         "command_id": second["command_id"],
@@ -252,9 +252,9 @@ async fn a_failure_has_its_place_and_its_causes() {
         "error": { "kind": "transform", "message": "boom", "retryable": false },
     });
     let body = json!({ "worker_id": "w1", "reports": [report] });
-    let reported = house.post("/api/commands/report", body).await;
+    let reported = server.post("/api/commands/report", body).await;
     assert!(is_ok(&reported), "{}", reported.text);
-    let explained = house.explained(&id).await;
+    let explained = server.explain_execution(&id).await;
     assert_eq!(explained["status"], "FAILED");
     assert_eq!(explained["summary"], "step `bad` failed: boom");
     assert_eq!(explained["waiting_on"], json!([]));
@@ -273,73 +273,77 @@ async fn a_failure_has_its_place_and_its_causes() {
 }
 
 #[tokio::test]
-async fn a_run_that_ended_well_waits_for_nothing() {
-    let house = house().await;
-    let id = house.finished().await;
-    let explained = house.explained(&id).await;
+async fn completed_run_waits_for_nothing() {
+    let server = start_server().await;
+    let id = server.run_two_steps().await;
+    let explained = server.explain_execution(&id).await;
     assert_eq!(explained["waiting_on"], json!([]));
     let summary = explained["summary"].as_str().unwrap();
     assert!(summary.starts_with("it completed after "), "{summary}");
-    let nobody = house
+    let unknown = server
         .get("/api/executions/7000000000000000000/explain")
         .await;
-    nobody.is_problem(ErrorCode::NotFound);
+    unknown.assert_problem(ErrorCode::NotFound);
 }
 
 #[tokio::test]
-async fn a_worker_that_is_asked_to_leave_hears_of_it() {
-    let house = house().await;
+async fn heartbeat_reports_drain_request() {
+    let server = start_server().await;
     let name = json!({ "name": "w1" });
-    let asked = house.post("/api/worker/pool/drain", name.clone()).await;
-    asked.is_problem(ErrorCode::NotFound);
+    let drained = server.post("/api/worker/pool/drain", name.clone()).await;
+    drained.assert_problem(ErrorCode::NotFound);
     let worker = json!({ "name": "w1", "capacity": 4, "labels": { "pool_name": "shared" } });
-    house
+    server
         .post("/api/worker/pool/register", worker.clone())
         .await;
-    let alive = house.post("/api/worker/pool/heartbeat", name.clone()).await;
-    assert_eq!(alive.at("/drain"), false);
-    let asked = house.post("/api/worker/pool/drain", name.clone()).await;
-    assert_eq!(asked.text_at("/status"), "draining");
-    assert_eq!(asked.at("/capacity"), 4);
-    let alive = house.post("/api/worker/pool/heartbeat", name.clone()).await;
-    assert_eq!(alive.at("/drain"), true);
-    let pools = house.get("/api/worker/pools").await;
+    let heartbeat = server
+        .post("/api/worker/pool/heartbeat", name.clone())
+        .await;
+    assert_eq!(heartbeat.json_at("/drain"), false);
+    let drained = server.post("/api/worker/pool/drain", name.clone()).await;
+    assert_eq!(drained.text_at("/status"), "draining");
+    assert_eq!(drained.json_at("/capacity"), 4);
+    let heartbeat = server
+        .post("/api/worker/pool/heartbeat", name.clone())
+        .await;
+    assert_eq!(heartbeat.json_at("/drain"), true);
+    let pools = server.get("/api/worker/pools").await;
     assert_eq!(pools.text_at("/items/0/status"), "draining");
-    let again = house.post("/api/worker/pool/register", worker).await;
+    let again = server.post("/api/worker/pool/register", worker).await;
     assert_eq!(again.text_at("/status"), "active");
 }
 
 #[tokio::test]
-async fn a_run_is_explained_as_it_was() {
-    let house = house().await;
-    let run = house.started().await;
-    let began = house.explained(&run).await;
-    let last = began["cause"][0]["seq"].as_i64().unwrap();
-    house.work().await;
-    let now = house.explained(&run).await;
+async fn explains_past_state() {
+    let server = start_server().await;
+    let run = server.start_two_steps().await;
+    let initial = server.explain_execution(&run).await;
+    let last = initial["cause"][0]["seq"].as_i64().unwrap();
+    server.complete_two_steps().await;
+    let now = server.explain_execution(&run).await;
     assert_eq!(now["status"], "COMPLETED");
     let path = format!("/api/executions/{run}/explain?at={last}");
-    let then = house.get(&path).await;
+    let then = server.get(&path).await;
     assert!(is_ok(&then), "{}", then.text);
-    assert_eq!(then.at("/status"), "RUNNING");
+    assert_eq!(then.json_at("/status"), "RUNNING");
     assert_eq!(
-        told(&then.json()),
-        ["command start 1: was issued and not done yet"]
+        format_waits(&then.json()),
+        ["command start 1: was issued and had not ended"]
     );
-    assert_eq!(then.at("/cause"), began["cause"]);
-    // By time: before everything there was nothing to wait for.
+    assert_eq!(then.json_at("/cause"), initial["cause"]);
+    // Selected by time: before the start there were no waits.
     let path = format!("/api/executions/{run}/explain?at=2020-01-01T00:00:00Z");
-    let before = house.get(&path).await;
-    assert_eq!(before.at("/waiting_on"), json!([]), "{}", before.text);
+    let before = server.get(&path).await;
+    assert_eq!(before.json_at("/waiting_on"), json!([]), "{}", before.text);
     let later = format!("/api/executions/{run}/explain?at=2999-01-01T00:00:00Z");
-    assert_eq!(house.get(&later).await.json(), now);
+    assert_eq!(server.get(&later).await.json(), now);
     for wrong in ["0", "-1", "soon"] {
         let path = format!("/api/executions/{run}/explain?at={wrong}");
-        house.get(&path).await.is_problem(ErrorCode::BadQuery);
+        server.get(&path).await.assert_problem(ErrorCode::BadQuery);
     }
 }
 
-const LIMITED: &str = "apiVersion: noetl.io/v2
+const LIMITED_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: limited, path: demo/limited }
 concurrency: { key: one }
@@ -349,56 +353,69 @@ workflow:
 ";
 
 #[tokio::test]
-async fn who_waits_for_a_slot_is_told_who_has_it() {
-    let house = house().await;
-    let first = house.started_with(LIMITED, "demo/limited").await;
-    let holds = async {
-        while !told(&house.explained(&first).await)[0].starts_with("signal hold") {
+async fn explains_slot_holder() {
+    let server = start_server().await;
+    let first = server
+        .start_playbook(LIMITED_PLAYBOOK, "demo/limited")
+        .await;
+    let wait_until_held = async {
+        while !format_waits(&server.explain_execution(&first).await)[0].starts_with("signal hold") {
             tokio::task::yield_now().await;
         }
     };
-    let patience = std::time::Duration::from_mins(1);
-    tokio::time::timeout(patience, holds).await.unwrap();
+    let timeout = std::time::Duration::from_mins(1);
+    tokio::time::timeout(timeout, wait_until_held)
+        .await
+        .unwrap();
     let body = json!({ "path": "demo/limited" });
-    let second = house.post("/api/execute", body).await;
+    let second = server.post("/api/execute", body).await;
     let second = second.text_at("/execution_id");
-    let explained = house.explained(&second).await;
+    let explained = server.explain_execution(&second).await;
     assert_eq!(
-        told(&explained),
+        format_waits(&explained),
         ["limit - 1: the run waits for one of 1 slots of `one`"]
     );
     assert_eq!(explained["waiting_on"][0]["holders"], json!([first]));
 }
 
 #[tokio::test]
-async fn a_pool_has_the_workers_of_its_tenant() {
-    let house = closed_house().await;
+async fn explains_pool_by_workers_of_own_tenant() {
+    let server = start_secured_server().await;
     let mut runs = Vec::new();
     for tenant in ["default", "acme"] {
-        let token = token_of(&house.runtime, tenant, &[Scope::Admin]).await;
-        let post = |path: &'static str, body: Value| house.call(&token, Method::POST, path, body);
-        post("/api/catalog/register", json!({ "content": FAILS })).await;
+        let token = create_token(&server.runtime, tenant, &[Scope::Admin]).await;
+        let post = |path: &'static str, body: Value| {
+            server.call_with_token(&token, Method::POST, path, body)
+        };
+        post(
+            "/api/catalog/register",
+            json!({ "content": FAILING_PLAYBOOK }),
+        )
+        .await;
         let started = post("/api/execute", json!({ "path": "demo/fails" })).await;
         runs.push((token.clone(), started.text_at("/execution_id")));
     }
-    let words = async |place: usize| {
-        let (token, run) = &runs[place];
+    let first_wait = async |index: usize| {
+        let (token, run) = &runs[index];
         let path = format!("/api/executions/{run}/explain");
-        let reply = house.call(token, Method::GET, &path, json!({})).await;
-        told(&reply.json()).remove(0)
+        let reply = server
+            .call_with_token(token, Method::GET, &path, json!({}))
+            .await;
+        format_waits(&reply.json()).remove(0)
     };
-    let has = |what: &str| format!("pool start 1: waits for a worker of pool `shared`, {what}");
-    for (place, other) in [(1, "which has none"), (0, "which has 1")] {
+    let expected_wait =
+        |suffix: &str| format!("pool start 1: waits for a worker of pool `shared`, {suffix}");
+    for (index, other) in [(1, "which has none"), (0, "which has 1")] {
         let worker = json!({ "name": "w", "labels": { "pool_name": "shared" } });
-        let registered = house.call(
-            &runs[place].0,
+        let registered = server.call_with_token(
+            &runs[index].0,
             Method::POST,
             "/api/worker/pool/register",
             worker,
         );
         assert!(is_ok(&registered.await));
-        assert_eq!(words(place).await, has("which has 1"));
-        // What others have is nobody's business, and helps nobody.
-        assert_eq!(words(1 - place).await, has(other));
+        assert_eq!(first_wait(index).await, expected_wait("which has 1"));
+        // Workers of other tenants are not counted.
+        assert_eq!(first_wait(1 - index).await, expected_wait(other));
     }
 }

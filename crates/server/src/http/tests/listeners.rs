@@ -1,4 +1,4 @@
-//! Which routes are at which door.
+//! Routes of each listener.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,114 +11,121 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::tokens::{routes, token_of, with_some_id, with_token};
-use super::{House, is_ok, part_of, request, runtime_on};
-use crate::http::internal::InternalToken;
-use crate::http::part::Part;
+use super::tokens::{create_token, declared_routes, path_with_sample_ids, with_token};
+use super::{TestServer, build_request, is_ok, open_runtime, server_for_listener};
+use crate::http::internal_token::InternalToken;
+use crate::http::listener_kind::ListenerKind;
 use crate::http::settings::HttpSettings;
-use crate::http::{Listeners, ServeError, serve};
+use crate::http::{HttpListeners, ServeError, serve_http};
 
-const TOKEN: &str = "opens what is internal";
+const INTERNAL_TOKEN: &str = "internal-token-for-tests";
 
-fn closed() -> HttpSettings {
+fn secured_listener_settings() -> HttpSettings {
     HttpSettings {
         is_dev: false,
-        internal_token: Some(InternalToken::new(TOKEN)),
+        internal_token: Some(InternalToken::new(INTERNAL_TOKEN)),
         ..HttpSettings::default()
     }
 }
 
-async fn part(part: Part) -> House {
-    let runtime = runtime_on(Arc::new(MemoryStore::new())).await;
-    part_of(part, runtime, &closed())
+async fn start_listener(kind: ListenerKind) -> TestServer {
+    let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+    server_for_listener(kind, runtime, &secured_listener_settings())
 }
 
-fn is_internal(path: &str) -> bool {
+fn is_internal_path(path: &str) -> bool {
     path.starts_with("/api/internal/")
 }
 
-fn stranger() -> SocketAddr {
+fn remote_peer() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 7], 4000))
 }
 
 #[tokio::test]
-async fn the_internal_api_is_not_there_where_it_has_a_door_of_its_own() {
-    let public = part(Part::Public).await;
-    let admin = token_of(&public.runtime, "default", &[Scope::Admin]).await;
-    for (method, route) in routes() {
-        let path = with_some_id(&route.path);
-        let as_admin = public.call(&admin, method.clone(), &path, json!({})).await;
-        if !is_internal(&path) {
-            let is_lost = as_admin.text.contains("nothing at this address");
-            assert!(!is_lost, "{method} {path}: {}", as_admin.text);
+async fn public_listener_hides_internal_api() {
+    let public = start_listener(ListenerKind::Public).await;
+    let admin = create_token(&public.runtime, "default", &[Scope::Admin]).await;
+    for (method, route) in declared_routes() {
+        let path = path_with_sample_ids(&route.path);
+        let as_admin = public
+            .call_with_token(&admin, method.clone(), &path, json!({}))
+            .await;
+        if !is_internal_path(&path) {
+            let is_unrouted = as_admin.text.contains("no such path");
+            assert!(!is_unrouted, "{method} {path}: {}", as_admin.text);
             continue;
         }
-        as_admin.is_problem(ErrorCode::NotFound);
-        let with_its_token = with_token(request(method.clone(), &path, "{}"), TOKEN);
-        let reply = public.send(with_its_token).await;
-        reply.is_problem(ErrorCode::NotFound);
+        as_admin.assert_problem(ErrorCode::NotFound);
+        let request = with_token(build_request(method.clone(), &path, "{}"), INTERNAL_TOKEN);
+        let reply = public.send(request).await;
+        reply.assert_problem(ErrorCode::NotFound);
         let alias = path.replace("/api/", "/noetl/");
-        let reply = public.send(request(method, &alias, "{}")).await;
-        reply.is_problem(ErrorCode::NotFound);
+        let reply = public.send(build_request(method, &alias, "{}")).await;
+        reply.assert_problem(ErrorCode::NotFound);
     }
 }
 
 #[tokio::test]
-async fn the_internal_door_has_nothing_else() {
-    let internal = part(Part::Internal).await;
-    let admin = token_of(&internal.runtime, "default", &[Scope::Admin]).await;
-    for (method, route) in routes() {
-        let path = with_some_id(&route.path);
-        let nobody = internal.send(request(method.clone(), &path, "{}")).await;
-        if is_internal(&path) {
-            nobody.is_problem(ErrorCode::Forbidden);
+async fn internal_listener_serves_only_internal_api() {
+    let internal = start_listener(ListenerKind::Internal).await;
+    let admin = create_token(&internal.runtime, "default", &[Scope::Admin]).await;
+    for (method, route) in declared_routes() {
+        let path = path_with_sample_ids(&route.path);
+        let anonymous = internal
+            .send(build_request(method.clone(), &path, "{}"))
+            .await;
+        if is_internal_path(&path) {
+            anonymous.assert_problem(ErrorCode::Forbidden);
         } else if matches!(&*path, "/livez" | "/readyz") {
-            assert!(is_ok(&nobody), "{path}: {}", nobody.text);
+            assert!(is_ok(&anonymous), "{path}: {}", anonymous.text);
         } else {
-            nobody.is_problem(ErrorCode::Unauthenticated);
-            let reply = internal.call(&admin, method, &path, json!({})).await;
-            reply.is_problem(ErrorCode::NotFound);
+            anonymous.assert_problem(ErrorCode::Unauthenticated);
+            let reply = internal
+                .call_with_token(&admin, method, &path, json!({}))
+                .await;
+            reply.assert_problem(ErrorCode::NotFound);
         }
     }
     for path in ["/api/internal/cells", "/api/internal/stream/status"] {
-        let asked = request(Method::GET, path, "");
-        let reply = internal.send(with_token(asked, TOKEN)).await;
+        let request = build_request(Method::GET, path, "");
+        let reply = internal.send(with_token(request, INTERNAL_TOKEN)).await;
         assert!(is_ok(&reply), "{path}: {}", reply.text);
     }
 }
 
 #[tokio::test]
-async fn metrics_need_no_token_at_their_own_door() {
-    let metrics = part(Part::Metrics).await;
-    for (method, route) in routes() {
-        let path = with_some_id(&route.path);
-        let asked = request(method.clone(), &path, "{}");
-        let reply = metrics.send_from(stranger(), asked).await;
+async fn metrics_listener_needs_no_token() {
+    let metrics = start_listener(ListenerKind::Metrics).await;
+    for (method, route) in declared_routes() {
+        let path = path_with_sample_ids(&route.path);
+        let request = build_request(method.clone(), &path, "{}");
+        let reply = metrics.send_from(remote_peer(), request).await;
         if matches!(&*path, "/metrics" | "/livez" | "/readyz") {
             assert!(is_ok(&reply), "{path}: {}", reply.text);
         } else {
-            reply.is_problem(ErrorCode::NotFound);
+            reply.assert_problem(ErrorCode::NotFound);
         }
     }
-    let asked = request(Method::GET, "/metrics", "");
-    let reply = metrics.send_from(stranger(), asked).await;
+    let request = build_request(Method::GET, "/metrics", "");
+    let reply = metrics.send_from(remote_peer(), request).await;
     assert!(reply.text.contains("noetl_build_info"), "{}", reply.text);
 }
 
-async fn get(address: SocketAddr, path: &str) -> String {
+/// Sends a request and returns the status of the response.
+async fn http_get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let asked = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-    stream.write_all(asked.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer.split(' ').nth(1).unwrap().to_owned()
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response.split(' ').nth(1).unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn a_server_listens_at_all_its_doors() {
-    let runtime = runtime_on(Arc::new(MemoryStore::new())).await;
+async fn serves_all_configured_listeners() {
+    let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
     let bind = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let listeners = Listeners {
+    let listeners = HttpListeners {
         public: bind().await,
         internal: Some(bind().await),
         metrics: Some(bind().await),
@@ -127,8 +134,13 @@ async fn a_server_listens_at_all_its_doors() {
     let public = address(&listeners.public);
     let internal = listeners.internal.as_ref().map(address).unwrap();
     let metrics = listeners.metrics.as_ref().map(address).unwrap();
-    let stop = CancellationToken::new();
-    let server = tokio::spawn(serve(runtime, listeners, closed(), stop.clone()));
+    let shutdown = CancellationToken::new();
+    let server = tokio::spawn(serve_http(
+        runtime,
+        listeners,
+        secured_listener_settings(),
+        shutdown.clone(),
+    ));
     for (address, path, status) in [
         (public, "/livez", "200"),
         (public, "/metrics", "401"),
@@ -140,28 +152,34 @@ async fn a_server_listens_at_all_its_doors() {
         (metrics, "/readyz", "200"),
         (metrics, "/api/executions", "404"),
     ] {
-        assert_eq!(get(address, path).await, status, "{path}");
+        assert_eq!(http_get(address, path).await, status, "{path}");
     }
-    stop.cancel();
+    shutdown.cancel();
     server.await.unwrap().unwrap();
 }
 
-/// What other machines could read on the way is not said at any door.
+/// Plaintext listeners are not reachable from other machines.
 #[tokio::test]
-async fn no_door_is_open_to_others_without_encryption() {
-    let open = async || Some(TcpListener::bind("0.0.0.0:0").await.unwrap());
-    let here = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
-    for (internal, metrics) in [(open().await, None), (None, open().await)] {
-        let runtime = runtime_on(Arc::new(MemoryStore::new())).await;
-        let listeners = Listeners {
-            public: here().await,
+async fn rejects_public_listeners_without_tls() {
+    let bind_public = async || Some(TcpListener::bind("0.0.0.0:0").await.unwrap());
+    let bind_local = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
+    for (internal, metrics) in [(bind_public().await, None), (None, bind_public().await)] {
+        let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+        let listeners = HttpListeners {
+            public: bind_local().await,
             internal,
             metrics,
         };
-        let refused = serve(runtime, listeners, closed(), CancellationToken::new()).await;
+        let result = serve_http(
+            runtime,
+            listeners,
+            secured_listener_settings(),
+            CancellationToken::new(),
+        )
+        .await;
         assert!(
-            matches!(refused, Err(ServeError::Plaintext(_))),
-            "{refused:?}"
+            matches!(result, Err(ServeError::Plaintext(_))),
+            "{result:?}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Requests against a whole server on a store in memory.
+//! Requests to a complete server without a socket, on an in-memory store.
 
 mod actors;
 mod approvals;
@@ -6,37 +6,37 @@ mod backends;
 mod batch_bounds;
 mod batches;
 mod bodies;
-mod capability;
 mod catalog;
 mod catalog_lists;
-mod choices;
 mod classic;
+mod classic_routes;
+mod command_tokens;
 mod credentials;
+mod execution_reads;
 mod explain;
-mod faults;
+mod idempotency;
 mod internal;
+mod issued_secrets;
 mod keychain;
-mod known;
-mod lent;
 mod listeners;
+mod log_capture;
 mod metrics;
-mod once;
-mod paper;
-mod paths;
-mod platform;
+mod platform_playbooks;
 mod purge;
 mod quota;
-mod reading;
 mod replay;
 mod routes;
+mod run_control;
 mod secret_audit;
+mod server_settings;
 mod snapshots;
 mod socket;
-mod steering;
+mod store_faults;
 mod streams;
 mod system;
 mod tenants;
 mod tls;
+mod token_paths;
 mod tokens;
 mod workers;
 
@@ -54,16 +54,16 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use tokens::METHODS;
 
-use super::door::Doorman;
-use super::front::Front;
-use super::internal::InternalToken;
-use super::part::Part;
-use super::routes::router;
+use super::authenticator::Authenticator;
+use super::internal_token::InternalToken;
+use super::listener_kind::ListenerKind;
+use super::middleware::RequestPipeline;
+use super::routes::build_router;
 use super::settings::HttpSettings;
 use crate::clock::SystemClock;
 use crate::runtime::{Runtime, Settings};
 
-/// A playbook of two steps, one after the other; workers run both.
+/// Two sequential steps, both run by workers.
 const TWO_STEPS: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: two, path: demo/two }
@@ -77,74 +77,76 @@ workflow:
     tool: { kind: noop }
 ";
 
-/// A server without a socket.
-struct House {
-    front: Front,
+struct TestServer {
+    pipeline: RequestPipeline,
     runtime: Runtime,
     shutdown: CancellationToken,
 }
 
-/// What came back.
 #[derive(Debug)]
-struct Reply {
+struct TestResponse {
     status: u16,
     headers: HeaderMap,
     text: String,
 }
 
-async fn house() -> House {
-    house_on(Arc::new(MemoryStore::new())).await
+async fn start_server() -> TestServer {
+    start_server_on(Arc::new(MemoryStore::new())).await
 }
 
-async fn house_on(store: Arc<dyn Store>) -> House {
-    house_with(store, &HttpSettings::default()).await
+async fn start_server_on(store: Arc<dyn Store>) -> TestServer {
+    start_server_with(store, &HttpSettings::default()).await
 }
 
-/// A house that wants to see tokens.
-async fn closed_house() -> House {
-    house_with(Arc::new(MemoryStore::new()), &closed_settings()).await
+/// Starts a server that requires tokens.
+async fn start_secured_server() -> TestServer {
+    start_server_with(Arc::new(MemoryStore::new()), &secured_settings()).await
 }
 
-fn closed_settings() -> HttpSettings {
+fn secured_settings() -> HttpSettings {
     HttpSettings {
         is_dev: false,
-        internal_token: Some(InternalToken::new("opens what is internal")),
+        internal_token: Some(InternalToken::new("internal-token-for-tests")),
         ..HttpSettings::default()
     }
 }
 
-async fn house_with(store: Arc<dyn Store>, settings: &HttpSettings) -> House {
-    house_of(runtime_on(store).await, settings)
+async fn start_server_with(store: Arc<dyn Store>, settings: &HttpSettings) -> TestServer {
+    server_from_runtime(open_runtime(store).await, settings)
 }
 
-fn house_of(runtime: Runtime, settings: &HttpSettings) -> House {
-    part_of(Part::All, runtime, settings)
+fn server_from_runtime(runtime: Runtime, settings: &HttpSettings) -> TestServer {
+    server_for_listener(ListenerKind::All, runtime, settings)
 }
 
-/// What one listener has of it.
-fn part_of(part: Part, runtime: Runtime, settings: &HttpSettings) -> House {
+/// Server with the routes of one listener.
+fn server_for_listener(
+    kind: ListenerKind,
+    runtime: Runtime,
+    settings: &HttpSettings,
+) -> TestServer {
     let shutdown = CancellationToken::new();
-    let router = router(runtime.clone(), settings, part, shutdown.clone());
-    let door = Doorman::new(runtime.clone(), settings);
-    House {
-        front: Front::new(router, door),
+    let router = build_router(runtime.clone(), settings, kind, shutdown.clone());
+    let authenticator = Authenticator::new(runtime.clone(), settings);
+    TestServer {
+        pipeline: RequestPipeline::new(router, authenticator),
         runtime,
         shutdown,
     }
 }
 
-async fn runtime_on(store: Arc<dyn Store>) -> Runtime {
+async fn open_runtime(store: Arc<dyn Store>) -> Runtime {
     Runtime::open(store, Arc::new(SystemClock), Settings::default())
         .await
         .unwrap()
 }
 
-fn peer() -> SocketAddr {
+fn local_peer() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 4000))
 }
 
-/// A request as a client on this machine makes it.
-fn request(method: Method, path: &str, body: impl Into<Body>) -> Request<Body> {
+/// A request from a client on this machine.
+fn build_request(method: Method, path: &str, body: impl Into<Body>) -> Request<Body> {
     Request::builder()
         .method(method)
         .uri(path)
@@ -154,45 +156,45 @@ fn request(method: Method, path: &str, body: impl Into<Body>) -> Request<Body> {
         .unwrap()
 }
 
-impl House {
-    async fn send(&self, request: Request<Body>) -> Reply {
-        self.send_from(peer(), request).await
+impl TestServer {
+    async fn send(&self, request: Request<Body>) -> TestResponse {
+        self.send_from(local_peer(), request).await
     }
 
-    async fn send_from(&self, peer: SocketAddr, request: Request<Body>) -> Reply {
+    async fn send_from(&self, peer: SocketAddr, request: Request<Body>) -> TestResponse {
         let is_endless = request.uri().path() == noetl_api::paths::EVENTS_STREAM;
-        let response = self.front.answer(&peer.into(), request).await;
+        let response = self.pipeline.handle_request(&peer.into(), request).await;
         let (head, body) = response.into_parts();
         let bytes = if is_endless {
-            // Whoever follows everything is never told that it is over.
+            // The stream of all events never ends, so only its first chunk is read.
             let first = body.into_data_stream().next().await;
             first.transpose().unwrap().unwrap_or_default()
         } else {
             to_bytes(body, 1 << 27).await.unwrap()
         };
-        Reply {
+        TestResponse {
             status: head.status.as_u16(),
             headers: head.headers,
             text: String::from_utf8(bytes.to_vec()).unwrap(),
         }
     }
 
-    async fn get(&self, path: &str) -> Reply {
-        self.send(request(Method::GET, path, Body::empty())).await
+    async fn get(&self, path: &str) -> TestResponse {
+        self.send(build_request(Method::GET, path, Body::empty()))
+            .await
     }
 
-    async fn post(&self, path: &str, body: Value) -> Reply {
+    async fn post(&self, path: &str, body: Value) -> TestResponse {
         let body = serde_json::to_vec(&body).unwrap();
-        self.send(request(Method::POST, path, body)).await
+        self.send(build_request(Method::POST, path, body)).await
     }
 
-    async fn put(&self, path: &str, body: Value) -> Reply {
+    async fn put(&self, path: &str, body: Value) -> TestResponse {
         let body = serde_json::to_vec(&body).unwrap();
-        self.send(request(Method::PUT, path, body)).await
+        self.send(build_request(Method::PUT, path, body)).await
     }
 
-    /// Registers a playbook and starts it.
-    async fn started_with(&self, content: &str, path: &str) -> String {
+    async fn start_playbook(&self, content: &str, path: &str) -> String {
         let body = json!({ "content": content });
         let registered = self.post("/api/catalog/register", body).await;
         assert_eq!(registered.status, 200, "{}", registered.text);
@@ -201,8 +203,7 @@ impl House {
         started.text_at("/execution_id")
     }
 
-    /// Registers the playbook of two steps and starts it.
-    async fn started(&self) -> String {
+    async fn start_two_steps(&self) -> String {
         let registered = self
             .post("/api/catalog/register", json!({ "content": TWO_STEPS }))
             .await;
@@ -214,39 +215,39 @@ impl House {
         started.text_at("/execution_id")
     }
 
-    /// Takes the next command as a worker.
-    async fn leased(&self) -> Value {
-        let wanted = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });
-        let leased = self.post("/api/commands/lease", wanted).await;
+    /// Leases the next command as worker `w1`.
+    async fn lease_command(&self) -> Value {
+        let request = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });
+        let leased = self.post("/api/commands/lease", request).await;
         assert_eq!(leased.status, 200, "{}", leased.text);
-        leased.at("/commands/0")
+        leased.json_at("/commands/0")
     }
 
-    /// Says that a command went well.
-    async fn finish(&self, command: &Value, result: Value) -> Reply {
-        self.post("/api/commands/report", completed(command, &result))
+    /// Reports a command as completed.
+    async fn complete_command(&self, command: &Value, result: Value) -> TestResponse {
+        self.post("/api/commands/report", completed_report(command, &result))
             .await
     }
 
-    /// Runs the playbook of two steps to its end.
-    async fn finished(&self) -> String {
-        let execution_id = self.started().await;
-        self.work().await;
+    /// Runs the two-step playbook to its end.
+    async fn run_two_steps(&self) -> String {
+        let execution_id = self.start_two_steps().await;
+        self.complete_two_steps().await;
         execution_id
     }
 
-    /// Does the work of the playbook of two steps.
-    async fn work(&self) {
+    /// Completes both commands of the two-step playbook.
+    async fn complete_two_steps(&self) {
         for _ in 0..2 {
-            let command = self.leased().await;
-            let reported = self.finish(&command, json!({ "ok": true })).await;
+            let command = self.lease_command().await;
+            let reported = self.complete_command(&command, json!({ "ok": true })).await;
             assert_eq!(reported.text_at("/results/0/status"), "accepted");
         }
     }
 }
 
-/// What the worker `w1` says of a command that went well.
-fn completed(command: &Value, result: &Value) -> Value {
+/// Report of worker `w1` for a completed command.
+fn completed_report(command: &Value, result: &Value) -> Value {
     let report = json!({
         "execution_id": command["execution_id"],
         "command_id": command["command_id"],
@@ -258,12 +259,12 @@ fn completed(command: &Value, result: &Value) -> Value {
     json!({ "worker_id": "w1", "reports": [report] })
 }
 
-impl Reply {
+impl TestResponse {
     fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
-    fn at(&self, pointer: &str) -> Value {
+    fn json_at(&self, pointer: &str) -> Value {
         let json = self.json();
         json.pointer(pointer)
             .unwrap_or_else(|| panic!("{pointer} of {json}"))
@@ -271,7 +272,7 @@ impl Reply {
     }
 
     fn text_at(&self, pointer: &str) -> String {
-        let found = self.at(pointer);
+        let found = self.json_at(pointer);
         found
             .as_str()
             .unwrap_or_else(|| panic!("{pointer} is {found}"))
@@ -282,14 +283,14 @@ impl Reply {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Checks that it is a problem of this kind, whole in all its parts.
+    /// Checks that the response is a complete problem document of this code.
     #[track_caller]
-    fn is_problem(&self, code: noetl_types::ErrorCode) -> &Self {
-        self.is_problem_with(code, code.status())
+    fn assert_problem(&self, code: noetl_types::ErrorCode) -> &Self {
+        self.assert_problem_status(code, code.http_status())
     }
 
     #[track_caller]
-    fn is_problem_with(&self, code: noetl_types::ErrorCode, status: u16) -> &Self {
+    fn assert_problem_status(&self, code: noetl_types::ErrorCode, status: u16) -> &Self {
         assert_eq!(self.status, status, "{}", self.text);
         assert_eq!(
             self.header("content-type"),
@@ -310,13 +311,13 @@ impl Reply {
         );
         assert_eq!(
             self.header("retry-after").is_some(),
-            code.wants_retry_after(),
+            code.has_retry_after(),
             "{problem}"
         );
         self
     }
 }
 
-fn is_ok(reply: &Reply) -> bool {
+fn is_ok(reply: &TestResponse) -> bool {
     reply.status == StatusCode::OK.as_u16()
 }

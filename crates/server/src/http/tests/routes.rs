@@ -1,5 +1,6 @@
-//! Which routes there are, and who may call them.
+//! The set of routes and who may call them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -7,27 +8,25 @@ use axum::extract::Request;
 use axum::http::header::{HOST, HeaderValue, ORIGIN};
 use axum::http::{HeaderMap, Method};
 use noetl_store::MemoryStore;
-use noetl_types::ErrorCode;
-use std::net::SocketAddr;
+use noetl_types::{ByteSize, ErrorCode, Millis};
 use tokio_util::sync::CancellationToken;
 
-use noetl_types::{ByteSize, Millis};
-
-use super::tokens::{token_of, with_token};
-use super::{House, Reply, house, house_with, is_ok, peer, request};
-use crate::http::access::{Access, Scope};
-use crate::http::acting::App;
-use crate::http::answer::Answer;
-use crate::http::cors::Origins;
-use crate::http::door::Doorman;
-use crate::http::front::Front;
-use crate::http::routing::Routes;
+use super::tokens::{create_token, with_token};
+use super::{
+    TestResponse, TestServer, build_request, is_ok, local_peer, start_server, start_server_with,
+};
+use crate::http::access::{RouteAccess, Scope};
+use crate::http::authenticator::Authenticator;
+use crate::http::authorized_runtime::AppState;
+use crate::http::cors::AllowedOrigins;
+use crate::http::json_response::JsonResponse;
+use crate::http::middleware::RequestPipeline;
+use crate::http::route_table::RouteTable;
 use crate::http::settings::HttpSettings;
 
 const ID: &str = "7000000000000000000";
 
-/// Every route, by method and path.
-const ROUTES: &[(&str, &str)] = &[
+const EXPECTED_ROUTES: &[(&str, &str)] = &[
     ("GET", "/livez"),
     ("GET", "/health"),
     ("GET", "/readyz"),
@@ -118,22 +117,22 @@ const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/worker/pool/drain"),
 ];
 
-fn method(name: &str) -> Method {
+fn parse_method(name: &str) -> Method {
     name.parse().unwrap()
 }
 
-fn is_open(path: &str) -> bool {
+fn is_open_path(path: &str) -> bool {
     matches!(path, "/livez" | "/health" | "/readyz")
 }
 
 #[tokio::test]
-async fn health_is_told_to_everybody() {
-    let house = house().await;
+async fn health_needs_no_token() {
+    let server = start_server().await;
     for path in ["/livez", "/health"] {
-        let reply = house.get(path).await;
+        let reply = server.get(path).await;
         assert_eq!((reply.status, &*reply.text), (200, r#"{"status":"ok"}"#));
     }
-    let reply = house.get("/readyz").await;
+    let reply = server.get("/readyz").await;
     assert_eq!(
         (reply.status, &*reply.text),
         (
@@ -143,25 +142,25 @@ async fn health_is_told_to_everybody() {
     );
 }
 
-fn is_internal(path: &str) -> bool {
+fn is_internal_path(path: &str) -> bool {
     path.starts_with("/api/internal/")
 }
 
 #[tokio::test]
-async fn strangers_find_nothing_but_health() {
-    let house = house().await;
+async fn unauthenticated_callers_reach_only_health() {
+    let server = start_server().await;
     let stranger = SocketAddr::from(([10, 0, 0, 7], 4000));
-    for (name, path) in ROUTES {
-        let reply = house
-            .send_from(stranger, request(method(name), path, "{}"))
+    for (name, path) in EXPECTED_ROUTES {
+        let reply = server
+            .send_from(stranger, build_request(parse_method(name), path, "{}"))
             .await;
-        if is_open(path) {
+        if is_open_path(path) {
             assert!(is_ok(&reply), "{name} {path}: {}", reply.text);
-        } else if is_internal(path) {
-            // Closed to everybody where it has no token.
-            reply.is_problem(ErrorCode::NotReady);
+        } else if is_internal_path(path) {
+            // Closed to all callers if no internal token is configured.
+            reply.assert_problem(ErrorCode::NotReady);
         } else {
-            reply.is_problem(ErrorCode::Unauthenticated);
+            reply.assert_problem(ErrorCode::Unauthenticated);
             assert_eq!(
                 reply.header("www-authenticate"),
                 Some("Bearer realm=\"noetl\"")
@@ -169,54 +168,61 @@ async fn strangers_find_nothing_but_health() {
         }
     }
     for path in ["/", "/api/secrets", "/api/execute/../x"] {
-        let reply = house
-            .send_from(stranger, request(Method::GET, path, ""))
+        let reply = server
+            .send_from(stranger, build_request(Method::GET, path, ""))
             .await;
-        reply.is_problem(ErrorCode::Unauthenticated);
+        reply.assert_problem(ErrorCode::Unauthenticated);
     }
-    let wrong_method = request(Method::PUT, "/api/execute", "{}");
-    let reply = house.send_from(stranger, wrong_method).await;
-    reply.is_problem(ErrorCode::Unauthenticated);
+    let wrong_method = build_request(Method::PUT, "/api/execute", "{}");
+    let reply = server.send_from(stranger, wrong_method).await;
+    reply.assert_problem(ErrorCode::Unauthenticated);
 }
 
 #[tokio::test]
-async fn pages_of_others_are_kept_out() {
-    let house = house().await;
-    let guarded = |path: &str| !is_open(path) && !is_internal(path);
-    for (name, path) in ROUTES.iter().filter(|(_, path)| guarded(path)) {
-        let mut rebound = request(method(name), path, "{}");
+async fn rejects_foreign_page_origins() {
+    let server = start_server().await;
+    let is_protected = |path: &str| !is_open_path(path) && !is_internal_path(path);
+    for (name, path) in EXPECTED_ROUTES
+        .iter()
+        .filter(|(_, path)| is_protected(path))
+    {
+        let mut rebound = build_request(parse_method(name), path, "{}");
         let host = HeaderValue::from_static("evil.example");
         rebound.headers_mut().insert(HOST, host);
-        house.send(rebound).await.is_problem(ErrorCode::Forbidden);
+        server
+            .send(rebound)
+            .await
+            .assert_problem(ErrorCode::Forbidden);
 
-        let mut foreign = request(method(name), path, "{}");
+        let mut foreign = build_request(parse_method(name), path, "{}");
         let origin = HeaderValue::from_static("http://evil.example");
         foreign.headers_mut().insert(ORIGIN, origin);
-        let reply = house.send(foreign).await;
-        reply.is_problem(ErrorCode::Forbidden);
+        let reply = server.send(foreign).await;
+        reply.assert_problem(ErrorCode::Forbidden);
         assert_eq!(reply.header("access-control-allow-origin"), None);
     }
 }
 
-/// A server that lists an origin.
-async fn house_for_pages(is_dev: bool) -> House {
+/// Starts a server with one allowed origin.
+async fn start_cors_server(is_dev: bool) -> TestServer {
     let settings = HttpSettings {
         is_dev,
-        origins: Origins::read("https://app.example, http://localhost:5173").unwrap(),
+        allowed_origins: AllowedOrigins::parse_list("https://app.example, http://localhost:5173")
+            .unwrap(),
         ..HttpSettings::default()
     };
-    house_with(Arc::new(MemoryStore::new()), &settings).await
+    start_server_with(Arc::new(MemoryStore::new()), &settings).await
 }
 
-fn of_page(origin: &'static str, method: Method, path: &str) -> Request<Body> {
-    let mut request = request(method, path, "{}");
+fn page_request(origin: &'static str, method: Method, path: &str) -> Request<Body> {
+    let mut request = build_request(method, path, "{}");
     let origin = HeaderValue::from_static(origin);
     request.headers_mut().insert(ORIGIN, origin);
     request
 }
 
-fn asking_first(origin: &'static str) -> Request<Body> {
-    let mut request = of_page(origin, Method::OPTIONS, "/api/execute");
+fn preflight_request(origin: &'static str) -> Request<Body> {
+    let mut request = page_request(origin, Method::OPTIONS, "/api/execute");
     for (name, value) in [
         ("access-control-request-method", "POST"),
         (
@@ -231,53 +237,53 @@ fn asking_first(origin: &'static str) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn pages_of_listed_origins_call_with_a_token() {
-    let house = house_for_pages(false).await;
-    let token = token_of(&house.runtime, "default", &[Scope::ExecRead]).await;
-    let asked = house.send(asking_first("https://app.example")).await;
-    assert_eq!((asked.status, &*asked.text), (204, ""));
-    for (name, wanted) in [
+async fn listed_origins_may_call_with_token() {
+    let server = start_cors_server(false).await;
+    let token = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
+    let preflight = server.send(preflight_request("https://app.example")).await;
+    assert_eq!((preflight.status, &*preflight.text), (204, ""));
+    for (name, expected) in [
         ("access-control-allow-origin", "https://app.example"),
         ("access-control-allow-methods", "POST"),
         ("access-control-allow-headers", "authorization"),
         ("vary", "origin"),
     ] {
-        let told = asked.header(name).unwrap_or_default();
-        assert!(told.contains(wanted), "{name}: {told}");
+        let value = preflight.header(name).unwrap_or_default();
+        assert!(value.contains(expected), "{name}: {value}");
     }
-    assert_eq!(asked.header("access-control-allow-credentials"), None);
+    assert_eq!(preflight.header("access-control-allow-credentials"), None);
 
-    let page = || of_page("https://app.example", Method::GET, "/api/executions");
-    // A refusal is told to the page too, so that it can say what is wrong.
-    let nobody = house.send(page()).await;
-    nobody.is_problem(ErrorCode::Unauthenticated);
-    let answered = house.send(with_token(page(), &token)).await;
-    assert!(is_ok(&answered), "{}", answered.text);
-    for reply in [&nobody, &answered] {
+    let page = || page_request("https://app.example", Method::GET, "/api/executions");
+    // Rejections have CORS headers too, so that the page can report them.
+    let anonymous = server.send(page()).await;
+    anonymous.assert_problem(ErrorCode::Unauthenticated);
+    let accepted = server.send(with_token(page(), &token)).await;
+    assert!(is_ok(&accepted), "{}", accepted.text);
+    for reply in [&anonymous, &accepted] {
         let allowed = reply.header("access-control-allow-origin");
         assert_eq!(allowed, Some("https://app.example"));
         let exposed = reply.header("access-control-expose-headers");
         assert!(exposed.unwrap().contains("x-request-id"), "{exposed:?}");
         assert_eq!(reply.header("vary"), Some("origin"));
     }
-    // A browser that only asks is told nothing that needs a token.
-    let asked = house.send(of_page(
+    // A preflight answer reveals nothing that needs a token.
+    let request = server.send(page_request(
         "https://app.example",
         Method::OPTIONS,
         "/api/execute",
     ));
-    asked.await.is_problem(ErrorCode::Unauthenticated);
+    request.await.assert_problem(ErrorCode::Unauthenticated);
 }
 
-fn is_told_to_pages(reply: &Reply) -> bool {
+fn has_cors_headers(reply: &TestResponse) -> bool {
     let mut names = reply.headers.keys();
     names.any(|name| name.as_str().starts_with("access-control-"))
 }
 
 #[tokio::test]
-async fn pages_of_other_origins_are_told_nothing() {
-    let house = house_for_pages(false).await;
-    let token = token_of(&house.runtime, "default", &[Scope::ExecRead]).await;
+async fn unlisted_origins_get_no_cors_headers() {
+    let server = start_cors_server(false).await;
+    let token = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
     for origin in [
         "https://evil.example",
         "http://app.example",
@@ -288,71 +294,75 @@ async fn pages_of_other_origins_are_told_nothing() {
         "*",
         "",
     ] {
-        let asked = house.send(asking_first(origin)).await;
-        asked.is_problem(ErrorCode::Unauthenticated);
-        let page = of_page(origin, Method::GET, "/api/executions");
-        let answered = house.send(with_token(page, &token)).await;
-        assert!(is_ok(&answered), "{origin}: {}", answered.text);
-        for reply in [&asked, &answered] {
-            assert!(!is_told_to_pages(reply), "{origin}: {:?}", reply.headers);
+        let preflight = server.send(preflight_request(origin)).await;
+        preflight.assert_problem(ErrorCode::Unauthenticated);
+        let page = page_request(origin, Method::GET, "/api/executions");
+        let accepted = server.send(with_token(page, &token)).await;
+        assert!(is_ok(&accepted), "{origin}: {}", accepted.text);
+        for reply in [&preflight, &accepted] {
+            assert!(!has_cors_headers(reply), "{origin}: {:?}", reply.headers);
             assert_eq!(reply.header("vary"), Some("origin"));
         }
     }
-    let mut twice = of_page("https://app.example", Method::GET, "/livez");
+    let mut two_origins = page_request("https://app.example", Method::GET, "/livez");
     let other = HeaderValue::from_static("https://evil.example");
-    twice.headers_mut().append(ORIGIN, other);
-    assert!(!is_told_to_pages(&house.send(twice).await));
+    two_origins.headers_mut().append(ORIGIN, other);
+    assert!(!has_cors_headers(&server.send(two_origins).await));
 }
 
 #[tokio::test]
-async fn where_no_origin_is_listed_no_page_is_told_anything() {
-    let house = house().await;
+async fn no_cors_headers_without_listed_origins() {
+    let server = start_server().await;
     for request in [
-        asking_first("https://app.example"),
-        of_page("https://app.example", Method::GET, "/livez"),
+        preflight_request("https://app.example"),
+        page_request("https://app.example", Method::GET, "/livez"),
     ] {
-        let reply = house.send(request).await;
-        assert!(!is_told_to_pages(&reply), "{:?}", reply.headers);
+        let reply = server.send(request).await;
+        assert!(!has_cors_headers(&reply), "{:?}", reply.headers);
         assert_eq!(reply.header("vary"), None);
     }
 }
 
 #[tokio::test]
-async fn a_developer_may_use_pages_of_listed_origins() {
-    let house = house_for_pages(true).await;
-    let page = of_page("http://localhost:5173", Method::GET, "/api/executions");
-    let answered = house.send(page).await;
-    assert!(is_ok(&answered), "{}", answered.text);
-    assert!(is_told_to_pages(&answered));
-    let page = of_page("http://localhost:5174", Method::GET, "/api/executions");
-    house.send(page).await.is_problem(ErrorCode::Forbidden);
+async fn developer_may_use_listed_origins() {
+    let server = start_cors_server(true).await;
+    let page = page_request("http://localhost:5173", Method::GET, "/api/executions");
+    let accepted = server.send(page).await;
+    assert!(is_ok(&accepted), "{}", accepted.text);
+    assert!(has_cors_headers(&accepted));
+    let page = page_request("http://localhost:5174", Method::GET, "/api/executions");
+    server.send(page).await.assert_problem(ErrorCode::Forbidden);
 }
 
-/// Whether a route took the request, whatever it then said about it.
-fn was_routed(reply: &Reply) -> bool {
-    let is_lost = reply.status == 404 && reply.text.contains("nothing at this address");
-    !is_lost && reply.status != 405
+/// True if a route handled the request, with any result.
+fn was_routed(reply: &TestResponse) -> bool {
+    let is_unrouted = reply.status == 404 && reply.text.contains("no such path");
+    !is_unrouted && reply.status != 405
 }
 
 #[tokio::test]
-async fn every_route_is_there_and_under_its_alias() {
-    let house = house().await;
-    for (name, path) in ROUTES {
-        let reply = house.send(request(method(name), path, "{}")).await;
+async fn every_route_and_alias_exists() {
+    let server = start_server().await;
+    for (name, path) in EXPECTED_ROUTES {
+        let reply = server
+            .send(build_request(parse_method(name), path, "{}"))
+            .await;
         assert!(was_routed(&reply), "{name} {path}: {}", reply.text);
         let Some(rest) = path.strip_prefix("/api") else {
             continue;
         };
         let alias = format!("/noetl{rest}");
-        let other = house.send(request(method(name), &alias, "{}")).await;
+        let other = server
+            .send(build_request(parse_method(name), &alias, "{}"))
+            .await;
         assert!(was_routed(&other), "{name} {alias}: {}", other.text);
         assert_eq!(other.status, reply.status, "{alias}");
     }
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_a_problem() {
-    let house = house().await;
+async fn unknown_path_is_a_problem() {
+    let server = start_server().await;
     for path in [
         "/",
         "/api",
@@ -362,13 +372,13 @@ async fn what_is_not_there_is_a_problem() {
         "/api/execute/x",
         "/%ff",
     ] {
-        house.get(path).await.is_problem(ErrorCode::NotFound);
+        server.get(path).await.assert_problem(ErrorCode::NotFound);
     }
 }
 
 #[tokio::test]
-async fn other_methods_are_a_problem_that_names_the_right_ones() {
-    let house = house().await;
+async fn wrong_method_lists_allowed_methods() {
+    let server = start_server().await;
     for (path, wrong, allowed) in [
         ("/api/execute", Method::GET, "POST"),
         ("/api/executions", Method::OPTIONS, "GET,HEAD"),
@@ -376,8 +386,8 @@ async fn other_methods_are_a_problem_that_names_the_right_ones() {
         ("/livez", Method::POST, "GET,HEAD"),
         ("/api/worker/pool/deregister", Method::GET, "DELETE,POST"),
     ] {
-        let reply = house.send(request(wrong, path, "{}")).await;
-        reply.is_problem(ErrorCode::MethodNotAllowed);
+        let reply = server.send(build_request(wrong, path, "{}")).await;
+        reply.assert_problem(ErrorCode::MethodNotAllowed);
         let mut methods: Vec<&str> = reply.header("allow").unwrap().split(',').collect();
         methods.sort_unstable();
         assert_eq!(methods.join(","), allowed, "{path}");
@@ -385,43 +395,43 @@ async fn other_methods_are_a_problem_that_names_the_right_ones() {
 }
 
 #[tokio::test]
-async fn head_answers_as_get_without_a_body() {
-    let house = house().await;
-    let head = request(Method::HEAD, "/api/executions", "");
-    let reply = house.send(head).await;
+async fn head_answers_like_get_without_body() {
+    let server = start_server().await;
+    let head = build_request(Method::HEAD, "/api/executions", "");
+    let reply = server.send(head).await;
     assert_eq!((reply.status, &*reply.text), (200, ""));
 }
 
 #[tokio::test]
-async fn requests_have_names() {
-    let house = house().await;
-    let named = |name: &'static str| {
-        let mut request = request(Method::GET, "/nowhere", "");
-        let name = HeaderValue::from_static(name);
-        request.headers_mut().insert("x-request-id", name);
+async fn requests_have_ids() {
+    let server = start_server().await;
+    let request_with_id = |id: &'static str| {
+        let mut request = build_request(Method::GET, "/nowhere", "");
+        let id = HeaderValue::from_static(id);
+        request.headers_mut().insert("x-request-id", id);
         request
     };
-    let reply = house.send(named("order 66")).await;
-    reply.is_problem(ErrorCode::NotFound);
+    let reply = server.send(request_with_id("order 66")).await;
+    reply.assert_problem(ErrorCode::NotFound);
     assert_eq!(reply.text_at("/request_id"), "order 66");
-    let one = house.get("/livez").await;
-    let other = house.get("/livez").await;
+    let one = server.get("/livez").await;
+    let other = server.get("/livez").await;
     assert!(one.header("x-request-id").is_some());
     assert_ne!(one.header("x-request-id"), other.header("x-request-id"));
 }
 
 #[tokio::test]
-async fn answers_are_not_guessed_at_or_kept() {
-    let house = house().await;
-    let reply = house.get("/api/executions").await;
+async fn answers_disable_sniffing_and_caching() {
+    let server = start_server().await;
+    let reply = server.get("/api/executions").await;
     assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
     assert_eq!(reply.header("cache-control"), Some("no-store"));
     assert_eq!(reply.header("content-type"), Some("application/json"));
 }
 
 #[tokio::test]
-async fn ids_that_are_none_are_refused() {
-    let house = house().await;
+async fn rejects_invalid_ids() {
+    let server = start_server().await;
     for id in [
         "x",
         "0",
@@ -432,83 +442,82 @@ async fn ids_that_are_none_are_refused() {
         "7%2F8",
     ] {
         for route in ["", "/status", "/events"] {
-            let reply = house.get(&format!("/api/executions/{id}{route}")).await;
-            reply.is_problem(ErrorCode::BadId);
+            let reply = server.get(&format!("/api/executions/{id}{route}")).await;
+            reply.assert_problem(ErrorCode::BadId);
         }
         let cancel = format!("/api/executions/{id}/cancel");
-        let reply = house.send(request(Method::POST, &cancel, "")).await;
-        reply.is_problem(ErrorCode::BadId);
+        let reply = server.send(build_request(Method::POST, &cancel, "")).await;
+        reply.assert_problem(ErrorCode::BadId);
     }
     for route in ["", "/status", "/events"] {
-        let reply = house.get(&format!("/api/executions/{ID}{route}")).await;
-        reply.is_problem(ErrorCode::NotFound);
+        let reply = server.get(&format!("/api/executions/{ID}{route}")).await;
+        reply.assert_problem(ErrorCode::NotFound);
     }
     let cancel = format!("/api/executions/{ID}/cancel");
-    let reply = house.send(request(Method::POST, &cancel, "")).await;
-    reply.is_problem(ErrorCode::NotFound);
+    let reply = server.send(build_request(Method::POST, &cancel, "")).await;
+    reply.assert_problem(ErrorCode::NotFound);
 }
 
-/// A server with routes of its own beside no others.
-async fn with_routes(add: impl FnOnce(Routes) -> Routes) -> House {
-    let house = house().await;
+/// Starts a server that has only the given routes.
+async fn start_server_with_routes(add: impl FnOnce(RouteTable) -> RouteTable) -> TestServer {
+    let server = start_server().await;
     let settings = HttpSettings {
         body_timeout: Millis::from_secs(1),
         max_body: ByteSize::from_kib(1),
         ..HttpSettings::default()
     };
-    let runtime = house.runtime.clone();
-    let app = App::new(runtime.clone(), &settings, CancellationToken::new());
-    let door = Doorman::new(runtime, &settings);
-    let routes = add(Routes::new(ByteSize::from_kib(1), None, Arc::default()));
-    House {
-        front: Front::new(routes.finish(app), door),
-        ..house
+    let runtime = server.runtime.clone();
+    let app = AppState::new(runtime.clone(), &settings, CancellationToken::new());
+    let authenticator = Authenticator::new(runtime, &settings);
+    let routes = add(RouteTable::new(ByteSize::from_kib(1), None, Arc::default()));
+    TestServer {
+        pipeline: RequestPipeline::new(routes.into_router(app), authenticator),
+        ..server
     }
 }
 
-async fn breaks() -> Answer<()> {
+async fn panicking_handler() -> JsonResponse<()> {
     panic!("on purpose")
 }
 
 #[tokio::test]
-async fn a_handler_that_breaks_fails_its_own_request_only() {
+async fn panicking_handler_fails_only_its_request() {
     let get = axum::routing::MethodFilter::GET;
-    let house = with_routes(|routes| {
-        routes.add(Access::Open, get, "/breaks", breaks).add(
-            Access::Open,
-            get,
-            "/works",
-            || async { Answer(1) },
-        )
+    let server = start_server_with_routes(|routes| {
+        routes
+            .add_route(RouteAccess::Open, get, "/breaks", panicking_handler)
+            .add_route(RouteAccess::Open, get, "/works", || async {
+                JsonResponse(1)
+            })
     })
     .await;
-    let reply = house.get("/breaks").await;
-    reply.is_problem(ErrorCode::Internal);
+    let reply = server.get("/breaks").await;
+    reply.assert_problem(ErrorCode::Internal);
     assert!(!reply.text.contains("on purpose"), "{}", reply.text);
-    assert!(is_ok(&house.get("/works").await));
+    assert!(is_ok(&server.get("/works").await));
 }
 
 #[tokio::test]
-async fn a_developer_is_no_admin() {
+async fn developer_is_not_admin() {
     let get = axum::routing::MethodFilter::GET;
-    let house = with_routes(|routes| {
-        let admin = Access::AnyOf(&[Scope::Admin]);
-        routes.add(admin, get, "/admin", || async { Answer(1) })
+    let server = start_server_with_routes(|routes| {
+        let admin = RouteAccess::AnyOf(&[Scope::Admin]);
+        routes.add_route(admin, get, "/admin", || async { JsonResponse(1) })
     })
     .await;
-    let reply = house.get("/admin").await;
-    reply.is_problem(ErrorCode::Forbidden);
-    assert_eq!(reply.text_at("/detail"), "this needs the scope admin");
+    let reply = server.get("/admin").await;
+    reply.assert_problem(ErrorCode::Forbidden);
+    assert_eq!(reply.text_at("/detail"), "this requires the scope admin");
 }
 
 #[tokio::test]
-async fn a_request_without_a_host_is_nobodys() {
-    let house = house().await;
-    let bare = Request::builder()
+async fn request_without_host_is_unauthenticated() {
+    let server = start_server().await;
+    let request = Request::builder()
         .uri("/api/executions")
         .body(Body::empty())
         .unwrap();
-    assert_eq!(bare.headers(), &HeaderMap::new());
-    let reply = house.send_from(peer(), bare).await;
-    reply.is_problem(ErrorCode::Forbidden);
+    assert_eq!(request.headers(), &HeaderMap::new());
+    let reply = server.send_from(local_peer(), request).await;
+    reply.assert_problem(ErrorCode::Forbidden);
 }

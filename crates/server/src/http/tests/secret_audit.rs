@@ -1,29 +1,29 @@
-//! Whatever is done to a secret is told of once, by whomever, and nothing is lent that is not.
+//! Every operation on a secret is audited once, and no secret is issued without an audit entry.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::Method;
 use noetl_api::WorkerApi;
-use noetl_api::credential::CredentialWish;
-use noetl_store::faulty::{Fault, FaultyStore, Method as Call};
+use noetl_api::credential::CredentialRequest;
+use noetl_store::faulty::{Fault, FaultyStore, StoreMethod as Call};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::{MemoryStore, PostgresStore, Store};
-use noetl_testkit::postgres::Database;
+use noetl_testkit::postgres::TestDatabase;
 use noetl_types::{ErrorCode, Scope, WorkerId};
 use serde_json::{Value, json};
 
 use super::backends::on_every_store;
-use super::tokens::token_of;
-use super::{House, Reply, house_of, is_ok};
+use super::tokens::create_token;
+use super::{TestResponse, TestServer, is_ok, server_from_runtime};
 use crate::clock::{Clock as _, SystemClock};
+use crate::crypto::{BoxRecipient, EncryptionKey, KeyRing, SealedBox};
 use crate::http::settings::HttpSettings;
 use crate::runtime::{Runtime, Settings};
-use crate::vault::{Key, KeyRing, Letter, Reader};
 
 const SECRET: &str = "sesame-opens-42";
 
-const NAMES_IT: &str = "apiVersion: noetl.io/v2
+const CREDENTIAL_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: names, path: demo/names }
 workflow:
@@ -31,8 +31,11 @@ workflow:
     tool: { kind: http, url: 'http://localhost/', auth: api_main }
 ";
 
-async fn open(store: Arc<dyn Store>, change: impl FnOnce(&mut Settings)) -> House {
-    let key = Key::read(&Key::text_of_new().unwrap()).unwrap();
+async fn start_audit_server(
+    store: Arc<dyn Store>,
+    change: impl FnOnce(&mut Settings),
+) -> TestServer {
+    let key = EncryptionKey::from_base64(&EncryptionKey::generate_base64().unwrap()).unwrap();
     let mut settings = Settings {
         keys: Some(Arc::new(KeyRing::new(key, Vec::new()))),
         ..Settings::default()
@@ -40,17 +43,17 @@ async fn open(store: Arc<dyn Store>, change: impl FnOnce(&mut Settings)) -> Hous
     change(&mut settings);
     let http = HttpSettings {
         is_dev: false,
-        ..super::internal::http()
+        ..super::internal::internal_settings()
     };
     let runtime = Runtime::open(store, Arc::new(SystemClock), settings)
         .await
         .unwrap();
-    house_of(runtime, &http)
+    server_from_runtime(runtime, &http)
 }
 
-/// Those who deal with secrets of a tenant, a run that names one, and its definition.
-struct Scene {
-    house: House,
+/// Tokens of the roles that use secrets, a run that names one, and its playbook.
+struct SecretAuditSetup {
+    server: TestServer,
     admin: String,
     worker: String,
     user: String,
@@ -58,87 +61,96 @@ struct Scene {
     execution_id: String,
 }
 
-impl Scene {
+impl SecretAuditSetup {
     async fn new(store: Arc<dyn Store>) -> Self {
-        Self::with(store, |_| {}).await
+        Self::with_settings(store, |_| {}).await
     }
 
-    async fn with(store: Arc<dyn Store>, change: impl FnOnce(&mut Settings)) -> Self {
-        let house = open(store, change).await;
-        let admin = token_of(&house.runtime, "acme", &[Scope::CredAdmin]).await;
-        let worker = token_of(&house.runtime, "acme", &[Scope::Worker]).await;
-        let everyday = [Scope::ExecRun, Scope::CatalogWrite, Scope::CredUse];
-        let user = token_of(&house.runtime, "acme", &everyday).await;
-        let body = json!({ "content": NAMES_IT });
-        let made = house
-            .call(&user, Method::POST, "/api/catalog/register", body)
+    async fn with_settings(store: Arc<dyn Store>, change: impl FnOnce(&mut Settings)) -> Self {
+        let server = start_audit_server(store, change).await;
+        let admin = create_token(&server.runtime, "acme", &[Scope::CredAdmin]).await;
+        let worker = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
+        let user_scopes = [Scope::ExecRun, Scope::CatalogWrite, Scope::CredUse];
+        let user = create_token(&server.runtime, "acme", &user_scopes).await;
+        let body = json!({ "content": CREDENTIAL_PLAYBOOK });
+        let created = server
+            .call_with_token(&user, Method::POST, "/api/catalog/register", body)
             .await;
         let body = json!({ "path": "demo/names" });
-        let begun = house.call(&user, Method::POST, "/api/execute", body).await;
+        let started = server
+            .call_with_token(&user, Method::POST, "/api/execute", body)
+            .await;
         Self {
-            catalog_id: made.text_at("/catalog_id"),
-            execution_id: begun.text_at("/execution_id"),
-            house,
+            catalog_id: created.text_at("/catalog_id"),
+            execution_id: started.text_at("/execution_id"),
+            server,
             admin,
             worker,
             user,
         }
     }
 
-    async fn put(&self) -> Reply {
+    async fn put_credential(&self) -> TestResponse {
         let body = json!({ "name": "api_main", "type": "bearer", "data": { "token": SECRET } });
         let path = "/api/credentials";
-        self.house.call(&self.admin, Method::POST, path, body).await
+        self.server
+            .call_with_token(&self.admin, Method::POST, path, body)
+            .await
     }
 
-    async fn get(&self, token: &str, path: &str) -> Reply {
-        self.house.call(token, Method::GET, path, json!({})).await
+    async fn get(&self, token: &str, path: &str) -> TestResponse {
+        self.server
+            .call_with_token(token, Method::GET, path, json!({}))
+            .await
     }
 
-    /// Takes the command of the run.
-    async fn lease(&self) {
+    async fn lease_command(&self) {
         let lease = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });
         let path = "/api/commands/lease";
-        let leased = self.house.call(&self.worker, Method::POST, path, lease);
+        let leased = self
+            .server
+            .call_with_token(&self.worker, Method::POST, path, lease);
         let leased = leased.await;
-        assert_eq!(leased.at("/commands").as_array().unwrap().len(), 1);
+        assert_eq!(leased.json_at("/commands").as_array().unwrap().len(), 1);
     }
 
-    async fn register(&self, body: Value) {
+    async fn register_worker(&self, body: Value) {
         let path = "/api/worker/pool/register";
-        let made = self.house.call(&self.worker, Method::POST, path, body);
-        let made = made.await;
-        assert!(is_ok(&made), "{}", made.text);
+        let created = self
+            .server
+            .call_with_token(&self.worker, Method::POST, path, body);
+        let created = created.await;
+        assert!(is_ok(&created), "{}", created.text);
     }
 
-    fn reading(&self) -> String {
+    fn credential_path(&self) -> String {
         let id = &self.execution_id;
         format!("/api/credentials/api_main?include_data=true&execution_id={id}&worker_id=w1")
     }
 
-    fn sealing(&self) -> String {
+    fn sealed_credential_path(&self) -> String {
         let id = &self.execution_id;
         format!("/api/credentials/api_main/sealed?execution_id={id}&worker_id=w1")
     }
 
-    /// What the platform is told, oldest first.
-    async fn audit(&self, query: &str) -> Vec<Value> {
+    /// Audit rows of the platform, oldest first.
+    async fn list_audit_rows(&self, query: &str) -> Vec<Value> {
         let path = format!("secret-audit?{query}");
-        let told = self.house.ask(Method::GET, &path, "").await;
-        assert!(is_ok(&told), "{}", told.text);
-        assert!(!told.text.contains(SECRET), "{}", told.text);
-        let rows = told.at("/rows");
+        let reply = self.server.internal_request(Method::GET, &path, "").await;
+        assert!(is_ok(&reply), "{}", reply.text);
+        assert!(!reply.text.contains(SECRET), "{}", reply.text);
+        let rows = reply.json_at("/rows");
         rows.as_array().unwrap().iter().rev().cloned().collect()
     }
 
-    /// The same in short.
-    async fn acts(&self, query: &str) -> Vec<String> {
-        let rows = self.audit(query).await;
-        rows.iter().map(short).collect()
+    /// Summaries of the audit rows.
+    async fn list_audit_summaries(&self, query: &str) -> Vec<String> {
+        let rows = self.list_audit_rows(query).await;
+        rows.iter().map(summarize_row).collect()
     }
 }
 
-fn short(row: &Value) -> String {
+fn summarize_row(row: &Value) -> String {
     let text = |key: &str| row[key].as_str().unwrap_or("-").to_owned();
     let has_run = if row["execution_id"].is_i64() {
         " for a run"
@@ -156,27 +168,29 @@ fn short(row: &Value) -> String {
 }
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "a story of one act after the other")]
-async fn each_act_on_a_secret_leaves_one_entry() {
-    on_every_store(async |shelter| {
-        let scene = Scene::new(Arc::clone(&shelter.store)).await;
-        let Scene {
-            house,
+#[expect(clippy::too_many_lines, reason = "one long sequence of operations")]
+async fn each_secret_operation_is_audited_once() {
+    on_every_store(async |fixture| {
+        let setup = SecretAuditSetup::new(Arc::clone(&fixture.store)).await;
+        let SecretAuditSetup {
+            server,
             admin,
             worker,
             user,
             ..
-        } = &scene;
-        let reader = Reader::new();
+        } = &setup;
+        let reader = BoxRecipient::new();
         let key = json!({ "public_key": reader.public_key() });
-        scene
-            .register(json!({ "name": "w1", "runtime": key }))
+        setup
+            .register_worker(json!({ "name": "w1", "runtime": key }))
             .await;
-        scene.put().await;
+        setup.put_credential().await;
         let post = async |token: &str, path: &str, body: Value| {
-            house.call(token, Method::POST, path, body).await;
+            server
+                .call_with_token(token, Method::POST, path, body)
+                .await;
         };
-        // Refused: by what it is, by its scope, and for want of a lease.
+        // Rejected: by kind, by scope, and without a lease.
         post(
             admin,
             "/api/credentials",
@@ -185,39 +199,48 @@ async fn each_act_on_a_secret_leaves_one_entry() {
         .await;
         post(admin, "/api/credentials", json!({ "name": 7 })).await;
         post(worker, "/api/credentials", json!({})).await;
-        scene.get(worker, &scene.reading()).await;
-        scene.lease().await;
-        scene.get(user, "/api/credentials/api_main").await;
-        scene
+        setup.get(worker, &setup.credential_path()).await;
+        setup.lease_command().await;
+        setup.get(user, "/api/credentials/api_main").await;
+        setup
             .get(user, "/api/credentials/api_main?include_data=true")
             .await;
-        scene
+        setup
             .get(admin, "/api/credentials/api_main?include_data=true")
             .await;
-        scene
+        setup
             .get(admin, "/api/credentials/none?include_data=true")
             .await;
-        scene.get(worker, &scene.reading()).await;
-        scene.get(worker, &scene.sealing()).await;
-        scene.get(user, &scene.sealing()).await;
-        let kept = format!("/api/keychain/{}/api", scene.catalog_id);
-        let id = &scene.execution_id;
-        post(admin, &kept, json!({ "data": { "token": SECRET } })).await;
-        scene
-            .get(worker, &format!("{kept}?execution_id={id}&worker_id=w1"))
+        setup.get(worker, &setup.credential_path()).await;
+        setup.get(worker, &setup.sealed_credential_path()).await;
+        setup.get(user, &setup.sealed_credential_path()).await;
+        let entry_path = format!("/api/keychain/{}/api", setup.catalog_id);
+        let id = &setup.execution_id;
+        post(admin, &entry_path, json!({ "data": { "token": SECRET } })).await;
+        setup
+            .get(
+                worker,
+                &format!("{entry_path}?execution_id={id}&worker_id=w1"),
+            )
             .await;
-        scene.get(worker, &kept).await;
-        house.call(admin, Method::DELETE, &kept, json!({})).await;
+        setup.get(worker, &entry_path).await;
+        server
+            .call_with_token(admin, Method::DELETE, &entry_path, json!({}))
+            .await;
         post(admin, "/api/credentials/rotate", json!({})).await;
-        house.told("wallet/rotate-kek", json!({})).await;
+        server.internal_post("wallet/rotate-kek", json!({})).await;
         let path = "/api/credentials/api_main";
-        house.call(admin, Method::DELETE, path, json!({})).await;
-        house.call(user, Method::DELETE, path, json!({})).await;
-        // Who is nobody got nowhere near.
-        house
-            .call("noetl_no_body", Method::GET, path, json!({}))
+        server
+            .call_with_token(admin, Method::DELETE, path, json!({}))
             .await;
-        let told = scene.acts("limit=1000").await;
+        server
+            .call_with_token(user, Method::DELETE, path, json!({}))
+            .await;
+        // Unauthenticated callers are rejected before any secret is read.
+        server
+            .call_with_token("noetl_no_body", Method::GET, path, json!({}))
+            .await;
+        let summaries = setup.list_audit_summaries("limit=1000").await;
         let expected = [
             "acme-token set api_main ok -",
             "acme-token set 7 validation -",
@@ -240,49 +263,51 @@ async fn each_act_on_a_secret_leaves_one_entry() {
             "acme-token delete api_main ok -",
             "acme-token delete api_main forbidden -",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(summaries, expected);
 
-        // They are the entries of the one trail, beside those of other acts.
-        let auditor = token_of(&house.runtime, "acme", &[Scope::Admin]).await;
-        let trail = scene.get(&auditor, "/api/audit?limit=500").await;
-        assert_eq!(trail.at("/intact"), true);
-        let entries = trail.at("/entries");
+        // They are entries of the one audit log, next to those of other operations.
+        let auditor = create_token(&server.runtime, "acme", &[Scope::Admin]).await;
+        let audit_log = setup.get(&auditor, "/api/audit?limit=500").await;
+        assert_eq!(audit_log.json_at("/intact"), true);
+        let entries = audit_log.json_at("/entries");
         let entries = entries.as_array().unwrap().iter().rev();
-        let of_secrets = entries.filter_map(|entry| entry["secret"]["operation"].as_str());
-        let others = expected.iter().filter(|act| !act.starts_with("platform"));
-        assert!(of_secrets.eq(others.map(|act| act.split(' ').nth(1).unwrap())));
+        let operations = entries.filter_map(|entry| entry["secret"]["operation"].as_str());
+        let others = expected
+            .iter()
+            .filter(|summary| !summary.starts_with("platform"));
+        assert!(operations.eq(others.map(|summary| summary.split(' ').nth(1).unwrap())));
 
-        // Found by secret, by run and by time.
-        let count = async |query: &str| scene.audit(query).await.len();
+        // Filtered by secret, by run and by time.
+        let count = async |query: &str| setup.list_audit_rows(query).await.len();
         assert_eq!(count("credential=none").await, 1);
         assert_eq!(count(&format!("execution_id={id}")).await, 4);
         assert_eq!(count(&format!("execution_id={id}&credential=api")).await, 1);
         assert_eq!(count("limit=3").await, 3);
         assert_eq!(count("to=2020-01-01T00:00:00Z").await, 0);
-        let rows = scene.audit("").await;
+        let rows = setup.list_audit_rows("").await;
         let middle = rows[5]["occurred_at"].as_str().unwrap();
         let until = count(&format!("to={middle}")).await;
         let since = count(&format!("from={middle}")).await;
         assert!(until >= 6 && since >= rows.len() - 5, "{until} {since}");
-        let lent = &rows[9];
-        assert_eq!(lent["execution_id"].as_i64().unwrap().to_string(), *id);
-        assert_eq!(lent["tenant_id"], "acme");
-        assert_eq!(lent["address"], "10.0.0.7");
-        assert_eq!(lent["kek_version"], rows[0]["kek_version"]);
-        assert!(lent["kek_version"].is_string() && lent["notes"]["token_id"].is_string());
+        let issued = &rows[9];
+        assert_eq!(issued["execution_id"].as_i64().unwrap().to_string(), *id);
+        assert_eq!(issued["tenant_id"], "acme");
+        assert_eq!(issued["address"], "10.0.0.7");
+        assert_eq!(issued["kek_version"], rows[0]["kek_version"]);
+        assert!(issued["kek_version"].is_string() && issued["notes"]["token_id"].is_string());
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_long_audit_is_whole_and_has_bounds() {
-    let scene = Scene::new(Arc::new(MemoryStore::new())).await;
+async fn lists_long_audit_within_bounds() {
+    let setup = SecretAuditSetup::new(Arc::new(MemoryStore::new())).await;
     for _ in 0..600 {
-        scene.get(&scene.admin, "/api/credentials/none").await;
+        setup.get(&setup.admin, "/api/credentials/none").await;
     }
-    assert_eq!(scene.audit("").await.len(), 100);
-    assert_eq!(scene.audit("limit=501").await.len(), 501);
-    let all = scene.audit("limit=10000").await;
+    assert_eq!(setup.list_audit_rows("").await.len(), 100);
+    assert_eq!(setup.list_audit_rows("limit=501").await.len(), 501);
+    let all = setup.list_audit_rows("limit=10000").await;
     assert_eq!(all.len(), 600);
     let seqs: Vec<_> = all.iter().map(|row| row["seq"].as_i64().unwrap()).collect();
     assert!(seqs.is_sorted());
@@ -294,27 +319,27 @@ async fn a_long_audit_is_whole_and_has_bounds() {
         ("from=yesterday", ErrorCode::BadQuery),
     ] {
         let path = format!("secret-audit?{query}");
-        let refused = scene.house.ask(Method::GET, &path, "").await;
-        refused.is_problem(code);
+        let refused = setup.server.internal_request(Method::GET, &path, "").await;
+        refused.assert_problem(code);
     }
-    // It is of all tenants, so no admin of one reads it but who runs the installation.
+    // It covers all tenants, so only admins of the operator's tenant may read it.
     let path = "/api/internal/secret-audit";
-    let theirs = token_of(&scene.house.runtime, "acme", &[Scope::Admin]).await;
-    scene
-        .get(&theirs, path)
+    let tenant_admin = create_token(&setup.server.runtime, "acme", &[Scope::Admin]).await;
+    setup
+        .get(&tenant_admin, path)
         .await
-        .is_problem(ErrorCode::Forbidden);
-    let operator = token_of(&scene.house.runtime, "default", &[Scope::Admin]).await;
-    assert!(is_ok(&scene.get(&operator, path).await));
+        .assert_problem(ErrorCode::Forbidden);
+    let operator = create_token(&setup.server.runtime, "default", &[Scope::Admin]).await;
+    assert!(is_ok(&setup.get(&operator, path).await));
 }
 
-/// A store whose trail can be broken.
-fn breakable() -> (Arc<dyn Store>, Arc<AtomicBool>) {
+/// A store whose audit log can be made to fail.
+fn store_with_breakable_audit() -> (Arc<dyn Store>, Arc<AtomicBool>) {
     let is_broken = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_broken);
     let plan = Box::new(move |call| {
-        if call == Call::Audit && flag.load(Ordering::SeqCst) {
-            Fault::Before
+        if call == Call::AppendAuditLog && flag.load(Ordering::SeqCst) {
+            Fault::FailBefore
         } else {
             Fault::None
         }
@@ -324,229 +349,255 @@ fn breakable() -> (Arc<dyn Store>, Arc<AtomicBool>) {
 }
 
 #[tokio::test]
-async fn no_secret_is_handed_out_without_a_trace() {
-    let (store, is_broken) = breakable();
-    let scene = Scene::new(store).await;
-    let reader = Reader::new();
+async fn secrets_are_refused_without_audit() {
+    let (store, is_broken) = store_with_breakable_audit();
+    let setup = SecretAuditSetup::new(store).await;
+    let reader = BoxRecipient::new();
     let key = json!({ "public_key": reader.public_key() });
-    scene
-        .register(json!({ "name": "w1", "runtime": key }))
+    setup
+        .register_worker(json!({ "name": "w1", "runtime": key }))
         .await;
-    scene.put().await;
-    scene.lease().await;
-    let kept = format!("/api/keychain/{}/api", scene.catalog_id);
+    setup.put_credential().await;
+    setup.lease_command().await;
+    let entry_path = format!("/api/keychain/{}/api", setup.catalog_id);
     let body = json!({ "data": { "token": SECRET } });
-    let path = kept.as_str();
-    scene
-        .house
-        .call(&scene.worker, Method::POST, path, body)
+    let path = entry_path.as_str();
+    setup
+        .server
+        .call_with_token(&setup.worker, Method::POST, path, body)
         .await;
-    let lending = format!("{kept}?execution_id={}", scene.execution_id);
-    let wishes = [
-        (&scene.admin, "/api/credentials/api_main?include_data=true"),
-        (&scene.worker, &scene.reading()),
-        (&scene.worker, &scene.sealing()),
-        (&scene.worker, &lending),
+    let entry_path_with_run = format!("{entry_path}?execution_id={}", setup.execution_id);
+    let requests = [
+        (&setup.admin, "/api/credentials/api_main?include_data=true"),
+        (&setup.worker, &setup.credential_path()),
+        (&setup.worker, &setup.sealed_credential_path()),
+        (&setup.worker, &entry_path_with_run),
     ];
-    let before = scene.audit("limit=1000").await.len();
+    let before = setup.list_audit_rows("limit=1000").await.len();
     is_broken.store(true, Ordering::SeqCst);
-    for (token, path) in wishes {
-        let refused = scene.get(token, path).await;
-        refused.is_problem(ErrorCode::StoreUnavailable);
+    for (token, path) in requests {
+        let refused = setup.get(token, path).await;
+        refused.assert_problem(ErrorCode::StoreUnavailable);
         assert!(!refused.text.contains(SECRET) && !refused.text.contains("eph_pub"));
     }
-    // What was not handed out is not counted as if it were.
-    let counted = scene.house.runtime.metrics_text().await.unwrap();
+    // Secrets that were not issued are not counted.
+    let metrics = setup.server.runtime.render_metrics().await.unwrap();
     let read = |outcome: &str| format!("{{operation=\"read\",outcome=\"{outcome}\"}} 1\n");
-    assert!(counted.contains(&read("failed")), "{counted}");
-    assert!(!counted.contains(&read("ok")), "{counted}");
-    // Whoever only looks, writes or deletes gets on with it.
+    assert!(metrics.contains(&read("failed")), "{metrics}");
+    assert!(!metrics.contains(&read("ok")), "{metrics}");
+    // Operations that reveal no secret still work.
     assert!(is_ok(
-        &scene.get(&scene.user, "/api/credentials/api_main").await
+        &setup.get(&setup.user, "/api/credentials/api_main").await
     ));
-    assert!(is_ok(&scene.put().await));
+    assert!(is_ok(&setup.put_credential().await));
     is_broken.store(false, Ordering::SeqCst);
-    for (token, path) in wishes {
-        assert!(is_ok(&scene.get(token, path).await), "{path}");
+    for (token, path) in requests {
+        assert!(is_ok(&setup.get(token, path).await), "{path}");
     }
-    // What was tried is told too, late and once.
-    let after = scene.audit("limit=1000").await.len();
-    assert_eq!(after - before, 2 * wishes.len() + 2);
+    // Failed attempts are audited later, and once.
+    let after = setup.list_audit_rows("limit=1000").await.len();
+    assert_eq!(after - before, 2 * requests.len() + 2);
 }
 
 #[tokio::test]
-async fn an_operator_may_want_secrets_more_than_traces() {
-    let (store, is_broken) = breakable();
-    let scene = Scene::with(store, |settings| settings.secret_audit_required = false).await;
-    scene.put().await;
+async fn audit_requirement_can_be_disabled() {
+    let (store, is_broken) = store_with_breakable_audit();
+    let setup =
+        SecretAuditSetup::with_settings(store, |settings| settings.secret_audit_required = false)
+            .await;
+    setup.put_credential().await;
     is_broken.store(true, Ordering::SeqCst);
     let path = "/api/credentials/api_main?include_data=true";
-    let shown = scene.get(&scene.admin, path).await;
-    assert_eq!(shown.text_at("/data/token"), SECRET);
+    let read = setup.get(&setup.admin, path).await;
+    assert_eq!(read.text_at("/data/token"), SECRET);
     is_broken.store(false, Ordering::SeqCst);
-    let looked = scene.get(&scene.user, "/api/credentials/api_main").await;
-    assert!(is_ok(&looked));
-    assert_eq!(scene.audit("").await.len(), 3);
+    let inspected = setup.get(&setup.user, "/api/credentials/api_main").await;
+    assert!(is_ok(&inspected));
+    assert_eq!(setup.list_audit_rows("").await.len(), 3);
 }
 
-/// A worker inside of the process comes through no door.
+/// An embedded worker does not use HTTP.
 #[tokio::test]
-async fn a_worker_inside_leaves_a_trace_too() {
-    let (store, is_broken) = breakable();
-    let house = open(store, |_| {}).await;
-    let admin = token_of(&house.runtime, "default", &[Scope::Admin]).await;
-    let post = async |path: &str, body: Value| house.call(&admin, Method::POST, path, body).await;
+async fn embedded_worker_is_audited() {
+    let (store, is_broken) = store_with_breakable_audit();
+    let server = start_audit_server(store, |_| {}).await;
+    let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
+    let post = async |path: &str, body: Value| {
+        server
+            .call_with_token(&admin, Method::POST, path, body)
+            .await
+    };
     let body = json!({ "name": "api_main", "type": "bearer", "data": { "token": SECRET } });
     post("/api/credentials", body).await;
-    post("/api/catalog/register", json!({ "content": NAMES_IT })).await;
-    let begun = post("/api/execute", json!({ "path": "demo/names" })).await;
-    let wish = || CredentialWish {
+    post(
+        "/api/catalog/register",
+        json!({ "content": CREDENTIAL_PLAYBOOK }),
+    )
+    .await;
+    let started = post("/api/execute", json!({ "path": "demo/names" })).await;
+    let credential_request = || CredentialRequest {
         name: "api_main".into(),
-        execution_id: begun.text_at("/execution_id").parse().unwrap(),
+        execution_id: started.text_at("/execution_id").parse().unwrap(),
         worker_id: WorkerId::new("w1").unwrap(),
     };
-    let refused = WorkerApi::credential(&house.runtime, wish())
+    let refused = WorkerApi::fetch_credential(&server.runtime, credential_request())
         .await
         .unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::Forbidden));
     let lease = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });
     post("/api/commands/lease", lease).await;
-    let lent = WorkerApi::credential(&house.runtime, wish()).await.unwrap();
+    let issued = WorkerApi::fetch_credential(&server.runtime, credential_request())
+        .await
+        .unwrap();
     assert_eq!(
-        lent.data.unwrap().get("token").unwrap().as_str(),
+        issued.data.unwrap().get("token").unwrap().as_str(),
         Some(SECRET)
     );
     is_broken.store(true, Ordering::SeqCst);
-    let refused = WorkerApi::credential(&house.runtime, wish())
+    let refused = WorkerApi::fetch_credential(&server.runtime, credential_request())
         .await
         .unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::StoreUnavailable));
     is_broken.store(false, Ordering::SeqCst);
-    let told = house.ask(Method::GET, "secret-audit?limit=2", "").await;
-    let rows = told.at("/rows");
-    let told: Vec<String> = rows.as_array().unwrap().iter().map(short).collect();
+    let listed = server
+        .internal_request(Method::GET, "secret-audit?limit=2", "")
+        .await;
+    let rows = listed.json_at("/rows");
+    let listed: Vec<String> = rows.as_array().unwrap().iter().map(summarize_row).collect();
     let expected = [
         "worker lend api_main ok w1 for a run",
         "worker lend api_main forbidden w1 for a run",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(listed, expected);
 }
 
-/// An entry that somebody with the database takes out or changes is missed.
+/// An entry that is deleted or changed in the database is detected.
 #[tokio::test]
-async fn c17_a_deleted_entry_is_missed() {
-    let database = Database::new().unwrap();
-    let options = PostgresOptions::new(database.config(), SystemClock.now());
+async fn detects_deleted_audit_entry() {
+    let database = TestDatabase::new().unwrap();
+    let options = PostgresOptions::new(database.connection_config(), SystemClock.now());
     let store = PostgresStore::open(&options).await.unwrap();
-    let scene = Scene::new(Arc::new(store)).await;
-    scene.put().await;
+    let setup = SecretAuditSetup::new(Arc::new(store)).await;
+    setup.put_credential().await;
     for _ in 0..3 {
         let path = "/api/credentials/api_main?include_data=true";
-        scene.get(&scene.admin, path).await;
+        setup.get(&setup.admin, path).await;
     }
-    let auditor = token_of(&scene.house.runtime, "acme", &[Scope::Admin]).await;
+    let auditor = create_token(&setup.server.runtime, "acme", &[Scope::Admin]).await;
     let is_intact = async || {
-        let trail = scene.get(&auditor, "/api/audit?limit=500").await;
-        trail.at("/intact").as_bool().unwrap()
+        let audit_log = setup.get(&auditor, "/api/audit?limit=500").await;
+        audit_log.json_at("/intact").as_bool().unwrap()
     };
     assert!(is_intact().await);
-    let another = "UPDATE noetl.audit SET credential = 'x' WHERE tenant_id = 'acme' AND seq = 3";
-    database.run(another).unwrap();
+    let tamper_sql = "UPDATE noetl.audit SET credential = 'x' WHERE tenant_id = 'acme' AND seq = 3";
+    database.run_statement(tamper_sql).unwrap();
     assert!(!is_intact().await);
-    let back = "UPDATE noetl.audit SET credential = 'api_main' WHERE credential = 'x'";
-    database.run(back).unwrap();
+    let restore_sql = "UPDATE noetl.audit SET credential = 'api_main' WHERE credential = 'x'";
+    database.run_statement(restore_sql).unwrap();
     assert!(is_intact().await);
-    let gone = "DELETE FROM noetl.audit WHERE tenant_id = 'acme' AND seq = 2";
-    database.run(gone).unwrap();
+    let delete_sql = "DELETE FROM noetl.audit WHERE tenant_id = 'acme' AND seq = 2";
+    database.run_statement(delete_sql).unwrap();
     assert!(!is_intact().await);
 }
 
-/// What a letter of a sealed credential is bound to.
-fn bound(worker_id: &str, execution_id: &str, key: &str) -> Vec<u8> {
+/// Associated data of a sealed credential.
+fn sealed_box_context(worker_id: &str, execution_id: &str, key: &str) -> Vec<u8> {
     [worker_id, execution_id, key].join("\0").into_bytes()
 }
 
-fn letter(sealed: &Reply) -> Letter {
+fn parse_sealed_box(sealed: &TestResponse) -> SealedBox {
     let alg = "x25519-hkdf-sha256-chacha20-poly1305";
     assert_eq!(sealed.text_at("/alg"), alg);
-    assert_eq!(sealed.at("/v"), 1);
+    assert_eq!(sealed.json_at("/v"), 1);
     assert!(!sealed.text.contains(SECRET));
-    Letter {
+    SealedBox {
         eph_pub: sealed.text_at("/eph_pub").into(),
         ciphertext: sealed.text_at("/ciphertext").into(),
     }
 }
 
-fn opened(reader: Reader, sealed: &Reply, bound: &[u8]) -> Option<Value> {
-    let text = reader.open(&letter(sealed), bound)?;
+fn open_sealed_credential(
+    reader: BoxRecipient,
+    sealed: &TestResponse,
+    context: &[u8],
+) -> Option<Value> {
+    let text = reader.open(&parse_sealed_box(sealed), context)?;
     Some(serde_json::from_slice(&text).unwrap())
 }
 
 #[tokio::test]
-async fn a_sealed_credential_opens_for_its_worker_alone() {
-    on_every_store(async |shelter| {
-        let scene = Scene::new(Arc::clone(&shelter.store)).await;
-        scene.put().await;
-        let sealing = scene.sealing();
-        let ask = async |token: &str, path: &str| scene.get(token, path).await;
-        // Nobody has leased the command yet.
-        ask(&scene.worker, &sealing)
+async fn sealed_credential_opens_only_for_its_worker() {
+    on_every_store(async |fixture| {
+        let setup = SecretAuditSetup::new(Arc::clone(&fixture.store)).await;
+        setup.put_credential().await;
+        let sealed_path = setup.sealed_credential_path();
+        let get = async |token: &str, path: &str| setup.get(token, path).await;
+        // The command is not leased yet.
+        get(&setup.worker, &sealed_path)
             .await
-            .is_problem(ErrorCode::Forbidden);
-        scene.lease().await;
-        // Nor has the worker said what its key is.
-        let none = ask(&scene.worker, &sealing).await;
-        none.is_problem(ErrorCode::BadQuery);
+            .assert_problem(ErrorCode::Forbidden);
+        setup.lease_command().await;
+        // The worker has not registered a key yet.
+        let none = get(&setup.worker, &sealed_path).await;
+        none.assert_problem(ErrorCode::BadQuery);
         assert!(none.text.contains("public_key"), "{}", none.text);
         for key in ["", "AAAA", "no base64"] {
             let wrong = json!({ "public_key": key });
-            scene
-                .register(json!({ "name": "w1", "runtime": wrong }))
+            setup
+                .register_worker(json!({ "name": "w1", "runtime": wrong }))
                 .await;
-            let none = ask(&scene.worker, &sealing).await;
-            none.is_problem(ErrorCode::BadQuery);
+            let none = get(&setup.worker, &sealed_path).await;
+            none.assert_problem(ErrorCode::BadQuery);
         }
         for part in ["runtime", "capabilities"] {
             for _ in 0..2 {
-                let (reader, other) = (Reader::new(), Reader::new());
+                let (reader, other) = (BoxRecipient::new(), BoxRecipient::new());
                 let key = json!({ "public_key": reader.public_key() });
-                scene.register(json!({ "name": "w1", part: key })).await;
-                let sealed = ask(&scene.worker, &sealing).await;
+                setup
+                    .register_worker(json!({ "name": "w1", part: key }))
+                    .await;
+                let sealed = get(&setup.worker, &sealed_path).await;
                 assert!(is_ok(&sealed), "{}", sealed.text);
-                let bound = bound("w1", &scene.execution_id, "api_main");
-                assert_eq!(opened(other, &sealed, &bound), None);
-                let found = opened(reader, &sealed, &bound).unwrap();
+                let context = sealed_box_context("w1", &setup.execution_id, "api_main");
+                assert_eq!(open_sealed_credential(other, &sealed, &context), None);
+                let found = open_sealed_credential(reader, &sealed, &context).unwrap();
                 assert_eq!(found["data"], json!({ "token": SECRET }));
                 assert_eq!(found["name"], "api_main");
                 assert_eq!(found["type"], "bearer");
             }
         }
-        let other = sealing.replace("w1", "w2");
-        ask(&scene.worker, &other)
+        let other = sealed_path.replace("w1", "w2");
+        get(&setup.worker, &other)
             .await
-            .is_problem(ErrorCode::Forbidden);
-        let alone = "/api/credentials/api_main/sealed?worker_id=w1";
-        for token in [&scene.worker, &scene.user] {
-            ask(token, alone).await.is_problem(ErrorCode::Forbidden);
+            .assert_problem(ErrorCode::Forbidden);
+        let path_without_run = "/api/credentials/api_main/sealed?worker_id=w1";
+        for token in [&setup.worker, &setup.user] {
+            get(token, path_without_run)
+                .await
+                .assert_problem(ErrorCode::Forbidden);
         }
-        let unnamed = "/api/credentials/api_main/sealed";
-        ask(&scene.worker, unnamed)
+        let path_without_worker = "/api/credentials/api_main/sealed";
+        get(&setup.worker, path_without_worker)
             .await
-            .is_problem(ErrorCode::BadQuery);
-        // An admin of secrets has one sealed for any worker, without a run.
-        let reader = Reader::new();
+            .assert_problem(ErrorCode::BadQuery);
+        // A credential admin may seal a credential for any worker, without a run.
+        let reader = BoxRecipient::new();
         let key = json!({ "public_key": reader.public_key() });
-        scene
-            .register(json!({ "name": "w1", "runtime": key }))
+        setup
+            .register_worker(json!({ "name": "w1", "runtime": key }))
             .await;
-        let sealed = ask(&scene.admin, alone).await;
-        let found = opened(reader, &sealed, &bound("w1", "", "api_main")).unwrap();
+        let sealed = get(&setup.admin, path_without_run).await;
+        let found =
+            open_sealed_credential(reader, &sealed, &sealed_box_context("w1", "", "api_main"))
+                .unwrap();
         assert_eq!(found["data"], json!({ "token": SECRET }));
-        // Another tenant does not even learn that there is one, nor whose keys there are.
-        let runtime = &scene.house.runtime;
-        let spy = token_of(runtime, "spies", &[Scope::CredAdmin, Scope::Worker]).await;
-        for path in [alone, &sealing] {
-            ask(&spy, path).await.is_problem(ErrorCode::NotFound);
+        // Another tenant cannot detect the credential or the worker's key.
+        let runtime = &setup.server.runtime;
+        let outsider = create_token(runtime, "spies", &[Scope::CredAdmin, Scope::Worker]).await;
+        for path in [path_without_run, &sealed_path] {
+            get(&outsider, path)
+                .await
+                .assert_problem(ErrorCode::NotFound);
         }
     })
     .await;

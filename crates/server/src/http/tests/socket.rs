@@ -1,4 +1,4 @@
-//! A server on a socket: clients that are slow, large, many, or cut off.
+//! A server on a socket: slow, large, many, or disconnected clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use noetl_api::catalog::RegisterRequest;
 use noetl_api::command::{
-    CommandReport, HeartbeatRequest, HeldLease, LeaseRequest, ReportRequest, ReportStatus,
-    ReportVerdict,
+    CommandReport, HeartbeatRequest, HeldLease, LeaseRequest, ReportDisposition, ReportRequest,
+    ReportStatus,
 };
 use noetl_api::execute::ExecuteRequest;
 use noetl_api::execution::CancelRequest;
-use noetl_api::health::Health;
-use noetl_api::query::{DetailQuery, EventsQuery, ExecutionsQuery, PoolsQuery};
-use noetl_api::runtime::{RegisterWorker, WorkerName};
+use noetl_api::health::HealthStatus;
+use noetl_api::query::{EventsQuery, ExecutionDetailQuery, ExecutionsQuery, PoolsQuery};
+use noetl_api::runtime::{RegisterWorkerRequest, WorkerName};
 use noetl_api::{ApiError, Client, ClientSettings, WorkerApi as _};
 use noetl_store::MemoryStore;
-use noetl_types::limits::{LeaseBatch, PageLimit};
+use noetl_types::limits::{LeaseBatchSize, PageLimit};
 use noetl_types::{
     ErrorCode, ExecutionStatus, Json, JsonMap, Millis, PlaybookPath, PoolName, Text, WorkerId,
 };
@@ -25,29 +25,29 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{TWO_STEPS, runtime_on};
-use crate::http::{HttpSettings, InternalToken, ServeError, serve};
+use super::{TWO_STEPS, open_runtime};
+use crate::http::{HttpSettings, InternalToken, ServeError, serve_http};
 
-struct Server {
+struct SocketServer {
     address: SocketAddr,
     shutdown: CancellationToken,
     task: JoinHandle<Result<(), ServeError>>,
 }
 
-async fn server(settings: HttpSettings) -> Server {
-    let runtime = runtime_on(Arc::new(MemoryStore::new())).await;
+async fn start_socket_server(settings: HttpSettings) -> SocketServer {
+    let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
-    let task = tokio::spawn(serve(runtime, listener, settings, shutdown.clone()));
-    Server {
+    let task = tokio::spawn(serve_http(runtime, listener, settings, shutdown.clone()));
+    SocketServer {
         address,
         shutdown,
         task,
     }
 }
 
-impl Server {
+impl SocketServer {
     fn client(&self) -> Client {
         let base = format!("http://{}", self.address);
         Client::new(&base, ClientSettings::default()).unwrap()
@@ -57,8 +57,8 @@ impl Server {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Sends bytes as they are and reads until the server hangs up.
-    async fn said(&self, bytes: &[u8]) -> String {
+    /// Sends raw bytes and reads until the server closes the connection.
+    async fn send_raw(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes).await.unwrap();
         read_all(&mut stream).await
@@ -67,33 +67,34 @@ impl Server {
 
 async fn read_all(stream: &mut TcpStream) -> String {
     let mut all = Vec::new();
-    let mut piece = [0; 4096];
-    // A server that hangs up on somebody who still sends may reset the line: what came counts.
-    while let Ok(length @ 1..) = stream.read(&mut piece).await {
-        all.extend_from_slice(&piece[..length]);
+    let mut chunk = [0; 4096];
+    // If the server closes while the client still sends, the connection may be reset. The received
+    // bytes count.
+    while let Ok(length @ 1..) = stream.read(&mut chunk).await {
+        all.extend_from_slice(&chunk[..length]);
     }
     String::from_utf8_lossy(&all).into_owned()
 }
 
-fn lease(wait_ms: u64) -> LeaseRequest {
+fn lease_request(wait_ms: u64) -> LeaseRequest {
     LeaseRequest {
         worker_id: WorkerId::new("w1").unwrap(),
         pool: PoolName::shared(),
-        max: LeaseBatch::default(),
+        max: LeaseBatchSize::default(),
         wait_ms,
         kinds: None,
         lease_ms: None,
     }
 }
 
-fn execute() -> ExecuteRequest {
+fn execute_request() -> ExecuteRequest {
     ExecuteRequest {
         path: Some(PlaybookPath::new("demo/two").unwrap()),
         ..ExecuteRequest::default()
     }
 }
 
-async fn register(client: &Client) {
+async fn register_playbook(client: &Client) {
     let request = RegisterRequest {
         content: TWO_STEPS.to_owned(),
         resource_type: None,
@@ -109,11 +110,14 @@ fn worker_name() -> WorkerName {
     }
 }
 
-/// One step of a worker: takes a command, keeps it, and says that it went well.
-async fn work(client: &Client) {
-    let leased = client.lease(lease(10_000)).await.unwrap();
+/// Leases a command, renews the lease, and reports it as completed.
+async fn complete_one_command(client: &Client) {
+    let leased = client.lease_commands(lease_request(10_000)).await.unwrap();
     let command = &leased.commands[0];
-    let definition = client.definition(command.meta.catalog_id).await.unwrap();
+    let definition = client
+        .fetch_definition(command.meta.catalog_id)
+        .await
+        .unwrap();
     assert_eq!(definition.content, TWO_STEPS);
     let held = HeldLease {
         execution_id: command.execution_id,
@@ -121,12 +125,12 @@ async fn work(client: &Client) {
         lease_token: command.lease_token,
         attempt: command.attempt,
     };
-    let kept = HeartbeatRequest {
+    let heartbeat = HeartbeatRequest {
         worker_id: WorkerId::new("w1").unwrap(),
         leases: vec![held],
         extend_ms: None,
     };
-    assert!(client.heartbeat(kept).await.unwrap().leases[0].ok);
+    assert!(client.renew_leases(heartbeat).await.unwrap().leases[0].ok);
     let report = CommandReport {
         execution_id: command.execution_id,
         command_id: command.command_id,
@@ -153,17 +157,20 @@ async fn work(client: &Client) {
         reports: vec![report],
         lease: None,
     };
-    let answer = client.report(request).await.unwrap();
-    assert_eq!(answer.results[0].status, ReportVerdict::Accepted);
+    let response = client.report_commands(request).await.unwrap();
+    assert_eq!(response.results[0].status, ReportDisposition::Accepted);
 }
 
 #[tokio::test]
-async fn the_client_and_the_server_understand_each_other() {
-    let server = server(HttpSettings::default()).await;
+async fn client_and_server_interoperate() {
+    let server = start_socket_server(HttpSettings::default()).await;
     let client = server.client();
-    assert_eq!(client.readyz().await.unwrap().status, Health::Ok);
-    register(&client).await;
-    let worker = RegisterWorker {
+    assert_eq!(
+        client.check_readiness().await.unwrap().status,
+        HealthStatus::Ok
+    );
+    register_playbook(&client).await;
+    let worker = RegisterWorkerRequest {
         name: "w1".into(),
         kind: None,
         uri: None,
@@ -174,57 +181,67 @@ async fn the_client_and_the_server_understand_each_other() {
         runtime: None,
         hostname: None,
     };
-    assert_eq!(client.register(worker).await.unwrap().name, "w1");
+    assert_eq!(client.register_worker(worker).await.unwrap().name, "w1");
     assert_eq!(
         client.pool_heartbeat(worker_name()).await.unwrap().status,
         "ok"
     );
 
-    let started = client.execute(&execute()).await.unwrap();
-    work(&client).await;
-    work(&client).await;
-    let status = client.status(started.execution_id).await.unwrap();
+    let started = client.execute_playbook(&execute_request()).await.unwrap();
+    complete_one_command(&client).await;
+    complete_one_command(&client).await;
+    let status = client
+        .get_execution_status(started.execution_id)
+        .await
+        .unwrap();
     assert_eq!(status.status, ExecutionStatus::Completed);
     assert_eq!(
         status.completed_steps,
         [Text::from("start"), Text::from("last")]
     );
     let detail = client
-        .execution(started.execution_id, &DetailQuery::default())
+        .get_execution(started.execution_id, &ExecutionDetailQuery::default())
         .await
         .unwrap();
-    assert_eq!(detail.line.execution_id, started.execution_id);
+    assert_eq!(detail.summary.execution_id, started.execution_id);
     let done = detail
         .events
         .iter()
         .find(|event| event.event_type.as_str() == "call.done");
     let reference = done.and_then(|done| done.result.as_ref()?.get("reference")?.get("ref"));
     let value = client
-        .resolve(reference.and_then(Json::as_str).unwrap())
+        .resolve_result(reference.and_then(Json::as_str).unwrap())
         .await
         .unwrap();
     assert_eq!(value.as_str().map(str::len), Some(100_000));
     let events = client
-        .events(started.execution_id, &EventsQuery::default())
+        .list_events(started.execution_id, &EventsQuery::default())
         .await
         .unwrap();
     assert_eq!(events.events, detail.events);
 
-    assert_eq!(client.pools(&PoolsQuery::default()).await.unwrap().count, 1);
-    client.deregister(worker_name()).await.unwrap();
+    assert_eq!(
+        client
+            .list_pools(&PoolsQuery::default())
+            .await
+            .unwrap()
+            .count,
+        1
+    );
+    client.deregister_worker(worker_name()).await.unwrap();
     let refused = client.pool_heartbeat(worker_name()).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::NotFound));
 }
 
 #[tokio::test]
-async fn the_client_goes_through_the_list() {
-    let server = server(HttpSettings::default()).await;
+async fn client_pages_through_list() {
+    let server = start_socket_server(HttpSettings::default()).await;
     let client = server.client();
-    register(&client).await;
-    let started = client.execute(&execute()).await.unwrap();
-    let second = client.execute(&execute()).await.unwrap();
+    register_playbook(&client).await;
+    let started = client.execute_playbook(&execute_request()).await.unwrap();
+    let second = client.execute_playbook(&execute_request()).await.unwrap();
     let cancelled = client
-        .cancel(second.execution_id, &CancelRequest::default())
+        .cancel_execution(second.execution_id, &CancelRequest::default())
         .await
         .unwrap();
     assert_eq!(cancelled.cancelled_executions, [second.execution_id]);
@@ -232,21 +249,21 @@ async fn the_client_goes_through_the_list() {
         limit: PageLimit::MIN,
         ..ExecutionsQuery::default()
     };
-    let page = client.executions(&query).await.unwrap();
+    let page = client.list_executions(&query).await.unwrap();
     assert_eq!(page.executions[0].execution_id, second.execution_id);
     let query = ExecutionsQuery {
         cursor: page.next_cursor,
         ..query
     };
-    let page = client.executions(&query).await.unwrap();
+    let page = client.list_executions(&query).await.unwrap();
     assert_eq!(page.executions[0].execution_id, started.execution_id);
 }
 
 #[tokio::test]
-async fn a_listener_that_others_can_reach_is_refused() {
-    let runtime = runtime_on(Arc::new(MemoryStore::new())).await;
+async fn rejects_exposed_dev_listener() {
+    let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let refused = serve(
+    let error = serve_http(
         runtime,
         listener,
         HttpSettings::default(),
@@ -254,63 +271,68 @@ async fn a_listener_that_others_can_reach_is_refused() {
     )
     .await
     .unwrap_err();
-    assert!(matches!(refused, ServeError::OpenToAll(_)));
+    assert!(matches!(error, ServeError::DevModeExposed(_)));
     assert!(
-        refused.to_string().contains("listen on a loopback address"),
-        "{refused}"
+        error.to_string().contains("listen on a loopback address"),
+        "{error}"
     );
 }
 
 #[tokio::test]
-async fn tokens_do_not_travel_in_the_open() {
-    let runtime = runtime_on(Arc::new(MemoryStore::new())).await;
-    let closed = HttpSettings {
+async fn rejects_tokens_without_tls() {
+    let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+    let settings = HttpSettings {
         is_dev: false,
         ..HttpSettings::default()
     };
     let listener = || async { TcpListener::bind("0.0.0.0:0").await.unwrap() };
-    let stop = CancellationToken::new();
-    let served = serve(
+    let shutdown = CancellationToken::new();
+    let serving = serve_http(
         runtime.clone(),
         listener().await,
-        closed.clone(),
-        stop.clone(),
+        settings.clone(),
+        shutdown.clone(),
     );
-    let refused = served.await.unwrap_err();
-    assert!(matches!(refused, ServeError::Plaintext(_)));
-    assert!(refused.to_string().contains("NOETL_TLS_CERT"), "{refused}");
+    let error = serving.await.unwrap_err();
+    assert!(matches!(error, ServeError::Plaintext(_)));
+    assert!(error.to_string().contains("NOETL_TLS_CERT"), "{error}");
 
-    // Who insists is let, and everybody can see it.
-    let insists = HttpSettings {
+    // The check can be overridden, and this is reported.
+    let override_settings = HttpSettings {
         unsafe_plaintext: true,
         internal_token: Some(InternalToken::new("fifteen letters")),
-        ..closed
+        ..settings
     };
     let listener = listener().await;
     let port = listener.local_addr().unwrap().port();
-    let task = tokio::spawn(serve(runtime, listener, insists, stop.clone()));
+    let task = tokio::spawn(serve_http(
+        runtime,
+        listener,
+        override_settings,
+        shutdown.clone(),
+    ));
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     stream
         .write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         .await
         .unwrap();
-    let said = read_all(&mut stream).await;
+    let received = read_all(&mut stream).await;
     assert!(
-        said.contains(
+        received.contains(
             r#""unsafe":["NOETL_UNSAFE_PLAINTEXT","NOETL_INTERNAL_API_TOKEN is shorter than 16 characters"]"#
         ),
-        "{said}"
+        "{received}"
     );
-    stop.cancel();
+    shutdown.cancel();
     task.await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn a_stop_answers_who_waits_and_lets_nobody_in() {
-    let server = server(HttpSettings::default()).await;
+async fn shutdown_answers_waiters_and_rejects_new_connections() {
+    let server = start_socket_server(HttpSettings::default()).await;
     let client = server.client();
-    // A first call, so that the wait below is on its way once the second has been sent.
-    client.readyz().await.unwrap();
+    // A first call ensures that the second request is waiting when it has been sent.
+    client.check_readiness().await.unwrap();
     let mut waiting = server.connect().await;
     let body = r#"{"worker_id":"w","pool":"shared","wait_ms":30000}"#;
     let head = format!(
@@ -319,24 +341,24 @@ async fn a_stop_answers_who_waits_and_lets_nobody_in() {
     );
     waiting.write_all(head.as_bytes()).await.unwrap();
     waiting.write_all(body.as_bytes()).await.unwrap();
-    // Another request is answered meanwhile.
-    client.readyz().await.unwrap();
+    // Another request is answered in the meantime.
+    client.check_readiness().await.unwrap();
     server.shutdown.cancel();
     let answer = read_all(&mut waiting).await;
-    // A request that had not begun when the stop came may go without an answer, but never waits.
+    // A request that had not started at shutdown may get no answer, but never hangs.
     assert!(
         answer.is_empty() || answer.contains(r#"{"commands":[],"poll_after_ms":0}"#),
         "{answer}"
     );
     server.task.await.unwrap().unwrap();
-    let refused = client.readyz().await.unwrap_err();
+    let refused = client.check_readiness().await.unwrap_err();
     assert!(matches!(refused, ApiError::Unreachable(_)));
 }
 
 #[tokio::test]
-async fn who_does_not_go_is_cut_off() {
-    let server = server(HttpSettings {
-        drain: Millis::from_ms(10),
+async fn shutdown_cuts_remaining_connections() {
+    let server = start_socket_server(HttpSettings {
+        drain_timeout: Millis::from_ms(10),
         ..HttpSettings::default()
     })
     .await;
@@ -345,52 +367,56 @@ async fn who_does_not_go_is_cut_off() {
         .write_all(b"POST /api/execute HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
         .await
         .unwrap();
-    server.client().readyz().await.unwrap();
+    server.client().check_readiness().await.unwrap();
     server.shutdown.cancel();
     server.task.await.unwrap().unwrap();
     read_all(&mut stuck).await;
 }
 
 #[tokio::test]
-async fn who_sends_a_head_too_slowly_is_hung_up_on() {
-    let server = server(HttpSettings {
+async fn slow_request_head_closes_connection() {
+    let server = start_socket_server(HttpSettings {
         head_timeout: Millis::from_ms(20),
         ..HttpSettings::default()
     })
     .await;
-    let said = server.said(b"GET /livez HTTP/1.1\r\nhost: loc").await;
-    assert!(!said.contains("200"), "{said}");
-    // The same goes for one that says nothing at all.
-    assert_eq!(server.said(b"").await, "");
+    let received = server.send_raw(b"GET /livez HTTP/1.1\r\nhost: loc").await;
+    assert!(!received.contains("200"), "{received}");
+    // A client that sends nothing is treated the same way.
+    assert_eq!(server.send_raw(b"").await, "");
 }
 
 #[tokio::test]
-async fn who_sends_a_body_too_slowly_is_told_so() {
-    let server = server(HttpSettings {
+async fn slow_request_body_times_out() {
+    let server = start_socket_server(HttpSettings {
         body_timeout: Millis::from_ms(20),
         ..HttpSettings::default()
     })
     .await;
-    let said = server
-        .said(b"POST /api/execute HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{\"pa")
+    let received = server
+        .send_raw(
+            b"POST /api/execute HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{\"pa",
+        )
         .await;
-    assert!(said.starts_with("HTTP/1.1 408"), "{said}");
-    assert!(said.contains("\"code\":\"timeout\""), "{said}");
+    assert!(received.starts_with("HTTP/1.1 408"), "{received}");
+    assert!(received.contains("\"code\":\"timeout\""), "{received}");
 }
 
 #[tokio::test]
-async fn a_huge_body_is_refused_by_its_length() {
-    let server = server(HttpSettings::default()).await;
-    let said = server
-        .said(b"POST /api/execute HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000000\r\n\r\n")
+async fn rejects_huge_content_length() {
+    let server = start_socket_server(HttpSettings::default()).await;
+    let received = server
+        .send_raw(
+            b"POST /api/execute HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000000\r\n\r\n",
+        )
         .await;
-    assert!(said.starts_with("HTTP/1.1 413"), "{said}");
-    assert!(said.contains("too_large"), "{said}");
+    assert!(received.starts_with("HTTP/1.1 413"), "{received}");
+    assert!(received.contains("too_large"), "{received}");
 }
 
 #[tokio::test]
-async fn a_huge_body_without_a_length_is_refused_once_it_is_too_large() {
-    let server = server(HttpSettings {
+async fn rejects_huge_body_without_length() {
+    let server = start_socket_server(HttpSettings {
         max_body: noetl_types::ByteSize::from_kib(1),
         ..HttpSettings::default()
     })
@@ -400,28 +426,28 @@ async fn a_huge_body_without_a_length_is_refused_once_it_is_too_large() {
             .to_vec();
     request.extend(b"800\r\n");
     request.extend([b' '; 0x800]);
-    let said = server.said(&request).await;
-    assert!(said.starts_with("HTTP/1.1 413"), "{said}");
+    let received = server.send_raw(&request).await;
+    assert!(received.starts_with("HTTP/1.1 413"), "{received}");
 }
 
 #[tokio::test]
-async fn a_head_has_a_bound() {
-    let server = server(HttpSettings::default()).await;
+async fn request_head_is_bounded() {
+    let server = start_socket_server(HttpSettings::default()).await;
     let head = |bytes: usize| {
         let filler = "x".repeat(bytes);
         format!(
             "GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx: {filler}\r\n\r\n"
         )
     };
-    let said = server.said(head(15 << 10).as_bytes()).await;
-    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
-    let said = server.said(head(17 << 10).as_bytes()).await;
-    assert!(said.starts_with("HTTP/1.1 431"), "{said}");
+    let received = server.send_raw(head(15 << 10).as_bytes()).await;
+    assert!(received.starts_with("HTTP/1.1 200"), "{received}");
+    let received = server.send_raw(head(17 << 10).as_bytes()).await;
+    assert!(received.starts_with("HTTP/1.1 431"), "{received}");
 }
 
 #[tokio::test]
-async fn who_finds_no_room_is_told_to_come_back() {
-    let server = server(HttpSettings {
+async fn full_server_asks_to_retry() {
+    let server = start_socket_server(HttpSettings {
         max_connections: 1,
         ..HttpSettings::default()
     })
@@ -431,42 +457,42 @@ async fn who_finds_no_room_is_told_to_come_back() {
         .write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .await
         .unwrap();
-    let mut begin = [0; 12];
-    first.read_exact(&mut begin).await.unwrap();
-    assert_eq!(&begin, b"HTTP/1.1 200");
+    let mut status_line = [0; 12];
+    first.read_exact(&mut status_line).await.unwrap();
+    assert_eq!(&status_line, b"HTTP/1.1 200");
     let mut second = server.connect().await;
-    let said = read_all(&mut second).await;
-    assert!(said.starts_with("HTTP/1.1 503"), "{said}");
-    assert!(said.contains("pool_saturated"), "{said}");
+    let received = read_all(&mut second).await;
+    assert!(received.starts_with("HTTP/1.1 503"), "{received}");
+    assert!(received.contains("pool_saturated"), "{received}");
     drop(first);
-    // Once the first is gone there is room again.
+    // After the first connection closes, new ones are accepted.
     let client = server.client();
-    let answered = async {
-        while client.readyz().await.is_err() {
+    let wait_until_ready = async {
+        while client.check_readiness().await.is_err() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), answered)
+    tokio::time::timeout(Duration::from_secs(20), wait_until_ready)
         .await
         .unwrap();
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_refused() {
-    let server = server(HttpSettings::default()).await;
+async fn rejects_malformed_requests() {
+    let server = start_socket_server(HttpSettings::default()).await;
     for nonsense in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"[..],
         b"GET\r\n\r\n",
     ] {
-        let said = server.said(nonsense).await;
+        let received = server.send_raw(nonsense).await;
         assert!(
-            said.is_empty() || said.starts_with("HTTP/1.1 400"),
-            "{said}"
+            received.is_empty() || received.starts_with("HTTP/1.1 400"),
+            "{received}"
         );
     }
-    // Two lengths that differ could hide a second request.
+    // Two different lengths could smuggle a second request.
     let smuggled = b"POST /api/execute HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\
         content-length: 3\r\n\r\n{} ";
-    let said = server.said(smuggled).await;
-    assert!(said.starts_with("HTTP/1.1 400"), "{said}");
+    let received = server.send_raw(smuggled).await;
+    assert!(received.starts_with("HTTP/1.1 400"), "{received}");
 }

@@ -1,4 +1,4 @@
-//! One tenant learns nothing of another, and changes nothing there.
+//! Tenants are isolated: one can neither observe nor change another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use noetl_api::paths;
 use noetl_types::{Millis, Scope};
 use serde_json::{Value, json};
 
-use super::backends::{Shelter, on_every_store};
-use super::tokens::{filled, routes, token_of, with_token};
-use super::{House, Reply, is_ok, request};
-use crate::vault::{Key, KeyRing};
+use super::backends::{StoreFixture, on_every_store};
+use super::tokens::{create_token, declared_routes, fill_path, with_token};
+use super::{TestResponse, TestServer, build_request, is_ok};
+use crate::crypto::{EncryptionKey, KeyRing};
 
-/// What everything of the tenant holds that is spied upon, and nothing else.
+/// Marker that occurs in all data of the observed tenant, and nowhere else.
 const MARKER: &str = "zebra";
 
-const THEIRS: &str = "apiVersion: noetl.io/v2
+const OTHER_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: zebra_book, path: zebra/book }
 workload: { secret: zebra-workload }
@@ -30,7 +30,7 @@ workflow:
     tool: { kind: approval, title: zebra title }
 ";
 
-const OWN: &str = "apiVersion: noetl.io/v2
+const OWN_PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: own_book, path: own/book }
 workflow:
@@ -38,20 +38,22 @@ workflow:
     tool: { kind: approval, title: own }
 ";
 
-/// A server that wants to see tokens and keeps secrets, on some store.
-async fn safe_house(shelter: &Shelter) -> House {
-    let key = Key::read(&Key::text_of_new().unwrap()).unwrap();
+/// Starts a server that requires tokens and stores secrets.
+async fn start_server_with_secrets(fixture: &StoreFixture) -> TestServer {
+    let key = EncryptionKey::from_base64(&EncryptionKey::generate_base64().unwrap()).unwrap();
     let ring = KeyRing::new(key, Vec::new());
     let change = |settings: &mut crate::runtime::Settings| {
         settings.keys = Some(Arc::new(ring));
-        // However long the spying takes, what is leased stays so.
-        settings.lease = Millis::from_hours(24);
+        // Leases outlast the test.
+        settings.lease_duration = Millis::from_hours(24);
     };
-    shelter.house(super::closed_settings(), change).await
+    fixture
+        .start_server(super::secured_settings(), change)
+        .await
 }
 
-/// A tenant with something of everything.
-struct Tenant {
+/// Ids of a tenant with data of every kind.
+struct TenantData {
     token: String,
     execution_id: String,
     command_id: String,
@@ -62,21 +64,43 @@ struct Tenant {
     credential: String,
 }
 
-async fn ok(house: &House, token: &str, method: Method, path: &str, body: Value) -> Reply {
-    let reply = house.call(token, method.clone(), path, body).await;
+async fn call_ok(
+    server: &TestServer,
+    token: &str,
+    method: Method,
+    path: &str,
+    body: Value,
+) -> TestResponse {
+    let reply = server
+        .call_with_token(token, method.clone(), path, body)
+        .await;
     assert!(is_ok(&reply), "{method} {path}: {}", reply.text);
     reply
 }
 
-async fn settle(house: &House) -> Tenant {
-    let token = token_of(&house.runtime, MARKER, &[Scope::Admin]).await;
+/// Builds the request that reports a leased command as completed.
+fn build_completed_report(leased: &Value) -> Value {
+    let report = json!({
+        "execution_id": leased["execution_id"], "command_id": leased["command_id"],
+        "attempt": leased["attempt"], "lease_token": leased["lease_token"],
+        "status": "completed", "result": { "zebra": MARKER },
+    });
+    json!({ "worker_id": "zebra-worker", "reports": [report] })
+}
+
+async fn populate_tenant(server: &TestServer) -> TenantData {
+    let token = create_token(&server.runtime, MARKER, &[Scope::Admin]).await;
     let post = |path: &'static str, body: Value| {
         let token = token.clone();
-        async move { ok(house, &token, Method::POST, path, body).await }
+        async move { call_ok(server, &token, Method::POST, path, body).await }
     };
-    let registered = post("/api/catalog/register", json!({ "content": THEIRS })).await;
-    let wanted = json!({ "path": "zebra/book", "labels": { "zebra": "zebra" } });
-    let started = post("/api/execute", wanted.clone()).await;
+    let registered = post(
+        "/api/catalog/register",
+        json!({ "content": OTHER_PLAYBOOK }),
+    )
+    .await;
+    let request = json!({ "path": "zebra/book", "labels": { "zebra": "zebra" } });
+    let started = post("/api/execute", request.clone()).await;
     let execution_id = started.text_at("/execution_id");
     post(
         "/api/worker/pool/register",
@@ -86,20 +110,16 @@ async fn settle(house: &House) -> Tenant {
     let lease = json!({ "worker_id": "zebra-worker", "pool": "shared", "wait_ms": 10_000 });
     let first = post("/api/commands/lease", lease.clone())
         .await
-        .at("/commands/0");
-    let report = json!({
-        "execution_id": first["execution_id"], "command_id": first["command_id"],
-        "attempt": first["attempt"], "lease_token": first["lease_token"],
-        "status": "completed", "result": { "zebra": MARKER },
-    });
-    let body = json!({ "worker_id": "zebra-worker", "reports": [report] });
-    post("/api/commands/report", body).await;
-    // A second one stays in the hands of the worker.
-    post("/api/execute", wanted).await;
-    let held = post("/api/commands/lease", lease).await.at("/commands/0");
+        .json_at("/commands/0");
+    post("/api/commands/report", build_completed_report(&first)).await;
+    // A second command stays leased.
+    post("/api/execute", request).await;
+    let leased = post("/api/commands/lease", lease)
+        .await
+        .json_at("/commands/0");
     let vars = format!("/api/vars/{execution_id}");
-    ok(
-        house,
+    call_ok(
+        server,
         &token,
         Method::POST,
         &vars,
@@ -108,7 +128,7 @@ async fn settle(house: &House) -> Tenant {
     .await;
     let result = format!("/api/result/{execution_id}");
     let body = json!({ "name": "zebra", "data": MARKER });
-    let kept = ok(house, &token, Method::PUT, &result, body).await;
+    let stored = call_ok(server, &token, Method::PUT, &result, body).await;
     post(
         "/api/signals",
         json!({ "name": "zebra-signal", "payload": MARKER }),
@@ -119,41 +139,41 @@ async fn settle(house: &House) -> Tenant {
         "description": "zebra-purpose",
     });
     post("/api/credentials", credential).await;
-    let made = json!({ "name": "zebra-token", "scopes": ["exec:read"] });
-    let made = post("/api/tokens", made).await;
+    let created = json!({ "name": "zebra-token", "scopes": ["exec:read"] });
+    let created = post("/api/tokens", created).await;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let catalog_id = registered.text_at("/catalog_id");
     let keychain = format!("/api/keychain/{catalog_id}/api");
     let body = json!({ "data": { "token": "zebra-resolved" } });
-    ok(house, &token, Method::POST, &keychain, body).await;
-    Tenant {
+    call_ok(server, &token, Method::POST, &keychain, body).await;
+    TenantData {
         execution_id,
-        command_id: text(&held["command_id"]),
-        lease_token: text(&held["lease_token"]),
+        command_id: text(&leased["command_id"]),
+        lease_token: text(&leased["lease_token"]),
         catalog_id,
-        token_id: made.text_at("/id"),
-        reference: kept.text_at("/ref"),
+        token_id: created.text_at("/id"),
+        reference: stored.text_at("/ref"),
         credential: "zebra_key".to_owned(),
         token,
     }
 }
 
-/// Somebody else with every scope, and a run of its own behind everything of the other; gives its token
-/// and the id of that run.
-async fn spy(house: &House) -> (String, String) {
-    let spy = token_of(&house.runtime, "spy", &public_scopes()).await;
+/// Creates another tenant with every scope and a run that is newer than all data of the first.
+/// Returns its token and the id of that run.
+async fn create_second_tenant(server: &TestServer) -> (String, String) {
+    let outsider = create_token(&server.runtime, "spy", &public_scopes()).await;
     let register = "/api/catalog/register";
-    let content = json!({ "content": OWN });
-    ok(house, &spy, Method::POST, register, content).await;
-    let wanted = json!({ "path": "own/book" });
-    let started = ok(house, &spy, Method::POST, "/api/execute", wanted).await;
-    (spy, started.text_at("/execution_id"))
+    let content = json!({ "content": OWN_PLAYBOOK });
+    call_ok(server, &outsider, Method::POST, register, content).await;
+    let request = json!({ "path": "own/book" });
+    let started = call_ok(server, &outsider, Method::POST, "/api/execute", request).await;
+    (outsider, started.text_at("/execution_id"))
 }
 
-/// Everything that the tenant sees of itself.
-async fn look(house: &House, tenant: &Tenant) -> Vec<String> {
+/// Everything that the tenant can see of itself.
+async fn observe_tenant(server: &TestServer, tenant: &TenantData) -> Vec<String> {
     let id = &tenant.execution_id;
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     for path in [
         format!("/api/executions/{id}"),
         format!("/api/executions/{id}/events?limit=500"),
@@ -168,29 +188,30 @@ async fn look(house: &House, tenant: &Tenant) -> Vec<String> {
         "/api/tokens".to_owned(),
         "/api/dashboard/stats".to_owned(),
     ] {
-        let reply = ok(house, &tenant.token, Method::GET, &path, json!({})).await;
-        let moving = ["duration", "last_used_at", "access_count", "accessed_at"];
-        let mut told = reply.json();
-        forget(&mut told, &moving);
-        seen.push(format!("{path}: {told}"));
+        let reply = call_ok(server, &tenant.token, Method::GET, &path, json!({})).await;
+        let volatile = ["duration", "last_used_at", "access_count", "accessed_at"];
+        let mut content = reply.json();
+        remove_fields(&mut content, &volatile);
+        observed.push(format!("{path}: {content}"));
     }
-    seen
+    observed
 }
 
-/// Leaves out what changes by itself.
-fn forget(told: &mut Value, moving: &[&str]) {
-    match told {
+/// Removes the fields whose names start with one of these.
+fn remove_fields(json: &mut Value, names: &[&str]) {
+    match json {
         Value::Object(map) => {
-            map.retain(|key, _| !moving.iter().any(|moving| key.starts_with(moving)));
-            map.values_mut().for_each(|value| forget(value, moving));
+            map.retain(|key, _| !names.iter().any(|name| key.starts_with(name)));
+            map.values_mut()
+                .for_each(|value| remove_fields(value, names));
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| forget(item, moving)),
+        Value::Array(items) => items.iter_mut().for_each(|item| remove_fields(item, names)),
         _ => {}
     }
 }
 
-/// Bodies that name what is another tenant's, in all the ways that routes have.
-fn bodies(tenant: &Tenant) -> Vec<Value> {
+/// Request bodies that name resources of the other tenant, in all forms that routes accept.
+fn request_bodies(tenant: &TenantData) -> Vec<Value> {
     let (execution_id, command_id) = (&tenant.execution_id, &tenant.command_id);
     let lease = json!({
         "execution_id": execution_id, "command_id": command_id, "attempt": 1,
@@ -224,8 +245,8 @@ fn bodies(tenant: &Tenant) -> Vec<Value> {
     ]
 }
 
-fn address(route: &str, tenant: &Tenant) -> String {
-    let path = filled(route, |name| match name {
+fn route_path_for(route: &str, tenant: &TenantData) -> String {
+    let path = fill_path(route, |name| match name {
         "execution_id" => tenant.execution_id.clone(),
         "event_id" => tenant.command_id.clone(),
         "token_id" => tenant.token_id.clone(),
@@ -234,7 +255,7 @@ fn address(route: &str, tenant: &Tenant) -> String {
         "seq" => "1".to_owned(),
         "*playbook_id" => "zebra/book".to_owned(),
         "*path" => "zebra/book/versions".to_owned(),
-        // The trail of whoever asks repeats the addresses that they asked for.
+        // The audit log of the caller repeats the paths that it requested.
         "name" if route.starts_with("/api/keychain/") => "api".to_owned(),
         "name" => "zebra".to_owned(),
         _ => "playbook".to_owned(),
@@ -250,11 +271,10 @@ fn address(route: &str, tenant: &Tenant) -> String {
     path.clone() + query.map_or("", |(_, query)| query)
 }
 
-/// Questions that routes take beside their addresses: by what is another tenant's, and from the beginning
-/// where they would tell from now on.
-fn questions(tenant: &Tenant) -> Vec<String> {
+/// Queries for resources of the other tenant, and streams from the beginning instead of from now.
+fn query_paths(tenant: &TenantData) -> Vec<String> {
     let (id, credential) = (&tenant.execution_id, &tenant.credential);
-    let who = format!("execution_id={id}&worker_id=zebra-worker");
+    let worker_params = format!("execution_id={id}&worker_id=zebra-worker");
     vec![
         "/api/stream/feed?after=0.0&limit=1000".to_owned(),
         "/api/executions?path=zebra&q=zebra".to_owned(),
@@ -266,153 +286,177 @@ fn questions(tenant: &Tenant) -> Vec<String> {
         "/api/worker/pools?name=zebra-worker".to_owned(),
         "/api/credentials?q=zebra".to_owned(),
         format!("/api/credentials/{credential}?include_data=true"),
-        format!("/api/credentials/{credential}?include_data=true&{who}"),
-        format!("/api/credentials/{credential}/sealed?{who}"),
+        format!("/api/credentials/{credential}?include_data=true&{worker_params}"),
+        format!("/api/credentials/{credential}/sealed?{worker_params}"),
         format!("/api/keychain/{}/api?execution_id={id}", tenant.catalog_id),
     ]
 }
 
-/// What somebody is told who follows everything from the beginning until it sees a run of its own.
-async fn followed(house: &House, token: &str, own: &str) -> String {
+/// Follows all events from the beginning until the caller's own run appears. Returns the text of
+/// the stream.
+async fn follow_until_own_run(server: &TestServer, token: &str, own: &str) -> String {
     let path = format!("{}?last_event_id=0.0", paths::EVENTS_STREAM);
-    let request = with_token(request(Method::GET, &path, Body::empty()), token);
-    let response = house.front.answer(&super::peer().into(), request).await;
+    let request = with_token(build_request(Method::GET, &path, Body::empty()), token);
+    let response = server
+        .pipeline
+        .handle_request(&super::local_peer().into(), request)
+        .await;
     assert_eq!(response.status(), 200);
     let mut body = response.into_body().into_data_stream();
     let mut text = String::new();
-    // Signs of life never end, so a run that is not told would be waited for without a bound.
-    let told = tokio::time::timeout(Duration::from_secs(30), async {
+    // Keep-alive messages never end, so a missing run would be awaited forever without a timeout.
+    let outcome = tokio::time::timeout(Duration::from_secs(30), async {
         while !text.contains(own) {
             let bytes = body.next().await.unwrap().unwrap();
             text.push_str(str::from_utf8(&bytes).unwrap());
         }
     });
-    let told = told.await;
-    assert!(told.is_ok(), "{own} is not told: {text}");
+    let outcome = outcome.await;
+    assert!(outcome.is_ok(), "{own} was not streamed: {text}");
     text
 }
 
-/// Every scope that a tenant gives.
+/// Every scope that a tenant can grant.
 fn public_scopes() -> Vec<Scope> {
     let scopes = Scope::ALL.iter().copied();
     scopes.filter(|scope| !scope.is_internal()).collect()
 }
 
-/// Whether an answer merely repeats the address or the body of its own request.
-fn learned(reply: &Reply, path: &str, asked: &str) -> bool {
-    let said = reply.text.replace(path, "");
-    // A word of the request that comes back tells nothing; anything longer does.
-    let words =
-        said.split(|letter: char| !letter.is_alphanumeric() && letter != '-' && letter != '_');
+/// True if an answer contains marker data that is not part of the request.
+fn leaks_marker(reply: &TestResponse, path: &str, request: &str) -> bool {
+    let text = reply.text.replace(path, "");
+    // Repeating a word of the request reveals nothing. Anything longer does.
+    let words = text.split(|character: char| {
+        !character.is_alphanumeric() && character != '-' && character != '_'
+    });
     words
         .filter(|word| word.contains(MARKER))
-        .any(|word| !asked.contains(word))
+        .any(|word| !request.contains(word))
 }
 
 #[tokio::test]
-async fn a_tenant_learns_and_changes_nothing_of_another() {
-    on_every_store(spied_upon).await;
+async fn tenants_are_isolated() {
+    on_every_store(check_isolation).await;
 }
 
-async fn spied_upon(shelter: &Shelter) {
-    let house = safe_house(shelter).await;
-    let theirs = settle(&house).await;
-    let before = look(&house, &theirs).await;
-    for seen in ["zebra-workload", "zebra-sesame", "zebra-resolved"] {
-        assert!(before.iter().any(|told| told.contains(seen)), "{seen}");
+async fn check_isolation(fixture: &StoreFixture) {
+    let server = start_server_with_secrets(fixture).await;
+    let populated = populate_tenant(&server).await;
+    let before = observe_tenant(&server, &populated).await;
+    for secret in ["zebra-workload", "zebra-sesame", "zebra-resolved"] {
+        assert!(
+            before.iter().any(|entry| entry.contains(secret)),
+            "{secret}"
+        );
     }
-    let (spy, own) = spy(&house).await;
-    let told = followed(&house, &spy, &own).await;
-    assert!(!told.contains(MARKER), "{told}");
+    let (outsider, own) = create_second_tenant(&server).await;
+    let events = follow_until_own_run(&server, &outsider, &own).await;
+    assert!(!events.contains(MARKER), "{events}");
     let mut requests = Vec::new();
-    for (method, route) in routes() {
-        let path = address(&route.path, &theirs);
-        let bodies = bodies(&theirs).into_iter();
+    for (method, route) in declared_routes() {
+        let path = route_path_for(&route.path, &populated);
+        let bodies = request_bodies(&populated).into_iter();
         requests.extend(bodies.map(|body| (method.clone(), path.clone(), body)));
     }
-    let questions = questions(&theirs).into_iter();
-    requests.extend(questions.map(|path| (Method::GET, path, json!({}))));
-    // The trail of whoever asks repeats the addresses that they asked for.
-    let mut all = String::new();
+    let queries = query_paths(&populated).into_iter();
+    requests.extend(queries.map(|path| (Method::GET, path, json!({}))));
+    // The audit log of the caller repeats the paths that it requested.
+    let mut requested_paths = String::new();
     for (method, path, body) in requests {
-        let reply = house.call(&spy, method.clone(), &path, body.clone()).await;
+        let reply = server
+            .call_with_token(&outsider, method.clone(), &path, body.clone())
+            .await;
         assert_ne!(reply.status, 500, "{method} {path} {body}: {}", reply.text);
-        let asked = format!("{path} {body}");
-        all.push_str(&path);
-        let is_trail = path == paths::AUDIT;
-        let told = learned(&reply, &path, if is_trail { &all } else { &asked });
-        assert!(!told, "{method} {path} {body}: {}", reply.text);
+        let request = format!("{path} {body}");
+        requested_paths.push_str(&path);
+        let is_audit = path == paths::AUDIT;
+        let leaks = leaks_marker(
+            &reply,
+            &path,
+            if is_audit { &requested_paths } else { &request },
+        );
+        assert!(!leaks, "{method} {path} {body}: {}", reply.text);
     }
-    assert_eq!(look(&house, &theirs).await, before);
+    assert_eq!(observe_tenant(&server, &populated).await, before);
 }
 
 #[tokio::test]
-async fn what_is_foreign_looks_like_what_is_not_there() {
-    on_every_store(compared).await;
+async fn foreign_resources_look_missing() {
+    on_every_store(check_indistinguishable).await;
 }
 
-async fn compared(shelter: &Shelter) {
-    let house = safe_house(shelter).await;
-    let theirs = settle(&house).await;
-    let nothing = Tenant {
+async fn check_indistinguishable(fixture: &StoreFixture) {
+    let server = start_server_with_secrets(fixture).await;
+    let populated = populate_tenant(&server).await;
+    let missing = TenantData {
         token: String::new(),
         execution_id: "7000000000000000000".to_owned(),
         command_id: "7000000000000000001".to_owned(),
-        lease_token: theirs.lease_token.clone(),
+        lease_token: populated.lease_token.clone(),
         catalog_id: "7000000000000000002".to_owned(),
         token_id: "7000000000000000003".to_owned(),
         reference: "noetl://execution/7000000000000000000/result/zebra/9".to_owned(),
         credential: "nobodys_key".to_owned(),
     };
-    let (spy, _) = spy(&house).await;
-    let bare = |reply: &Reply, tenant: &Tenant| {
-        let mut told = reply.json();
-        forget(&mut told, &["request_id"]);
-        let told = told.to_string();
-        told.replace(&tenant.execution_id, "ID")
+    let (outsider, _) = create_second_tenant(&server).await;
+    let normalize = |reply: &TestResponse, tenant: &TenantData| {
+        let mut text = reply.json();
+        remove_fields(&mut text, &["request_id"]);
+        let text = text.to_string();
+        text.replace(&tenant.execution_id, "ID")
             .replace(&tenant.command_id, "ID")
             .replace(&tenant.token_id, "ID")
             .replace(&tenant.credential, "ID")
     };
-    let is_named = |path: &str| path.contains("_id}") || path.contains("{credential}");
-    for (method, route) in routes() {
-        if !is_named(&route.path) {
+    let has_id = |path: &str| path.contains("_id}") || path.contains("{credential}");
+    for (method, route) in declared_routes() {
+        if !has_id(&route.path) {
             continue;
         }
-        let path = address(&route.path, &theirs);
-        let elsewhere = address(&route.path, &nothing);
-        for (body, other) in bodies(&theirs).into_iter().zip(bodies(&nothing)) {
-            let foreign = house.call(&spy, method.clone(), &path, body).await;
-            let unknown = house.call(&spy, method.clone(), &elsewhere, other).await;
-            let (told, expected) = (&foreign.text, unknown.status);
-            assert_eq!(foreign.status, expected, "{method} {path}: {told}");
-            let (foreign, unknown) = (bare(&foreign, &theirs), bare(&unknown, &nothing));
+        let path = route_path_for(&route.path, &populated);
+        let elsewhere = route_path_for(&route.path, &missing);
+        for (body, other) in request_bodies(&populated)
+            .into_iter()
+            .zip(request_bodies(&missing))
+        {
+            let foreign = server
+                .call_with_token(&outsider, method.clone(), &path, body)
+                .await;
+            let unknown = server
+                .call_with_token(&outsider, method.clone(), &elsewhere, other)
+                .await;
+            let (text, expected) = (&foreign.text, unknown.status);
+            assert_eq!(foreign.status, expected, "{method} {path}: {text}");
+            let (foreign, unknown) = (
+                normalize(&foreign, &populated),
+                normalize(&unknown, &missing),
+            );
             assert_eq!(foreign, unknown, "{method} {path}");
         }
     }
 }
 
 #[tokio::test]
-async fn workers_of_one_name_in_two_tenants_do_not_meet() {
-    let house = safe_house(&Shelter::memory()).await;
-    let theirs = settle(&house).await;
-    let own = token_of(&house.runtime, "spy", &[Scope::Worker, Scope::ExecRead]).await;
+async fn same_worker_name_in_two_tenants_is_separate() {
+    let server = start_server_with_secrets(&StoreFixture::in_memory()).await;
+    let populated = populate_tenant(&server).await;
+    let own = create_token(&server.runtime, "spy", &[Scope::Worker, Scope::ExecRead]).await;
     let name = json!({ "name": "zebra-worker" });
     let register = "/api/worker/pool/register";
-    ok(&house, &own, Method::POST, register, name.clone()).await;
-    let pools = ok(&house, &own, Method::GET, "/api/worker/pools", json!({})).await;
-    assert_eq!(pools.at("/count"), 1);
-    assert_eq!(pools.at("/pools"), json!([]));
-    let leave = "/api/worker/pool/deregister";
-    ok(&house, &own, Method::POST, leave, name.clone()).await;
+    call_ok(&server, &own, Method::POST, register, name.clone()).await;
+    let pools = call_ok(&server, &own, Method::GET, "/api/worker/pools", json!({})).await;
+    assert_eq!(pools.json_at("/count"), 1);
+    assert_eq!(pools.json_at("/pools"), json!([]));
+    let deregister = "/api/worker/pool/deregister";
+    call_ok(&server, &own, Method::POST, deregister, name.clone()).await;
     let heartbeat = "/api/worker/pool/heartbeat";
-    ok(&house, &theirs.token, Method::POST, heartbeat, name).await;
+    call_ok(&server, &populated.token, Method::POST, heartbeat, name).await;
     let lease = json!({
-        "execution_id": theirs.execution_id, "command_id": theirs.command_id, "attempt": 1,
-        "lease_token": theirs.lease_token,
+        "execution_id": populated.execution_id, "command_id": populated.command_id, "attempt": 1,
+        "lease_token": populated.lease_token,
     });
     let body = json!({ "worker_id": "zebra-worker", "leases": [lease] });
-    let keep = "/api/commands/heartbeat";
-    let kept = ok(&house, &theirs.token, Method::POST, keep, body).await;
-    assert_eq!(kept.at("/leases/0/ok"), true);
+    let renew = "/api/commands/heartbeat";
+    let renewed = call_ok(&server, &populated.token, Method::POST, renew, body).await;
+    assert_eq!(renewed.json_at("/leases/0/ok"), true);
 }

@@ -1,4 +1,4 @@
-//! A server that encrypts, with certificates of the test's own.
+//! TLS and client certificates, with certificates created by the tests.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,13 +13,15 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::runtime_on;
-use super::tokens::token_of;
-use crate::http::{CertifiedNames, HttpSettings, InternalToken, ServeError, Tls, serve};
+use super::open_runtime;
+use super::tokens::create_token;
+use crate::http::{
+    CertificateIdentities, HttpSettings, InternalToken, ListenerTls, ServeError, serve_http,
+};
 
-/// Makes a certificate for this machine that signs itself.
-fn certificate(folder: &Path) {
-    let made = Command::new("openssl")
+/// Creates a self-signed certificate for this machine.
+fn create_self_signed_certificate(folder: &Path) {
+    let created = Command::new("openssl")
         .current_dir(folder)
         .args([
             "req",
@@ -36,72 +38,74 @@ fn certificate(folder: &Path) {
         .output()
         .unwrap();
     assert!(
-        made.status.success(),
+        created.status.success(),
         "{}",
-        String::from_utf8_lossy(&made.stderr)
+        String::from_utf8_lossy(&created.stderr)
     );
 }
 
 #[tokio::test]
-async fn a_server_encrypts_what_it_says() {
+async fn serves_tls_only() {
     let folder = tempfile::tempdir().unwrap();
-    certificate(folder.path());
+    create_self_signed_certificate(folder.path());
     let path = |name: &str| folder.path().join(name);
-    let runtime = runtime_on(Arc::new(MemoryStore::new())).await;
-    let token = token_of(&runtime, "acme", &[Scope::ExecRead]).await;
+    let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+    let token = create_token(&runtime, "acme", &[Scope::ExecRead]).await;
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let settings = HttpSettings {
         is_dev: false,
-        tls: Some(Tls::read(&path("cert.pem"), &path("key.pem"), None).unwrap()),
+        tls: Some(ListenerTls::from_pem_files(&path("cert.pem"), &path("key.pem"), None).unwrap()),
         ..HttpSettings::default()
     };
-    let stop = CancellationToken::new();
-    let task = tokio::spawn(serve(runtime, listener, settings, stop.clone()));
+    let shutdown = CancellationToken::new();
+    let task = tokio::spawn(serve_http(runtime, listener, settings, shutdown.clone()));
 
     let url = format!("https://localhost:{port}");
-    let trusting = |authority: Option<Vec<u8>>| ClientSettings {
+    let client_settings = |authority: Option<Vec<u8>>| ClientSettings {
         token: Some(BearerToken::new(token.as_str())),
         authority,
         ..ClientSettings::default()
     };
     let authority = std::fs::read(path("cert.pem")).unwrap();
-    let client = Client::new(&url, trusting(Some(authority))).unwrap();
+    let client = Client::new(&url, client_settings(Some(authority))).unwrap();
     let query = ExecutionsQuery::default();
-    let page = client.executions(&query).await.unwrap();
+    let page = client.list_executions(&query).await.unwrap();
     assert!(page.executions.is_empty());
-    let stranger = Client::new(&url, trusting(None)).unwrap();
-    assert!(stranger.executions(&query).await.is_err());
+    let stranger = Client::new(&url, client_settings(None)).unwrap();
+    assert!(stranger.list_executions(&query).await.is_err());
 
-    // Who speaks plainly is not answered.
+    // Plaintext requests are not answered.
     let mut plain = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     plain
         .write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .await
         .unwrap();
-    let mut said = Vec::new();
-    drop(plain.read_to_end(&mut said).await);
-    assert!(!String::from_utf8_lossy(&said).contains("HTTP/1.1"));
+    let mut received = Vec::new();
+    drop(plain.read_to_end(&mut received).await);
+    assert!(!String::from_utf8_lossy(&received).contains("HTTP/1.1"));
     drop(client);
-    stop.cancel();
+    shutdown.cancel();
     task.await.unwrap().unwrap();
 }
 
 #[test]
-fn files_that_are_none_are_refused_by_name() {
+fn names_invalid_tls_files() {
     let folder = tempfile::tempdir().unwrap();
-    certificate(folder.path());
+    create_self_signed_certificate(folder.path());
     let path = |name: &str| folder.path().join(name);
-    let missing = Tls::read(&path("none.pem"), &path("key.pem"), None).unwrap_err();
+    let missing =
+        ListenerTls::from_pem_files(&path("none.pem"), &path("key.pem"), None).unwrap_err();
     assert!(missing.to_string().contains("none.pem"), "{missing}");
-    let swapped = Tls::read(&path("key.pem"), &path("cert.pem"), None).unwrap_err();
+    let swapped =
+        ListenerTls::from_pem_files(&path("key.pem"), &path("cert.pem"), None).unwrap_err();
     assert!(swapped.to_string().contains("key.pem"), "{swapped}");
 }
 
-/// An authority, and what it signs.
-struct Authority<'f>(&'f Path);
+/// A certificate authority.
+struct CertificateAuthority<'f>(&'f Path);
 
-impl<'f> Authority<'f> {
+impl<'f> CertificateAuthority<'f> {
     fn new(folder: &'f Path) -> Self {
         let authority = Self(folder);
         let new = [
@@ -112,24 +116,24 @@ impl<'f> Authority<'f> {
             "-pkeyopt",
             "ec_paramgen_curve:P-256",
         ];
-        let about = ["-nodes", "-days", "2", "-subj", "/CN=authority"];
+        let subject = ["-nodes", "-days", "2", "-subj", "/CN=authority"];
         let files = ["-keyout", "ca.key", "-out", "ca.pem"];
-        authority.openssl(&[&new[..], &about, &files].concat());
+        authority.run_openssl(&[&new[..], &subject, &files].concat());
         authority
     }
 
-    fn openssl(&self, args: &[&str]) {
-        let made = Command::new("openssl")
+    fn run_openssl(&self, args: &[&str]) {
+        let output = Command::new("openssl")
             .current_dir(self.0)
             .args(args)
             .output();
-        let made = made.unwrap();
-        let said = String::from_utf8_lossy(&made.stderr).into_owned();
-        assert!(made.status.success(), "{said}");
+        let output = output.unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
     }
 
-    /// Signs a certificate for a name, `DNS:…` or `URI:…`; gives its chain and its key.
-    fn signed(&self, file: &str, name: &str) -> ClientCertificate {
+    /// Issues a certificate for a name, `DNS:…` or `URI:…`. Returns its chain and key.
+    fn issue_certificate(&self, file: &str, name: &str) -> ClientCertificate {
         let (key, request) = (format!("{file}.key"), format!("{file}.csr"));
         let (extensions, chain) = (format!("{file}.ext"), format!("{file}.pem"));
         std::fs::write(self.0.join(&extensions), format!("subjectAltName={name}\n")).unwrap();
@@ -141,12 +145,12 @@ impl<'f> Authority<'f> {
             "ec_paramgen_curve:P-256",
             "-nodes",
         ];
-        let about = ["-subj", "/CN=admin", "-keyout", &key, "-out", &request];
-        self.openssl(&[&new[..], &about].concat());
+        let subject = ["-subj", "/CN=admin", "-keyout", &key, "-out", &request];
+        self.run_openssl(&[&new[..], &subject].concat());
         let sign = [
             "x509", "-req", "-in", &request, "-CA", "ca.pem", "-CAkey", "ca.key",
         ];
-        let how = [
+        let options = [
             "-CAcreateserial",
             "-days",
             "2",
@@ -155,7 +159,7 @@ impl<'f> Authority<'f> {
             "-out",
             &chain,
         ];
-        self.openssl(&[&sign[..], &how].concat());
+        self.run_openssl(&[&sign[..], &options].concat());
         let read = |name: &str| std::fs::read(self.0.join(name)).unwrap();
         ClientCertificate {
             chain: read(&chain),
@@ -164,50 +168,50 @@ impl<'f> Authority<'f> {
     }
 }
 
-/// A server that wants certificates, and what makes some.
-struct Mutual {
+/// A server that requires client certificates, and its authority.
+struct MutualTlsServer {
     folder: tempfile::TempDir,
     url: String,
-    /// A token of the tenant `acme`.
+    /// Token of the tenant `acme`.
     token: String,
-    stop: CancellationToken,
-    server: tokio::task::JoinHandle<Result<(), ServeError>>,
+    shutdown: CancellationToken,
+    server_task: tokio::task::JoinHandle<Result<(), ServeError>>,
 }
 
-impl Mutual {
+impl MutualTlsServer {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let authority = Authority::new(folder.path());
-        authority.signed("server", "DNS:localhost,IP:127.0.0.1");
+        let authority = CertificateAuthority::new(folder.path());
+        authority.issue_certificate("server", "DNS:localhost,IP:127.0.0.1");
         let path = |name: &str| folder.path().join(name);
-        let runtime = runtime_on(Arc::new(MemoryStore::new())).await;
-        let token = token_of(&runtime, "acme", &[Scope::ExecRead]).await;
+        let runtime = open_runtime(Arc::new(MemoryStore::new())).await;
+        let token = create_token(&runtime, "acme", &[Scope::ExecRead]).await;
         let names = "spiffe://test/worker=worker+pool:gpu+tenant:acme;\
             dns:ops.test=admin+internal:outbox";
         let (chain, key) = (path("server.pem"), path("server.key"));
-        let tls = Tls::read(&chain, &key, Some(&path("ca.pem")));
+        let tls = ListenerTls::from_pem_files(&chain, &key, Some(&path("ca.pem")));
         let settings = HttpSettings {
             is_dev: false,
             tls: Some(tls.unwrap()),
-            certified: CertifiedNames::read(names).unwrap(),
-            internal_token: Some(InternalToken::new("opens what is internal")),
+            certificate_identities: CertificateIdentities::parse_list(names).unwrap(),
+            internal_token: Some(InternalToken::new("internal-token-for-tests")),
             ..HttpSettings::default()
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let stop = CancellationToken::new();
+        let shutdown = CancellationToken::new();
         Self {
             folder,
             url: format!("https://localhost:{port}"),
             token,
-            stop: stop.clone(),
-            server: tokio::spawn(serve(runtime, listener, settings, stop)),
+            shutdown: shutdown.clone(),
+            server_task: tokio::spawn(serve_http(runtime, listener, settings, shutdown)),
         }
     }
 
-    /// A certificate of the authority that the server trusts.
-    fn signed(&self, file: &str, name: &str) -> ClientCertificate {
-        Authority(self.folder.path()).signed(file, name)
+    /// Issues a certificate that the server trusts.
+    fn issue_certificate(&self, file: &str, name: &str) -> ClientCertificate {
+        CertificateAuthority(self.folder.path()).issue_certificate(file, name)
     }
 
     fn client(&self, certificate: Option<&ClientCertificate>, token: Option<&str>) -> Client {
@@ -221,47 +225,50 @@ impl Mutual {
         Client::new(&self.url, settings).unwrap()
     }
 
-    async fn end(self) {
-        self.stop.cancel();
-        self.server.await.unwrap().unwrap();
+    async fn stop_server(self) {
+        self.shutdown.cancel();
+        self.server_task.await.unwrap().unwrap();
     }
 }
 
-fn code<T: std::fmt::Debug>(refused: Result<T, ApiError>) -> ErrorCode {
-    refused.unwrap_err().code().unwrap()
+fn error_code<T: std::fmt::Debug>(result: Result<T, ApiError>) -> ErrorCode {
+    result.unwrap_err().code().unwrap()
 }
 
 #[tokio::test]
-async fn a_certificate_stands_for_whom_it_is_said_to() {
-    let house = Mutual::new().await;
-    let worker = house.signed("worker", "URI:spiffe://test/worker");
-    let client = house.client(Some(&worker), None);
+async fn client_certificate_identifies_caller() {
+    let server = MutualTlsServer::new().await;
+    let worker = server.issue_certificate("worker", "URI:spiffe://test/worker");
+    let client = server.client(Some(&worker), None);
     let me = client.whoami().await.unwrap();
     assert_eq!(
         (&*me.actor, &*me.tenant_id),
         ("spiffe://test/worker", "acme")
     );
     assert_eq!(me.scopes, ["worker"]);
-    let refused = client.executions(&ExecutionsQuery::default()).await;
-    assert_eq!(code(refused), ErrorCode::Forbidden);
+    let refused = client.list_executions(&ExecutionsQuery::default()).await;
+    assert_eq!(error_code(refused), ErrorCode::Forbidden);
 
-    let ops = house.signed("ops", "DNS:other.test,DNS:ops.test");
-    let client = house.client(Some(&ops), None);
+    let ops = server.issue_certificate("ops", "DNS:other.test,DNS:ops.test");
+    let client = server.client(Some(&ops), None);
     let me = client.whoami().await.unwrap();
     assert_eq!((&*me.actor, &*me.tenant_id), ("ops.test", "default"));
-    assert!(client.outbox_pending().await.is_ok());
-    // Whoever shows a token is who the token says, and nobody where that is wrong.
-    let client = house.client(Some(&ops), Some(&house.token));
+    assert!(client.count_pending_outbox().await.is_ok());
+    // A token takes precedence, and an invalid token is rejected.
+    let client = server.client(Some(&ops), Some(&server.token));
     assert_eq!(&*client.whoami().await.unwrap().tenant_id, "acme");
-    let client = house.client(Some(&ops), Some("noetl_a_b"));
-    assert_eq!(code(client.whoami().await), ErrorCode::Unauthenticated);
-    house.end().await;
+    let client = server.client(Some(&ops), Some("noetl_a_b"));
+    assert_eq!(
+        error_code(client.whoami().await),
+        ErrorCode::Unauthenticated
+    );
+    server.stop_server().await;
 }
 
-/// The subject of a certificate says nothing, nor does a name that only looks like a listed one.
+/// The subject is ignored, and names that only resemble a listed name do not match.
 #[tokio::test]
-async fn a_certificate_that_nobody_lists_stands_for_nobody() {
-    let house = Mutual::new().await;
+async fn unlisted_certificate_is_unauthenticated() {
+    let server = MutualTlsServer::new().await;
     for name in [
         "DNS:worker.test",
         "DNS:x.ops.test",
@@ -269,20 +276,21 @@ async fn a_certificate_that_nobody_lists_stands_for_nobody() {
         "URI:spiffe://test/worker2",
         "URI:dns:ops.test",
     ] {
-        let stranger = house.signed("stranger", name);
-        let client = house.client(Some(&stranger), None);
+        let stranger = server.issue_certificate("stranger", name);
+        let client = server.client(Some(&stranger), None);
         let refused = client.whoami().await;
-        assert_eq!(code(refused), ErrorCode::Unauthenticated, "{name}");
-        let client = house.client(Some(&stranger), Some(&house.token));
+        assert_eq!(error_code(refused), ErrorCode::Unauthenticated, "{name}");
+        let client = server.client(Some(&stranger), Some(&server.token));
         assert_eq!(&*client.whoami().await.unwrap().tenant_id, "acme", "{name}");
     }
-    // Without a certificate of this authority nobody gets through at all.
+    // Without a certificate of this authority the handshake fails.
     let elsewhere = tempfile::tempdir().unwrap();
-    let forged = Authority::new(elsewhere.path()).signed("ops", "DNS:ops.test");
+    let forged =
+        CertificateAuthority::new(elsewhere.path()).issue_certificate("ops", "DNS:ops.test");
     for certificate in [None, Some(&forged)] {
-        let client = house.client(certificate, Some(&house.token));
+        let client = server.client(certificate, Some(&server.token));
         let refused = client.whoami().await.unwrap_err();
         assert!(matches!(refused, ApiError::Unreachable(_)), "{refused:?}");
     }
-    house.end().await;
+    server.stop_server().await;
 }

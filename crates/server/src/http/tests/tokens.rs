@@ -1,4 +1,4 @@
-//! Who may come in, and what they may do there.
+//! Authentication, scopes and tokens.
 
 use std::sync::Arc;
 
@@ -9,18 +9,20 @@ use axum::http::{HeaderMap, Method};
 use axum::routing::MethodFilter;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use noetl_api::tokens::NewToken;
+use noetl_api::tokens::CreateTokenRequest;
 use noetl_store::{ApiToken, MemoryStore, Store};
 use noetl_types::{
-    ErrorCode, OrganizationId, PoolName, Scope, Scopes, TenantId, Timestamp, TokenId, sha256,
+    ErrorCode, OrganizationId, PoolName, Scope, ScopeSet, TenantId, Timestamp, TokenId, sha256,
 };
 use serde_json::{Value, json};
 
-use super::{House, Reply, closed_house, house_with, is_ok, request};
-use crate::http::access::Access;
-use crate::http::routes::{Declared, table};
+use super::{
+    TestResponse, TestServer, build_request, is_ok, start_secured_server, start_server_with,
+};
+use crate::http::access::RouteAccess;
+use crate::http::routes::{RouteDeclaration, route_declarations};
 use crate::http::settings::HttpSettings;
-use crate::runtime::{Behalf, Runtime};
+use crate::runtime::{AuthContext, Runtime};
 
 pub(in crate::http) const METHODS: [(MethodFilter, Method); 5] = [
     (MethodFilter::GET, Method::GET),
@@ -30,13 +32,13 @@ pub(in crate::http) const METHODS: [(MethodFilter, Method); 5] = [
     (MethodFilter::PATCH, Method::PATCH),
 ];
 
-/// Every route by method, with something in place of its parameters.
-pub(super) fn routes() -> Vec<(Method, Declared)> {
+/// Every declared route by method.
+pub(super) fn declared_routes() -> Vec<(Method, RouteDeclaration)> {
     let mut routes = Vec::new();
-    for declared in table() {
+    for declaration in route_declarations() {
         for (filter, method) in METHODS {
-            if declared.methods.or(filter) == declared.methods {
-                routes.push((method, declared.clone()));
+            if declaration.methods.or(filter) == declaration.methods {
+                routes.push((method, declaration.clone()));
             }
         }
     }
@@ -44,21 +46,21 @@ pub(super) fn routes() -> Vec<(Method, Declared)> {
     routes
 }
 
-/// The path of a route with each of its parameters filled in.
-pub(super) fn filled(path: &str, fill: impl Fn(&str) -> String) -> String {
-    let mut whole = String::new();
+/// Fills in the parameters of a route path.
+pub(super) fn fill_path(path: &str, fill: impl Fn(&str) -> String) -> String {
+    let mut filled = String::new();
     let mut rest = path;
-    while let Some((before, behind)) = rest.split_once('{') {
-        let (name, behind) = behind.split_once('}').unwrap();
-        whole.push_str(before);
-        whole.push_str(&fill(name));
-        rest = behind;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').unwrap();
+        filled.push_str(before);
+        filled.push_str(&fill(name));
+        rest = after;
     }
-    whole + rest
+    filled + rest
 }
 
-pub(super) fn with_some_id(path: &str) -> String {
-    filled(path, |name| match name {
+pub(super) fn path_with_sample_ids(path: &str) -> String {
+    fill_path(path, |name| match name {
         "kind" | "name" => "playbook".to_owned(),
         "*path" => "demo/two/versions".to_owned(),
         "*playbook_id" | "*what" => "demo/two".to_owned(),
@@ -72,27 +74,33 @@ pub(super) fn with_token(mut request: Request<Body>, token: &str) -> Request<Bod
     request
 }
 
-/// A token of a tenant.
-pub(super) async fn token_of(runtime: &Runtime, tenant: &str, scopes: &[Scope]) -> String {
-    let behalf = Behalf {
+/// Creates a token of a tenant.
+pub(super) async fn create_token(runtime: &Runtime, tenant: &str, scopes: &[Scope]) -> String {
+    let auth_context = AuthContext {
         tenant_id: TenantId::new(tenant).unwrap(),
-        ..Behalf::default()
+        ..AuthContext::default()
     };
-    let wanted = NewToken {
+    let request = CreateTokenRequest {
         name: format!("{tenant}-token").into(),
         scopes: scopes.to_vec(),
-        tenant_id: Some(behalf.tenant_id.clone()),
-        ..NewToken::default()
+        tenant_id: Some(auth_context.tenant_id.clone()),
+        ..CreateTokenRequest::default()
     };
-    let made = runtime.create_token(wanted, &"test".into()).await.unwrap();
-    made.token.to_string()
+    let created = runtime.create_token(request, &"test".into()).await.unwrap();
+    created.token.to_string()
 }
 
-impl House {
-    pub(super) async fn call(&self, token: &str, method: Method, path: &str, body: Value) -> Reply {
+impl TestServer {
+    pub(super) async fn call_with_token(
+        &self,
+        token: &str,
+        method: Method,
+        path: &str,
+        body: Value,
+    ) -> TestResponse {
         let body = serde_json::to_vec(&body).unwrap();
-        let mut request = with_token(request(method, path, body), token);
-        // A token is as good from anywhere.
+        let mut request = with_token(build_request(method, path, body), token);
+        // A token is valid from any address.
         let host = HeaderValue::from_static("noetl.example");
         request.headers_mut().insert(HOST, host);
         self.send_from(([10, 0, 0, 7], 4000).into(), request).await
@@ -100,41 +108,45 @@ impl House {
 }
 
 #[tokio::test]
-async fn nobody_gets_in_without_a_token() {
-    let house = closed_house().await;
-    for (method, route) in routes() {
-        let path = with_some_id(&route.path);
-        let reply = house.send(request(method.clone(), &path, "{}")).await;
+async fn rejects_requests_without_token() {
+    let server = start_secured_server().await;
+    for (method, route) in declared_routes() {
+        let path = path_with_sample_ids(&route.path);
+        let reply = server
+            .send(build_request(method.clone(), &path, "{}"))
+            .await;
         match route.access {
-            Access::Open => assert!(is_ok(&reply), "{method} {path}: {}", reply.text),
-            Access::Identity | Access::AnyOf(_) => {
-                reply.is_problem(ErrorCode::Unauthenticated);
+            RouteAccess::Open => assert!(is_ok(&reply), "{method} {path}: {}", reply.text),
+            RouteAccess::Identity | RouteAccess::AnyOf(_) => {
+                reply.assert_problem(ErrorCode::Unauthenticated);
             }
-            Access::Internal(_) => {
-                reply.is_problem(ErrorCode::Forbidden);
+            RouteAccess::Internal(_) => {
+                reply.assert_problem(ErrorCode::Forbidden);
             }
         }
     }
-    let nowhere = house.get("/api/nowhere").await;
-    nowhere.is_problem(ErrorCode::Unauthenticated);
+    let unknown = server.get("/api/nowhere").await;
+    unknown.assert_problem(ErrorCode::Unauthenticated);
 }
 
 #[tokio::test]
-async fn each_scope_opens_its_routes_and_no_others() {
-    let house = closed_house().await;
+async fn scope_grants_only_its_routes() {
+    let server = start_secured_server().await;
     for scope in Scope::ALL {
-        let token = token_of(&house.runtime, "default", &[*scope]).await;
-        let held = Scopes::NONE.with(*scope);
-        for (method, route) in routes() {
-            let path = with_some_id(&route.path);
-            let reply = house.call(&token, method.clone(), &path, json!({})).await;
+        let token = create_token(&server.runtime, "default", &[*scope]).await;
+        let granted = ScopeSet::NONE.with_scope(*scope);
+        for (method, route) in declared_routes() {
+            let path = path_with_sample_ids(&route.path);
+            let reply = server
+                .call_with_token(&token, method.clone(), &path, json!({}))
+                .await;
             let is_allowed = match route.access {
-                Access::Open | Access::Identity => true,
-                Access::AnyOf(scopes) => scopes.iter().any(|scope| held.allow(*scope)),
-                Access::Internal(scope) => held.allow(scope),
+                RouteAccess::Open | RouteAccess::Identity => true,
+                RouteAccess::AnyOf(scopes) => scopes.iter().any(|scope| granted.allows(*scope)),
+                RouteAccess::Internal(scope) => granted.allows(scope),
             };
             assert_ne!(reply.status, 401, "{scope} {method} {path}");
-            let is_refused = reply.status == 403 && reply.text.contains("this needs the ");
+            let is_refused = reply.status == 403 && reply.text.contains("this requires the ");
             assert_eq!(
                 is_refused, !is_allowed,
                 "{scope} {method} {path}: {}",
@@ -145,22 +157,22 @@ async fn each_scope_opens_its_routes_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_token_is_shown_as_bearer_or_as_a_password() {
-    let house = closed_house().await;
-    let token = token_of(&house.runtime, "acme", &[Scope::ExecRead, Scope::Worker]).await;
-    let me = house
-        .call(&token, Method::GET, "/api/whoami", json!({}))
+async fn accepts_token_as_bearer_or_password() {
+    let server = start_secured_server().await;
+    let token = create_token(&server.runtime, "acme", &[Scope::ExecRead, Scope::Worker]).await;
+    let me = server
+        .call_with_token(&token, Method::GET, "/api/whoami", json!({}))
         .await;
     assert!(is_ok(&me), "{}", me.text);
     assert_eq!(me.text_at("/actor"), "acme-token");
     assert_eq!(me.text_at("/tenant_id"), "acme");
-    assert_eq!(me.at("/scopes"), json!(["exec:read", "worker"]));
+    assert_eq!(me.json_at("/scopes"), json!(["exec:read", "worker"]));
 
-    let mut basic = request(Method::GET, "/api/whoami", "");
+    let mut basic = build_request(Method::GET, "/api/whoami", "");
     let pair = BASE64_STANDARD.encode(format!("anybody:{token}"));
     let value = HeaderValue::try_from(format!("Basic {pair}")).unwrap();
     basic.headers_mut().insert(AUTHORIZATION, value);
-    assert!(is_ok(&house.send(basic).await));
+    assert!(is_ok(&server.send(basic).await));
 
     let wrong_secret = format!("{}0", &token[..token.len() - 1]);
     let other = if token.ends_with('0') { "1" } else { "0" };
@@ -172,10 +184,10 @@ async fn a_token_is_shown_as_bearer_or_as_a_password() {
         "",
         &format!("{token}0"),
     ] {
-        let reply = house
-            .call(wrong, Method::GET, "/api/whoami", json!({}))
+        let reply = server
+            .call_with_token(wrong, Method::GET, "/api/whoami", json!({}))
             .await;
-        reply.is_problem(ErrorCode::Unauthenticated);
+        reply.assert_problem(ErrorCode::Unauthenticated);
         assert!(
             !reply.text.contains(wrong) || wrong.is_empty(),
             "{}",
@@ -185,44 +197,57 @@ async fn a_token_is_shown_as_bearer_or_as_a_password() {
 }
 
 #[tokio::test]
-async fn a_wrong_token_is_refused_even_at_the_same_machine() {
-    let house = super::house().await;
-    let wrong = with_token(request(Method::GET, "/api/executions", ""), "noetl_a_b");
-    house
+async fn rejects_wrong_token_from_local_peer() {
+    let server = super::start_server().await;
+    let wrong = with_token(
+        build_request(Method::GET, "/api/executions", ""),
+        "noetl_a_b",
+    );
+    server
         .send(wrong)
         .await
-        .is_problem(ErrorCode::Unauthenticated);
-    assert!(is_ok(&house.get("/api/executions").await));
+        .assert_problem(ErrorCode::Unauthenticated);
+    assert!(is_ok(&server.get("/api/executions").await));
 }
 
 #[tokio::test]
-async fn a_token_ends_when_it_is_revoked_or_expires() {
-    let house = closed_house().await;
-    let admin = token_of(&house.runtime, "default", &[Scope::Admin]).await;
+async fn rejects_revoked_and_expired_tokens() {
+    let server = start_secured_server().await;
+    let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
     let body = json!({ "name": "ci", "scopes": ["exec:read"], "ttl_days": 1 });
-    let made = house.call(&admin, Method::POST, "/api/tokens", body).await;
-    assert!(is_ok(&made), "{}", made.text);
-    let (token, id) = (made.text_at("/token"), made.text_at("/id"));
-    assert!(made.at("/expires_at").is_string());
-    let look = || async {
-        house
-            .call(&token, Method::GET, "/api/executions", json!({}))
+    let created = server
+        .call_with_token(&admin, Method::POST, "/api/tokens", body)
+        .await;
+    assert!(is_ok(&created), "{}", created.text);
+    let (token, id) = (created.text_at("/token"), created.text_at("/id"));
+    assert!(created.json_at("/expires_at").is_string());
+    let list_executions = || async {
+        server
+            .call_with_token(&token, Method::GET, "/api/executions", json!({}))
             .await
     };
-    assert!(is_ok(&look().await));
+    assert!(is_ok(&list_executions().await));
 
-    let listed = house
-        .call(&admin, Method::GET, "/api/tokens", json!({}))
+    let listed = server
+        .call_with_token(&admin, Method::GET, "/api/tokens", json!({}))
         .await;
-    assert_eq!(listed.at("/tokens").as_array().unwrap().len(), 2);
+    assert_eq!(listed.json_at("/tokens").as_array().unwrap().len(), 2);
     assert_eq!(listed.text_at("/tokens/1/name"), "ci");
     let secret = token.rsplit('_').next().unwrap();
     assert!(!listed.text.contains(secret) && !listed.text.contains("sha256"));
 
     let path = format!("/api/tokens/{id}");
-    let revoked = house.call(&admin, Method::DELETE, &path, json!({})).await;
-    assert!(revoked.at("/revoked_at").is_string(), "{}", revoked.text);
-    look().await.is_problem(ErrorCode::Unauthenticated);
+    let revoked = server
+        .call_with_token(&admin, Method::DELETE, &path, json!({}))
+        .await;
+    assert!(
+        revoked.json_at("/revoked_at").is_string(),
+        "{}",
+        revoked.text
+    );
+    list_executions()
+        .await
+        .assert_problem(ErrorCode::Unauthenticated);
 
     let old = ApiToken {
         token_id: TokenId::new(77).unwrap(),
@@ -231,7 +256,7 @@ async fn a_token_ends_when_it_is_revoked_or_expires() {
         prefix: "old".into(),
         sha256: sha256("secret"),
         name: "old".into(),
-        scopes: Scopes::NONE.with(Scope::ExecRead),
+        scopes: ScopeSet::NONE.with_scope(Scope::ExecRead),
         pools: None,
         path_globs: None,
         created_at: Timestamp::UNIX_EPOCH,
@@ -240,55 +265,62 @@ async fn a_token_ends_when_it_is_revoked_or_expires() {
         last_used_at: None,
         revoked_at: None,
     };
-    assert!(house.runtime.store().put_token(old).await.unwrap());
-    let expired = house.call(
+    assert!(server.runtime.store().put_token(old).await.unwrap());
+    let expired = server.call_with_token(
         "noetl_old_secret",
         Method::GET,
         "/api/executions",
         json!({}),
     );
-    expired.await.is_problem(ErrorCode::TokenExpired);
+    expired.await.assert_problem(ErrorCode::TokenExpired);
 }
 
 #[tokio::test]
-async fn a_token_that_another_server_revokes_ends_soon() {
+async fn token_revoked_by_other_server_ends_soon() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let settings = HttpSettings {
         is_dev: false,
         ..HttpSettings::default()
     };
-    let here = house_with(Arc::clone(&store), &settings).await;
-    let there = house_with(store, &settings).await;
-    let token = token_of(&here.runtime, "default", &[Scope::ExecRead]).await;
-    let look = || async {
-        here.call(&token, Method::GET, "/api/executions", json!({}))
+    let first = start_server_with(Arc::clone(&store), &settings).await;
+    let second = start_server_with(store, &settings).await;
+    let token = create_token(&first.runtime, "default", &[Scope::ExecRead]).await;
+    let list_executions = || async {
+        first
+            .call_with_token(&token, Method::GET, "/api/executions", json!({}))
             .await
     };
-    assert!(is_ok(&look().await));
-    let id = here
+    assert!(is_ok(&list_executions().await));
+    let id = first
         .runtime
-        .tokens(noetl_types::limits::PageLimit::MAX, None)
+        .list_tokens(noetl_types::limits::PageLimit::MAX, None)
         .await;
     let id = id.unwrap().tokens[0].id;
-    there.runtime.revoke_token(id).await.unwrap();
-    // What is known here is two seconds old at most; the rest is patience with a busy machine.
-    let patience = tokio::time::timeout(std::time::Duration::from_mins(1), async {
-        while is_ok(&look().await) {
+    second.runtime.revoke_token(id).await.unwrap();
+    // The token cache is at most two seconds old. The rest allows for a busy machine.
+    let wait = tokio::time::timeout(std::time::Duration::from_mins(1), async {
+        while is_ok(&list_executions().await) {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     });
-    patience.await.unwrap();
-    look().await.is_problem(ErrorCode::Unauthenticated);
+    wait.await.unwrap();
+    list_executions()
+        .await
+        .assert_problem(ErrorCode::Unauthenticated);
 }
 
 #[tokio::test]
-async fn tokens_are_made_within_bounds() {
-    let house = closed_house().await;
-    let operator = token_of(&house.runtime, "default", &[Scope::Admin]).await;
-    let admin = token_of(&house.runtime, "acme", &[Scope::Admin]).await;
-    let make = |token: String, body: Value| {
-        let house = &house;
-        async move { house.call(&token, Method::POST, "/api/tokens", body).await }
+async fn token_creation_is_validated() {
+    let server = start_secured_server().await;
+    let operator = create_token(&server.runtime, "default", &[Scope::Admin]).await;
+    let admin = create_token(&server.runtime, "acme", &[Scope::Admin]).await;
+    let create = |token: String, body: Value| {
+        let server = &server;
+        async move {
+            server
+                .call_with_token(&token, Method::POST, "/api/tokens", body)
+                .await
+        }
     };
     for (body, code) in [
         (json!({}), ErrorCode::Validation),
@@ -326,96 +358,115 @@ async fn tokens_are_made_within_bounds() {
             ErrorCode::NotFound,
         ),
     ] {
-        make(admin.clone(), body).await.is_problem(code);
+        create(admin.clone(), body).await.assert_problem(code);
     }
     let other = json!({ "name": "x", "scopes": ["admin"], "tenant_id": "umbrella" });
-    let made = make(operator, other).await;
-    assert_eq!(made.text_at("/tenant_id"), "umbrella");
+    let created = create(operator, other).await;
+    assert_eq!(created.text_at("/tenant_id"), "umbrella");
 }
 
 #[tokio::test]
-async fn there_is_one_first_token() {
-    let house = closed_house().await;
-    let shown = house.runtime.bootstrap(None).await.unwrap().unwrap();
-    assert_eq!(house.runtime.bootstrap(None).await.unwrap(), None);
-    let me = house
-        .call(&shown, Method::GET, "/api/whoami", json!({}))
+async fn bootstrap_token_is_created_once() {
+    let server = start_secured_server().await;
+    let created = server
+        .runtime
+        .bootstrap_admin_token(None)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        server.runtime.bootstrap_admin_token(None).await.unwrap(),
+        None
+    );
+    let me = server
+        .call_with_token(&created, Method::GET, "/api/whoami", json!({}))
         .await;
-    assert_eq!(me.at("/scopes"), json!(["admin"]));
+    assert_eq!(me.json_at("/scopes"), json!(["admin"]));
 
-    let other = closed_house().await;
-    let given = format!("noetl_first_{}", "5".repeat(64));
+    let other = start_secured_server().await;
+    let chosen_token = format!("noetl_first_{}", "5".repeat(64));
     assert!(
         other
             .runtime
-            .bootstrap(Some("noetl_a_short"))
+            .bootstrap_admin_token(Some("noetl_a_short"))
             .await
             .is_err()
     );
-    assert_eq!(other.runtime.bootstrap(Some(&given)).await.unwrap(), None);
+    assert_eq!(
+        other
+            .runtime
+            .bootstrap_admin_token(Some(&chosen_token))
+            .await
+            .unwrap(),
+        None
+    );
     let me = other
-        .call(&given, Method::GET, "/api/whoami", json!({}))
+        .call_with_token(&chosen_token, Method::GET, "/api/whoami", json!({}))
         .await;
     assert!(is_ok(&me), "{}", me.text);
 }
 
 #[tokio::test]
-async fn a_worker_has_its_pools_and_no_others() {
-    let house = closed_house().await;
+async fn worker_token_is_bound_to_pools() {
+    let server = start_secured_server().await;
     let user = [Scope::ExecRead, Scope::ExecRun, Scope::CatalogWrite];
-    let user = token_of(&house.runtime, "acme", &user).await;
-    let bound = NewToken {
+    let user = create_token(&server.runtime, "acme", &user).await;
+    let bound = CreateTokenRequest {
         name: "gpu-worker".into(),
         scopes: vec![Scope::Worker],
         pools: Some(vec![PoolName::new("gpu").unwrap()]),
         tenant_id: Some(TenantId::new("acme").unwrap()),
-        ..NewToken::default()
+        ..CreateTokenRequest::default()
     };
-    let bound = house.runtime.create_token(bound, &"test".into()).await;
+    let bound = server.runtime.create_token(bound, &"test".into()).await;
     let bound = bound.unwrap().token.to_string();
-    let free = token_of(&house.runtime, "acme", &[Scope::Worker]).await;
+    let unbound = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
 
     let content = json!({ "content": super::TWO_STEPS });
-    let registered = house
-        .call(&user, Method::POST, "/api/catalog/register", content)
+    let registered = server
+        .call_with_token(&user, Method::POST, "/api/catalog/register", content)
         .await;
     assert!(is_ok(&registered), "{}", registered.text);
-    let wanted = json!({ "path": "demo/two" });
-    let started = house
-        .call(&user, Method::POST, "/api/execute", wanted)
+    let request = json!({ "path": "demo/two" });
+    let started = server
+        .call_with_token(&user, Method::POST, "/api/execute", request)
         .await;
     let execution_id = started.text_at("/execution_id");
 
     let lease = |pool: &str| json!({ "worker_id": "w1", "pool": pool, "wait_ms": 0 });
     let post = |token: &str, path: &'static str, body: Value| {
-        let (house, token) = (&house, token.to_owned());
-        async move { house.call(&token, Method::POST, path, body).await }
+        let (server, token) = (&server, token.to_owned());
+        async move {
+            server
+                .call_with_token(&token, Method::POST, path, body)
+                .await
+        }
     };
     let refused = post(&bound, "/api/commands/lease", lease("shared")).await;
-    refused.is_problem(ErrorCode::Forbidden);
+    refused.assert_problem(ErrorCode::Forbidden);
     let own = post(&bound, "/api/commands/lease", lease("gpu")).await;
-    assert_eq!(own.at("/commands"), json!([]));
+    assert_eq!(own.json_at("/commands"), json!([]));
     let name = json!({ "name": "w1", "labels": { "pool_name": "shared" } });
     let refused = post(&bound, "/api/worker/pool/register", name).await;
-    refused.is_problem(ErrorCode::Forbidden);
+    refused.assert_problem(ErrorCode::Forbidden);
 
-    // A worker reads what its commands name and starts what its runs ask for, and nothing else.
+    // A worker may read what its commands name and start what its runs request, and nothing else.
     let catalog_id = registered.text_at("/catalog_id");
     let resource = "/api/catalog/resource";
     let by_id = json!({ "catalog_id": catalog_id });
-    assert!(is_ok(&post(&free, resource, by_id).await));
-    let by_path = post(&free, resource, json!({ "path": "demo/two" })).await;
-    by_path.is_problem(ErrorCode::Forbidden);
-    let alone = post(&free, "/api/execute", json!({ "path": "demo/two" })).await;
-    alone.is_problem(ErrorCode::Forbidden);
+    assert!(is_ok(&post(&unbound, resource, by_id).await));
+    let by_path = post(&unbound, resource, json!({ "path": "demo/two" })).await;
+    by_path.assert_problem(ErrorCode::Forbidden);
+    let without_parent = post(&unbound, "/api/execute", json!({ "path": "demo/two" })).await;
+    without_parent.assert_problem(ErrorCode::Forbidden);
     let child = json!({ "path": "demo/two", "parent_execution_id": execution_id });
-    assert!(is_ok(&post(&free, "/api/execute", child.clone()).await));
+    assert!(is_ok(&post(&unbound, "/api/execute", child.clone()).await));
     let child = post(&bound, "/api/execute", child).await;
-    child.is_problem(ErrorCode::Forbidden);
+    child.assert_problem(ErrorCode::Forbidden);
 
-    // Even who knows the token of the lease reports for its own pool only.
-    let leased = post(&free, "/api/commands/lease", lease("shared")).await;
-    let command = leased.at("/commands/0");
+    // Even with the lease token, a worker may report only for its own pool.
+    let leased = post(&unbound, "/api/commands/lease", lease("shared")).await;
+    let command = leased.json_at("/commands/0");
     let report = json!({
         "execution_id": command["execution_id"], "command_id": command["command_id"],
         "attempt": command["attempt"], "lease_token": command["lease_token"],
@@ -426,80 +477,106 @@ async fn a_worker_has_its_pools_and_no_others() {
     assert_eq!(refused.text_at("/results/0/status"), "rejected");
     assert_eq!(refused.text_at("/results/0/code"), "forbidden");
     let vars = format!("/api/vars/{execution_id}");
-    let refused = house
-        .call(&bound, Method::POST, &vars, json!({ "x": 1 }))
+    let refused = server
+        .call_with_token(&bound, Method::POST, &vars, json!({ "x": 1 }))
         .await;
-    refused.is_problem(ErrorCode::Forbidden);
-    let accepted = post(&free, "/api/commands/report", body).await;
+    refused.assert_problem(ErrorCode::Forbidden);
+    let accepted = post(&unbound, "/api/commands/report", body).await;
     assert_eq!(accepted.text_at("/results/0/status"), "accepted");
 }
 
 #[tokio::test]
-async fn who_asks_too_often_is_told_to_wait() {
+async fn rate_limit_asks_to_retry() {
     let settings = HttpSettings {
         is_dev: false,
-        // So slow that no machine is slow enough to see it fill.
+        // So slow that the bucket does not refill during the test.
         rate_per_token: 1,
         ..HttpSettings::default()
     };
-    let house = house_with(Arc::new(MemoryStore::new()), &settings).await;
-    let one = token_of(&house.runtime, "default", &[Scope::ExecRead]).await;
+    let server = start_server_with(Arc::new(MemoryStore::new()), &settings).await;
+    let one = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
     let mut last = 200;
     for _ in 0..1_000 {
-        let reply = house
-            .call(&one, Method::GET, "/api/whoami", json!({}))
+        let reply = server
+            .call_with_token(&one, Method::GET, "/api/whoami", json!({}))
             .await;
         last = reply.status;
         if last != 200 {
-            reply.is_problem(ErrorCode::RateLimited);
+            reply.assert_problem(ErrorCode::RateLimited);
             assert_eq!(reply.header("retry-after"), Some("1"));
             break;
         }
     }
     assert_eq!(last, 429);
-    let other = token_of(&house.runtime, "default", &[Scope::ExecRead]).await;
+    let other = create_token(&server.runtime, "default", &[Scope::ExecRead]).await;
     assert!(is_ok(
-        &house
-            .call(&other, Method::GET, "/api/whoami", json!({}))
+        &server
+            .call_with_token(&other, Method::GET, "/api/whoami", json!({}))
             .await
     ));
 }
 
-#[tokio::test]
-async fn acts_leave_a_trail() {
-    let house = closed_house().await;
-    let operator = token_of(&house.runtime, "default", &[Scope::Admin]).await;
-    let admin = token_of(&house.runtime, "acme", &[Scope::Admin]).await;
-    let body = json!({ "name": "ci", "scopes": ["exec:read"] });
-    let made = house.call(&admin, Method::POST, "/api/tokens", body).await;
-    let cancel = "/api/executions/7000000000000000000/cancel";
-    house.call(&admin, Method::POST, cancel, json!({})).await;
-    let reader = made.text_at("/token");
-    for _ in 0..50 {
-        let refused = house
-            .call(&reader, Method::GET, "/api/tokens", json!({}))
-            .await;
-        refused.is_problem(ErrorCode::Forbidden);
-    }
-    for _ in 0..50 {
-        house.get("/api/executions?secret=x").await;
-    }
-    house.runtime.close(std::time::Duration::from_mins(1)).await;
-
-    let trail = house
-        .call(&admin, Method::GET, "/api/audit", json!({}))
+/// Asserts that 50 unauthenticated requests are in the audit log of the operator's tenant.
+async fn assert_anonymous_requests_audited(server: &TestServer, operator: &str) {
+    let audit = server
+        .call_with_token(operator, Method::GET, "/api/audit?limit=1", json!({}))
         .await;
-    assert!(is_ok(&trail), "{}", trail.text);
-    assert_eq!(trail.at("/intact"), true);
-    let entries = trail.at("/entries");
-    let told: Vec<_> = entries
+    assert_eq!(audit.text_at("/entries/0/actor"), "anonymous");
+    assert_eq!(audit.json_at("/entries/0/detail/count"), 50);
+    let next = audit.text_at("/next_cursor");
+    let path = format!("/api/audit?limit=1&cursor={next}");
+    let first = server
+        .call_with_token(operator, Method::GET, &path, json!({}))
+        .await;
+    assert_eq!(
+        (first.json_at("/intact"), first.json_at("/entries/0/seq")),
+        (json!(true), json!(1))
+    );
+    assert!(first.json().get("next_cursor").is_none());
+}
+
+#[tokio::test]
+async fn operations_are_audited() {
+    let server = start_secured_server().await;
+    let operator = create_token(&server.runtime, "default", &[Scope::Admin]).await;
+    let admin = create_token(&server.runtime, "acme", &[Scope::Admin]).await;
+    let body = json!({ "name": "ci", "scopes": ["exec:read"] });
+    let created = server
+        .call_with_token(&admin, Method::POST, "/api/tokens", body)
+        .await;
+    let cancel = "/api/executions/7000000000000000000/cancel";
+    server
+        .call_with_token(&admin, Method::POST, cancel, json!({}))
+        .await;
+    let reader = created.text_at("/token");
+    for _ in 0..50 {
+        let refused = server
+            .call_with_token(&reader, Method::GET, "/api/tokens", json!({}))
+            .await;
+        refused.assert_problem(ErrorCode::Forbidden);
+    }
+    for _ in 0..50 {
+        server.get("/api/executions?secret=x").await;
+    }
+    server
+        .runtime
+        .close(std::time::Duration::from_mins(1))
+        .await;
+
+    let audit = server
+        .call_with_token(&admin, Method::GET, "/api/audit", json!({}))
+        .await;
+    assert!(is_ok(&audit), "{}", audit.text);
+    assert_eq!(audit.json_at("/intact"), true);
+    let entries = audit.json_at("/entries");
+    let recorded: Vec<_> = entries
         .as_array()
         .unwrap()
         .iter()
         .rev()
         .map(|entry| {
             let text = |key: &str| entry[key].as_str().unwrap().to_owned();
-            (text("actor"), text("act"), text("outcome"))
+            (text("actor"), text("action"), text("outcome"))
         })
         .collect();
     let expected = [
@@ -512,43 +589,30 @@ async fn acts_leave_a_trail() {
         ("ci", "access", "forbidden"),
         ("ci", "access", "forbidden"),
     ]
-    .map(|(actor, act, outcome)| (actor.to_owned(), act.to_owned(), outcome.to_owned()));
-    assert_eq!(told, expected);
-    assert_eq!(trail.at("/entries/0/detail/count"), 50);
-    assert_eq!(trail.text_at("/entries/2/target"), cancel);
-    assert_eq!(trail.text_at("/entries/2/address"), "10.0.0.7");
-    assert!(!trail.text.contains("secret"));
+    .map(|(actor, action, outcome)| (actor.to_owned(), action.to_owned(), outcome.to_owned()));
+    assert_eq!(recorded, expected);
+    assert_eq!(audit.json_at("/entries/0/detail/count"), 50);
+    assert_eq!(audit.text_at("/entries/2/target"), cancel);
+    assert_eq!(audit.text_at("/entries/2/address"), "10.0.0.7");
+    assert!(!audit.text.contains("secret"));
 
-    // Who is nobody is in the trail of whoever runs the installation.
-    let trail = house
-        .call(&operator, Method::GET, "/api/audit?limit=1", json!({}))
-        .await;
-    assert_eq!(trail.text_at("/entries/0/actor"), "nobody");
-    assert_eq!(trail.at("/entries/0/detail/count"), 50);
-    let next = trail.text_at("/next_cursor");
-    let path = format!("/api/audit?limit=1&cursor={next}");
-    let first = house.call(&operator, Method::GET, &path, json!({})).await;
-    assert_eq!(
-        (first.at("/intact"), first.at("/entries/0/seq")),
-        (json!(true), json!(1))
-    );
-    assert!(first.json().get("next_cursor").is_none());
+    assert_anonymous_requests_audited(&server, &operator).await;
 }
 
 #[test]
-fn a_request_without_headers_shows_no_token() {
+fn request_without_headers_has_no_token() {
     assert!(
-        crate::http::identity::token(&HeaderMap::new())
+        crate::http::identity::request_token(&HeaderMap::new())
             .unwrap()
             .is_none()
     );
 }
 
 #[tokio::test]
-async fn a_token_may_be_bound_to_paths() {
-    let house = closed_house().await;
-    let admin = token_of(&house.runtime, "default", &[Scope::Admin]).await;
-    let registering = |path: &str| {
+async fn token_is_bound_to_paths() {
+    let server = start_secured_server().await;
+    let admin = create_token(&server.runtime, "default", &[Scope::Admin]).await;
+    let playbook_body = |path: &str| {
         let content = format!(
             "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: one, path: {path} }}\n\
              workflow:\n  - {{step: a, tool: {{kind: noop}}}}\n"
@@ -556,18 +620,20 @@ async fn a_token_may_be_bound_to_paths() {
         json!({ "content": content })
     };
     let post = async |token: &str, path: &str, body: Value| {
-        house.call(token, Method::POST, path, body).await
+        server
+            .call_with_token(token, Method::POST, path, body)
+            .await
     };
     for path in ["etl/one", "other/one"] {
-        let registered = post(&admin, "/api/catalog/register", registering(path)).await;
+        let registered = post(&admin, "/api/catalog/register", playbook_body(path)).await;
         assert!(is_ok(&registered), "{}", registered.text);
     }
-    let wanted = json!({
+    let request = json!({
         "name": "bound", "scopes": ["exec:run", "catalog:write"], "path_globs": ["etl/*"],
     });
-    let made = post(&admin, "/api/tokens", wanted).await;
-    assert!(is_ok(&made), "{}", made.text);
-    let bound = made.text_at("/token");
+    let created = post(&admin, "/api/tokens", request).await;
+    assert!(is_ok(&created), "{}", created.text);
+    let bound = created.text_at("/token");
     let run = post(&bound, "/api/execute", json!({ "path": "etl/one" })).await;
     assert!(is_ok(&run), "{}", run.text);
     let foreign = post(&admin, "/api/execute", json!({ "path": "other/one" })).await;
@@ -576,28 +642,28 @@ async fn a_token_may_be_bound_to_paths() {
         ("/api/execute", json!({ "path": "other/one" })),
         (
             "/api/execute",
-            json!({ "catalog_id": foreign.at("/catalog_id") }),
+            json!({ "catalog_id": foreign.json_at("/catalog_id") }),
         ),
         (&foreign_run, json!({})),
     ] {
         post(&bound, path, body)
             .await
-            .is_problem(ErrorCode::NotFound);
+            .assert_problem(ErrorCode::NotFound);
     }
-    let elsewhere = registering("other/one");
+    let elsewhere = playbook_body("other/one");
     let elsewhere = post(&bound, "/api/catalog/register", elsewhere).await;
-    elsewhere.is_problem(ErrorCode::Forbidden);
+    elsewhere.assert_problem(ErrorCode::Forbidden);
     let batch = json!({ "executions": [{ "path": "other/one" }, { "path": "etl/one" }] });
     let batch = post(&bound, "/api/execute/batch", batch).await;
     assert_eq!(
-        (batch.at("/started"), batch.at("/failed")),
+        (batch.json_at("/started"), batch.json_at("/failed")),
         (json!(1), json!(1))
     );
-    let archived = house.call(
+    let archived = server.call_with_token(
         &bound,
         Method::DELETE,
         "/api/catalog/playbooks/other/one",
         json!({}),
     );
-    archived.await.is_problem(ErrorCode::NotFound);
+    archived.await.assert_problem(ErrorCode::NotFound);
 }

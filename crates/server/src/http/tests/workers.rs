@@ -1,49 +1,59 @@
-//! Workers over the wire.
+//! Workers over HTTP.
 
 use axum::http::Method;
-use noetl_api::tokens::NewToken;
+use noetl_api::tokens::CreateTokenRequest;
 use noetl_store::RuntimeKind;
 use noetl_types::{ErrorCode, PoolName, Scope, TenantId};
 use serde_json::{Value, json};
 
-use super::backends::{Shelter, on_every_store};
-use super::tokens::token_of;
-use super::{House, house, is_ok, request};
+use super::backends::{StoreFixture, on_every_store};
+use super::tokens::create_token;
+use super::{TestServer, build_request, is_ok, start_server};
 
 #[tokio::test]
-async fn a_worker_comes_lives_and_goes() {
-    let house = house().await;
+async fn worker_registers_renews_and_leaves() {
+    let server = start_server().await;
     let name = json!({ "name": "w1", "component_type": "worker_pool" });
-    let reply = house.post("/api/worker/pool/heartbeat", name.clone()).await;
-    reply.is_problem(ErrorCode::NotFound);
+    let reply = server
+        .post("/api/worker/pool/heartbeat", name.clone())
+        .await;
+    reply.assert_problem(ErrorCode::NotFound);
 
     let worker = json!({ "name": "w1", "component_type": "worker_pool", "capacity": 4,
         "labels": { "pool_name": "shared" }, "hostname": "h", "pid": 1 });
-    let registered = house
+    let registered = server
         .post("/api/worker/pool/register", worker.clone())
         .await;
     assert!(is_ok(&registered), "{}", registered.text);
     assert_eq!(registered.text_at("/status"), "active");
-    assert_eq!(registered.at("/capacity"), 4);
-    let again = house.post("/api/worker/pool/register", worker).await;
-    assert_eq!(again.at("/runtime_id"), registered.at("/runtime_id"));
-    assert!(again.at("/runtime_id").is_string());
+    assert_eq!(registered.json_at("/capacity"), 4);
+    let again = server.post("/api/worker/pool/register", worker).await;
+    assert_eq!(
+        again.json_at("/runtime_id"),
+        registered.json_at("/runtime_id")
+    );
+    assert!(again.json_at("/runtime_id").is_string());
 
-    let reply = house.post("/api/worker/pool/heartbeat", name.clone()).await;
+    let reply = server
+        .post("/api/worker/pool/heartbeat", name.clone())
+        .await;
     assert_eq!(
         reply.json(),
         json!({ "status": "ok", "cancel": [], "drain": false })
     );
 
-    let execution_id = house.started().await;
-    let command = house.leased().await;
+    let execution_id = server.start_two_steps().await;
+    let command = server.lease_command().await;
     assert_eq!(command["execution_id"], json!(execution_id));
-    let pools = house.get("/api/worker/pools").await;
-    assert_eq!(pools.at("/count"), 1);
+    let pools = server.get("/api/worker/pools").await;
+    assert_eq!(pools.json_at("/count"), 1);
     assert_eq!(pools.text_at("/items/0/name"), "w1");
     assert_eq!(pools.text_at("/pools/0/pool"), "shared");
     assert_eq!(
-        (pools.at("/pools/0/in_flight"), pools.at("/pools/0/pending")),
+        (
+            pools.json_at("/pools/0/in_flight"),
+            pools.json_at("/pools/0/pending")
+        ),
         (json!(1), json!(0))
     );
     for (query, count) in [
@@ -52,26 +62,26 @@ async fn a_worker_comes_lives_and_goes() {
         ("status=offline", 0),
         ("kind=broker", 0),
     ] {
-        let pools = house.get(&format!("/api/worker/pools?{query}")).await;
-        assert_eq!(pools.at("/count"), count, "{query}");
+        let pools = server.get(&format!("/api/worker/pools?{query}")).await;
+        assert_eq!(pools.json_at("/count"), count, "{query}");
     }
-    house
+    server
         .get("/api/worker/pools?kind=x")
         .await
-        .is_problem(ErrorCode::BadQuery);
+        .assert_problem(ErrorCode::BadQuery);
 
     for method in [Method::DELETE, Method::POST] {
-        let gone = request(method, "/api/worker/pool/deregister", name.to_string());
-        let reply = house.send(gone).await;
+        let deregister = build_request(method, "/api/worker/pool/deregister", name.to_string());
+        let reply = server.send(deregister).await;
         assert_eq!((reply.status, &*reply.text), (200, r#"{"status":"ok"}"#));
     }
-    let reply = house.post("/api/worker/pool/heartbeat", name).await;
-    reply.is_problem(ErrorCode::NotFound);
+    let reply = server.post("/api/worker/pool/heartbeat", name).await;
+    reply.assert_problem(ErrorCode::NotFound);
 }
 
 #[tokio::test]
-async fn what_a_worker_says_of_itself_is_checked() {
-    let house = house().await;
+async fn validates_worker_registration() {
+    let server = start_server().await;
     for (worker, code) in [
         (json!({ "name": "" }), ErrorCode::Validation),
         (
@@ -91,16 +101,16 @@ async fn what_a_worker_says_of_itself_is_checked() {
             ErrorCode::Validation,
         ),
     ] {
-        let reply = house.post("/api/worker/pool/register", worker).await;
-        reply.is_problem(code);
+        let reply = server.post("/api/worker/pool/register", worker).await;
+        reply.assert_problem(code);
     }
 }
 
 #[tokio::test]
-async fn a_lease_is_kept_and_a_report_counts_once() {
-    let house = house().await;
-    house.started().await;
-    let command = house.leased().await;
+async fn lease_is_renewed_and_report_counts_once() {
+    let server = start_server().await;
+    server.start_two_steps().await;
+    let command = server.lease_command().await;
     for field in ["execution_id", "command_id", "event_id", "lease_token"] {
         assert!(command[field].is_string(), "{field} of {command}");
     }
@@ -108,202 +118,231 @@ async fn a_lease_is_kept_and_a_report_counts_once() {
         "command_id": command["command_id"], "attempt": command["attempt"],
         "lease_token": command["lease_token"] });
     let body = json!({ "worker_id": "w1", "leases": [held] });
-    let kept = house.post("/api/commands/heartbeat", body).await;
-    assert_eq!(kept.at("/leases/0/ok"), true, "{}", kept.text);
-    let reported = house.finish(&command, json!(1)).await;
+    let renewed = server.post("/api/commands/heartbeat", body).await;
+    assert_eq!(renewed.json_at("/leases/0/ok"), true, "{}", renewed.text);
+    let reported = server.complete_command(&command, json!(1)).await;
     assert_eq!(reported.text_at("/results/0/status"), "accepted");
-    let reported = house.finish(&command, json!(1)).await;
+    let reported = server.complete_command(&command, json!(1)).await;
     assert_eq!(reported.text_at("/results/0/status"), "duplicate");
     let empty = json!({ "worker_id": "w9", "pool": "elsewhere" });
-    let leased = house.post("/api/commands/lease", empty).await;
+    let leased = server.post("/api/commands/lease", empty).await;
     assert_eq!(leased.json(), json!({ "commands": [], "poll_after_ms": 0 }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_work_is_answered_at_a_stop() {
-    let house = house().await;
+async fn shutdown_answers_waiting_poll() {
+    let server = start_server().await;
     let started = tokio::time::Instant::now();
-    let wanted = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 30_000 });
+    let request = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 30_000 });
     let stop = async {
-        // The wait is polled first, so it is under way by now.
+        // The poll runs first, so it is waiting by now.
         tokio::task::yield_now().await;
-        house.shutdown.cancel();
+        server.shutdown.cancel();
     };
-    let (leased, ()) = tokio::join!(house.post("/api/commands/lease", wanted), stop);
+    let (leased, ()) = tokio::join!(server.post("/api/commands/lease", request), stop);
     assert_eq!(leased.json(), json!({ "commands": [], "poll_after_ms": 0 }));
     assert!(started.elapsed().as_secs() < 30);
 }
 
-/// The name of a worker is no secret, so whoever is bound to a pool gets nowhere by it in another.
+/// Worker names are not secret, so a pool-bound token must not gain access to another pool by a
+/// name.
 #[tokio::test]
-async fn who_is_bound_to_a_pool_ends_and_keeps_nothing_of_another() {
-    on_every_store(async |shelter: &Shelter| {
-        bound_to_a_pool(shelter).await;
-        bound_under_the_same_name(shelter).await;
+async fn pool_bound_worker_cannot_affect_other_pools() {
+    on_every_store(async |fixture: &StoreFixture| {
+        check_pool_binding(fixture).await;
+        check_pool_binding_with_same_name(fixture).await;
     })
     .await;
 }
 
-/// A token of a worker for one pool.
-async fn bound_to(house: &House, pool: &str) -> String {
-    let bound = NewToken {
+/// Creates a worker token for one pool.
+async fn create_pool_token(server: &TestServer, pool: &str) -> String {
+    let bound = CreateTokenRequest {
         name: "bound-worker".into(),
         scopes: vec![Scope::Worker, Scope::ExecRun],
         pools: Some(vec![PoolName::new(pool).unwrap()]),
         tenant_id: Some(TenantId::new("acme").unwrap()),
-        ..NewToken::default()
+        ..CreateTokenRequest::default()
     };
-    let bound = house.runtime.create_token(bound, &"test".into()).await;
+    let bound = server.runtime.create_token(bound, &"test".into()).await;
     bound.unwrap().token.to_string()
 }
 
-async fn bound_to_a_pool(shelter: &Shelter) {
-    let house = shelter.house(super::closed_settings(), |_| ()).await;
+async fn check_pool_binding(fixture: &StoreFixture) {
+    let server = fixture
+        .start_server(super::secured_settings(), |_| ())
+        .await;
     let user = [Scope::ExecRun, Scope::CatalogWrite];
-    let user = token_of(&house.runtime, "acme", &user).await;
-    let free = token_of(&house.runtime, "acme", &[Scope::Worker]).await;
-    let bound = bound_to(&house, "gpu").await;
+    let user = create_token(&server.runtime, "acme", &user).await;
+    let unbound = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
+    let bound = create_pool_token(&server, "gpu").await;
     let post = async |token: &str, path: &str, body: Value| {
-        house.call(token, Method::POST, path, body).await
+        server
+            .call_with_token(token, Method::POST, path, body)
+            .await
     };
     let content = json!({ "content": super::TWO_STEPS });
     let registered = post(&user, "/api/catalog/register", content).await;
     assert!(is_ok(&registered), "{}", registered.text);
     post(&user, "/api/execute", json!({ "path": "demo/two" })).await;
     let lease = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });
-    let command = post(&free, "/api/commands/lease", lease)
+    let command = post(&unbound, "/api/commands/lease", lease)
         .await
-        .at("/commands/0");
+        .json_at("/commands/0");
 
     let name = json!({ "name": "w1" });
-    let named = |name: &str, pool: &str| json!({ "name": name, "labels": { "pool_name": pool } });
+    let worker = |name: &str, pool: &str| json!({ "name": name, "labels": { "pool_name": pool } });
     let (register, heartbeat) = ("/api/worker/pool/register", "/api/worker/pool/heartbeat");
-    let leave = "/api/worker/pool/deregister";
-    // The worker holds a command and is not registered; nor is it whoever takes its name meanwhile.
+    let deregister = "/api/worker/pool/deregister";
+    // The worker holds a command and is not registered. Another worker that registers under its
+    // name does not become its owner.
     for _ in 0..2 {
-        let refused = post(&bound, leave, name.clone()).await;
-        refused.is_problem(ErrorCode::Forbidden);
-        assert!(is_ok(&post(&bound, register, named("w1", "gpu")).await));
+        let refused = post(&bound, deregister, name.clone()).await;
+        refused.assert_problem(ErrorCode::Forbidden);
+        assert!(is_ok(&post(&bound, register, worker("w1", "gpu")).await));
     }
-    assert!(is_ok(&post(&free, register, named("w1", "shared")).await));
+    assert!(is_ok(
+        &post(&unbound, register, worker("w1", "shared")).await
+    ));
     for (path, body) in [
-        (leave, name.clone()),
+        (deregister, name.clone()),
         (heartbeat, name.clone()),
-        (register, named("w1", "gpu")),
+        (register, worker("w1", "gpu")),
         ("/api/worker/pool/drain", name.clone()),
     ] {
         let refused = post(&bound, path, body).await;
-        refused.is_problem(ErrorCode::Forbidden);
+        refused.assert_problem(ErrorCode::Forbidden);
     }
     let broker = json!({ "name": "w1", "kind": "broker" });
-    assert!(is_ok(&post(&bound, leave, broker).await));
-    let server = json!({ "name": "w1", "kind": "server_api" });
-    let server = post(&free, leave, server).await;
-    server.is_problem(ErrorCode::Forbidden);
-    let alive = post(&free, heartbeat, name.clone()).await;
-    assert_eq!(alive.at("/drain"), false, "{}", alive.text);
-    let report = super::completed(&command, &json!({}));
-    let reported = post(&free, "/api/commands/report", report).await;
+    assert!(is_ok(&post(&bound, deregister, broker).await));
+    let api_server = json!({ "name": "w1", "kind": "server_api" });
+    let api_server = post(&unbound, deregister, api_server).await;
+    api_server.assert_problem(ErrorCode::Forbidden);
+    let reply = post(&unbound, heartbeat, name.clone()).await;
+    assert_eq!(reply.json_at("/drain"), false, "{}", reply.text);
+    let report = super::completed_report(&command, &json!({}));
+    let reported = post(&unbound, "/api/commands/report", report).await;
     assert_eq!(reported.text_at("/results/0/status"), "accepted");
 
-    // In its own pool it comes, lives and goes.
+    // In its own pool it can register, send heartbeats and deregister.
     for (path, body) in [
-        (register, named("w2", "gpu")),
+        (register, worker("w2", "gpu")),
         (heartbeat, json!({ "name": "w2" })),
-        (leave, json!({ "name": "w2" })),
-        (leave, json!({ "name": "w2" })),
+        (deregister, json!({ "name": "w2" })),
+        (deregister, json!({ "name": "w2" })),
     ] {
         let reply = post(&bound, path, body).await;
         assert!(is_ok(&reply), "{path}: {}", reply.text);
     }
 }
 
-/// A worker of one pool that has the name of one of another neither keeps what that one claimed by name,
-/// nor takes away from it that nobody wants it any more.
-async fn bound_under_the_same_name(shelter: &Shelter) {
-    let house = shelter.house(super::closed_settings(), |_| ()).await;
+/// A worker that has the same name as one of another pool neither renews that worker's claims nor
+/// receives its cancellations.
+async fn check_pool_binding_with_same_name(fixture: &StoreFixture) {
+    let server = fixture
+        .start_server(super::secured_settings(), |_| ())
+        .await;
     let user = [Scope::ExecRun, Scope::ExecRead, Scope::CatalogWrite];
-    let user = token_of(&house.runtime, "acme", &user).await;
-    let free = token_of(&house.runtime, "acme", &[Scope::Worker]).await;
-    let bound = bound_to(&house, "gpu").await;
+    let user = create_token(&server.runtime, "acme", &user).await;
+    let unbound = create_token(&server.runtime, "acme", &[Scope::Worker]).await;
+    let bound = create_pool_token(&server, "gpu").await;
     let post = async |token: &str, path: &str, body: Value| {
-        let reply = house.call(token, Method::POST, path, body).await;
+        let reply = server
+            .call_with_token(token, Method::POST, path, body)
+            .await;
         assert!(is_ok(&reply), "{path}: {}", reply.text);
         reply
     };
     let content = json!({ "content": super::TWO_STEPS });
     post(&user, "/api/catalog/register", content).await;
-    let begun = post(&user, "/api/execute", json!({ "path": "demo/two" })).await;
-    let run = begun.text_at("/execution_id");
+    let started = post(&user, "/api/execute", json!({ "path": "demo/two" })).await;
+    let run = started.text_at("/execution_id");
     let commands = format!("/api/commands?execution_id={run}");
     let command = async || {
-        let list = house.call(&user, Method::GET, &commands, json!({})).await;
-        list.at("/commands/0")
+        let list = server
+            .call_with_token(&user, Method::GET, &commands, json!({}))
+            .await;
+        list.json_at("/commands/0")
     };
     let id = command().await["command_id"].clone();
     let claim = format!("/api/commands/{}/claim", id.as_str().unwrap());
-    post(&free, &claim, json!({ "worker_id": "w2" })).await;
-    let seat = async |token: &str, pool: &str| {
+    post(&unbound, &claim, json!({ "worker_id": "w2" })).await;
+    let register_in = async |token: &str, pool: &str| {
         let worker = json!({ "name": "w2", "labels": { "pool_name": pool } });
         post(token, "/api/worker/pool/register", worker).await;
     };
-    let told = async |token: &str| {
+    let heartbeat = async |token: &str| {
         let name = json!({ "name": "w2" });
-        let alive = post(token, "/api/worker/pool/heartbeat", name).await;
-        alive.at("/cancel")
+        let reply = post(token, "/api/worker/pool/heartbeat", name).await;
+        reply.json_at("/cancel")
     };
-    let until = async || command().await["lease_until"].clone();
-    let claimed = until().await;
-    assert!(claimed.is_string(), "{claimed}");
-    seat(&bound, "gpu").await;
-    assert_eq!(told(&bound).await, json!([]));
-    assert_eq!(until().await, claimed, "kept by a worker of another pool");
-    seat(&free, "shared").await;
-    assert_eq!(told(&free).await, json!([]));
-    assert_ne!(until().await, claimed, "kept by the one that claimed it");
+    let lease_until = async || command().await["lease_until"].clone();
+    let first_expiry = lease_until().await;
+    assert!(first_expiry.is_string(), "{first_expiry}");
+    register_in(&bound, "gpu").await;
+    assert_eq!(heartbeat(&bound).await, json!([]));
+    assert_eq!(
+        lease_until().await,
+        first_expiry,
+        "renewed by a worker of another pool"
+    );
+    register_in(&unbound, "shared").await;
+    assert_eq!(heartbeat(&unbound).await, json!([]));
+    assert_ne!(
+        lease_until().await,
+        first_expiry,
+        "renewed by the worker that claimed it"
+    );
     let cancel = format!("/api/executions/{run}/cancel");
     post(&user, &cancel, json!({})).await;
-    // Whoever has the name has the seat, and it was given back.
+    // A name belongs to its current registration. After it is deregistered, another pool may
+    // register it.
     let name = json!({ "name": "w2" });
-    post(&free, "/api/worker/pool/deregister", name).await;
-    seat(&bound, "gpu").await;
-    assert_eq!(told(&bound).await, json!([]));
-    assert_eq!(told(&free).await, json!([id]));
+    post(&unbound, "/api/worker/pool/deregister", name).await;
+    register_in(&bound, "gpu").await;
+    assert_eq!(heartbeat(&bound).await, json!([]));
+    assert_eq!(heartbeat(&unbound).await, json!([id]));
 }
 
-/// What a worker of another tenant is kept under is no name that anybody can give.
+/// The internal key of another tenant's worker is not a valid worker name.
 #[tokio::test]
-async fn no_name_reaches_a_worker_of_another_tenant() {
-    on_every_store(out_of_reach).await;
+async fn worker_names_cannot_reach_other_tenants() {
+    on_every_store(check_unreachable_names).await;
 }
 
-async fn out_of_reach(shelter: &Shelter) {
-    let house = shelter.house(super::closed_settings(), |_| ()).await;
+async fn check_unreachable_names(fixture: &StoreFixture) {
+    let server = fixture
+        .start_server(super::secured_settings(), |_| ())
+        .await;
     let scopes = [Scope::Worker, Scope::ExecRun];
-    let theirs = token_of(&house.runtime, "acme", &scopes).await;
-    let spy = token_of(&house.runtime, "default", &scopes).await;
+    let acme = create_token(&server.runtime, "acme", &scopes).await;
+    let outsider = create_token(&server.runtime, "default", &scopes).await;
     for kind in ["worker_pool", "broker"] {
         let worker = json!({ "name": "w1", "kind": kind });
         let register = "/api/worker/pool/register";
-        let known = house.call(&theirs, Method::POST, register, worker).await;
-        assert!(is_ok(&known), "{}", known.text);
+        let registered = server
+            .call_with_token(&acme, Method::POST, register, worker)
+            .await;
+        assert!(is_ok(&registered), "{}", registered.text);
     }
     let rows = async || {
-        let store = house.runtime.store();
-        let workers = store.runtimes(RuntimeKind::WorkerPool).await.unwrap();
-        let brokers = store.runtimes(RuntimeKind::Broker).await.unwrap();
+        let store = server.runtime.store();
+        let workers = store.list_runtimes(RuntimeKind::WorkerPool).await.unwrap();
+        let brokers = store.list_runtimes(RuntimeKind::Broker).await.unwrap();
         assert_eq!((workers.len(), brokers.len()), (1, 1));
         (workers, brokers)
     };
     let before = rows().await;
-    for act in ["drain", "heartbeat", "deregister", "register"] {
+    for operation in ["drain", "heartbeat", "deregister", "register"] {
         for kind in ["worker_pool", "broker"] {
-            // One that is there, and one that is not.
+            // One existing and one unknown name.
             for name in ["acme\u{1f}w1", "nobody\u{1f}w1"] {
-                let path = format!("/api/worker/pool/{act}");
+                let path = format!("/api/worker/pool/{operation}");
                 let body = json!({ "name": name, "kind": kind });
-                let refused = house.call(&spy, Method::POST, &path, body).await;
-                refused.is_problem(ErrorCode::Validation);
+                let refused = server
+                    .call_with_token(&outsider, Method::POST, &path, body)
+                    .await;
+                refused.assert_problem(ErrorCode::Validation);
             }
         }
     }

@@ -1,28 +1,28 @@
-//! The error that an execution failed with, and its place in the playbook.
+//! The error that an execution failed with, and its position in the playbook.
 
 use noetl_api::explain::FailureView;
-use noetl_engine::State;
-use noetl_playbook::origin;
-use noetl_playbook::source::Source;
+use noetl_engine::ExecutionState;
+use noetl_playbook::find_error_span;
+use noetl_playbook::source::DocumentText;
 use noetl_types::Text;
 
 use crate::runtime::Definition;
 
-/// The first error that nothing caught.
-pub(super) fn of(definition: &Definition, state: &State) -> Option<FailureView> {
-    let (error, steps) = state.failure()?;
+/// Returns the first uncaught error.
+pub(super) fn find_failure(definition: &Definition, state: &ExecutionState) -> Option<FailureView> {
+    let (error, steps) = state.uncaught_failure()?;
     let plan = &definition.plan;
-    let step = steps.first().map(|step| plan.model(*step));
-    let place = step.map(|step| {
+    let step = steps.first().map(|step| plan.step_model(*step));
+    let position = step.map(|step| {
         let text = &definition.entry.content;
-        Source::new(text).position(origin(text, step, error).start)
+        DocumentText::new(text).position(find_error_span(text, step, error).start)
     });
     Some(FailureView {
         step: steps
             .first()
             .map(|step| Text::from(plan.step(*step).name.as_str())),
         error: error.to_json(),
-        line: place.map(|place| place.line),
-        column: place.map(|place| place.column),
+        line: position.map(|position| position.line),
+        column: position.map(|position| position.column),
     })
 }

@@ -1,39 +1,39 @@
-//! Why an execution waits, or how it came to its end.
+//! Explanation of what an execution waits for, or of its end.
 //!
-//! Owns the answer of the route: what is open according to the fold, the queue and the pools, in
-//! words for people. Must not: decide or write anything.
+//! Owns the answer of the route: open work according to the fold, the queue and the pools, as
+//! readable text. Must not: decide or write anything.
 
 mod cause;
 mod failure;
-mod parked;
+mod suspended;
 mod waiting;
 
-use noetl_api::explain::{ExplainQuery, Explanation, FailureView, WaitingOn};
-use noetl_engine::State;
-use noetl_store::{Execution, Head, Origin};
+use noetl_api::explain::{ExecutionExplanation, ExplainQuery, FailureView, WaitCondition};
+use noetl_engine::ExecutionState;
+use noetl_store::{Execution, ExecutionOrigin, LogHead};
 use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus, Text};
 
-use super::elapsed::Elapsed;
+use super::elapsed::ExecutionDuration;
 use crate::runtime::{Runtime, RuntimeError};
 
-/// Things that a run waits for that are told one by one.
-const MAX_TOLD: usize = 50;
+/// Maximum waits that are listed individually.
+const MAX_LISTED_WAITS: usize = 50;
 
 impl Runtime {
-    /// Why an execution waits, or how it came to its end.
-    pub async fn explain(
+    /// Explains what an execution waits for, or its end.
+    pub async fn explain_execution(
         &self,
         execution_id: ExecutionId,
         query: ExplainQuery,
-    ) -> Result<Explanation, RuntimeError> {
-        let mut row = self.execution_row(execution_id).await?;
+    ) -> Result<ExecutionExplanation, RuntimeError> {
+        let mut row = self.visible_execution(execution_id).await?;
         let folded = match query.at {
-            None => self.state_of(execution_id).await?,
+            None => self.execution_state(execution_id).await?,
             Some(at) => {
-                let (definition, state, head) = self.state_at(&row, at).await?;
-                as_it_was(&mut row, &state, head);
-                if let Some(seen) = self.seq_seen() {
-                    seen.note_earlier(row.head.version);
+                let (definition, state, head) = self.execution_state_at(&row, at).await?;
+                rewind_row(&mut row, &state, head);
+                if let Some(observed) = self.observed_seq() {
+                    observed.record_requested(row.head.version);
                 }
                 Some((definition, state))
             }
@@ -42,7 +42,7 @@ impl Runtime {
         let mut failure = None;
         if let Some((definition, state)) = &folded {
             if let Some(step) = &query.step
-                && definition.plan.find(step).is_none()
+                && definition.plan.find_step(step).is_none()
             {
                 let text = format!("the playbook of this execution has no step `{step}`");
                 return Err(RuntimeError::refused(ErrorCode::NotFound, text));
@@ -50,19 +50,19 @@ impl Runtime {
             if !row.view.status.is_terminal() {
                 waiting_on = match query.at {
                     None => self.waiting_on(&row, definition, state).await?,
-                    Some(_) => waiting::then(definition, state),
+                    Some(_) => waiting::past_waits(definition, state),
                 };
             }
-            failure = failure::of(definition, state);
+            failure = failure::find_failure(definition, state);
         }
         if let Some(step) = &query.step {
-            waiting_on.retain(|waits| waits.step.as_ref().is_none_or(|of| of == step));
+            waiting_on.retain(|wait| wait.step.as_ref().is_none_or(|waiting| waiting == step));
         }
-        let cause = self.causes(&row, query.step.as_ref()).await?;
-        let more = waiting_on.len().saturating_sub(MAX_TOLD);
-        let summary = self.summary(&row, &waiting_on, failure.as_ref());
-        waiting_on.truncate(MAX_TOLD);
-        Ok(Explanation {
+        let cause = self.causal_chain(&row, query.step.as_ref()).await?;
+        let more = waiting_on.len().saturating_sub(MAX_LISTED_WAITS);
+        let summary = self.summarize_execution(&row, &waiting_on, failure.as_ref());
+        waiting_on.truncate(MAX_LISTED_WAITS);
+        Ok(ExecutionExplanation {
             execution_id,
             status: row.view.status,
             summary,
@@ -73,34 +73,36 @@ impl Runtime {
         })
     }
 
-    fn summary(
+    fn summarize_execution(
         &self,
         row: &Execution,
-        waiting_on: &[WaitingOn],
+        waiting_on: &[WaitCondition],
         failure: Option<&FailureView>,
     ) -> Text {
         let view = &row.view;
-        let took = Elapsed::between(row.facts.started_at, view.ended_at, self.now()).human();
+        let elapsed =
+            ExecutionDuration::from_start_to_end(row.facts.started_at, view.ended_at, self.now())
+                .to_human_text();
         let text = match view.status {
-            ExecutionStatus::Completed => format!("it completed after {took}"),
-            ExecutionStatus::Cancelled => format!("it was cancelled after {took}"),
+            ExecutionStatus::Completed => format!("it completed after {elapsed}"),
+            ExecutionStatus::Cancelled => format!("it was cancelled after {elapsed}"),
             ExecutionStatus::Failed => {
-                let error = view.error.as_deref().unwrap_or("it gave no reason");
+                let error = view.error.as_deref().unwrap_or("no reason was recorded");
                 match failure.and_then(|failure| failure.step.as_ref()) {
                     Some(step) => format!("step `{step}` failed: {error}"),
                     None => format!("it failed: {error}"),
                 }
             }
             ExecutionStatus::Pending | ExecutionStatus::Running | ExecutionStatus::Paused => {
-                what_hinders(row, waiting_on)
+                summarize_waits(row, waiting_on)
             }
         };
-        Text::lossy(&text)
+        Text::from_lossy(&text)
     }
 }
 
-/// Turns a run into what it was when its log ended there.
-fn as_it_was(row: &mut Execution, state: &State, head: Head) {
+/// Resets a row to the state at an earlier position of the log.
+fn rewind_row(row: &mut Execution, state: &ExecutionState, head: LogHead) {
     row.head = head;
     row.view.status = state.status();
     row.view.paused = state.is_paused();
@@ -110,12 +112,14 @@ fn as_it_was(row: &mut Execution, state: &State, head: Head) {
     }
 }
 
-/// What a run waits for that has not ended, in one sentence.
-fn what_hinders(row: &Execution, waiting_on: &[WaitingOn]) -> String {
+/// Summarizes the open waits in one sentence.
+fn summarize_waits(row: &Execution, waiting_on: &[WaitCondition]) -> String {
     let Some((first, others)) = waiting_on.split_first() else {
         return match row.facts.origin {
-            Origin::Driven => "nothing is open: the next decision is under way".to_owned(),
-            _ => "its log is a copy of one that is driven elsewhere".to_owned(),
+            ExecutionOrigin::Driven => {
+                "nothing is open; the next decision is in progress".to_owned()
+            }
+            _ => "its log is a copy of an execution that is driven elsewhere".to_owned(),
         };
     };
     let mut text = match &first.step {
@@ -124,8 +128,8 @@ fn what_hinders(row: &Execution, waiting_on: &[WaitingOn]) -> String {
     };
     match others.len() {
         0 => {}
-        1 => text.push_str("; 1 thing more is waited for"),
-        count => text.push_str(&format!("; {count} things more are waited for")),
+        1 => text.push_str("; and 1 more"),
+        count => text.push_str(&format!("; and {count} more")),
     }
     text
 }

@@ -1,89 +1,95 @@
-//! What an execution waits for: what is open in its fold, and what the queue knows of it.
+//! Waits of an execution: open work in its fold, with details from the queue.
 
 use std::collections::BTreeMap;
 
-use noetl_api::explain::{MAX_HOLDERS, WaitingKind, WaitingOn};
-use noetl_engine::{Moment, NoCaches, Retries, SlotHolder, SlotWant, State, wanted_slots};
-use noetl_playbook::carried::NoPayloads;
-use noetl_store::{Command, CommandFilter, Execution, RuntimeKind, Slot, SlotChoice, SlotState};
-use noetl_types::id::HighWater;
+use noetl_api::explain::{MAX_LISTED_HOLDERS, WaitCondition, WaitConditionKind};
+use noetl_engine::{
+    DecisionContext, EmptyCache, ExecutionState, ReportedRetries, SlotHolder, SlotRequest,
+    requested_slots,
+};
+use noetl_playbook::command_context::EmptyPayloads;
+use noetl_store::{Command, CommandFilter, Execution, RuntimeKind, Slot, SlotSelector, SlotState};
+use noetl_types::id::HighWaterMark;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
     CommandId, CommandStatus, IdGenerator, Json, MachineId, PoolName, Text, Timestamp,
 };
 
-use super::parked;
+use super::suspended;
 use crate::runtime::{Definition, Runtime, RuntimeError, slot_key};
 
-/// Commands of an execution that are looked at.
-const MAX_COMMANDS: usize = 5_000;
+/// Maximum commands of an execution that are examined.
+const MAX_EXAMINED_COMMANDS: usize = 5_000;
 
 impl Runtime {
-    /// What an execution waits for, what hinders it most first.
+    /// Returns the waits of an execution, the most blocking kinds first.
     pub(super) async fn waiting_on(
         &self,
         row: &Execution,
         definition: &Definition,
-        state: &State,
-    ) -> Result<Vec<WaitingOn>, RuntimeError> {
-        let mut found = paused(state);
-        let pools = self.pool_facts().await?;
-        let rows = self.open_commands(row).await?;
+        state: &ExecutionState,
+    ) -> Result<Vec<WaitCondition>, RuntimeError> {
+        let mut list = pause_wait(state);
+        let pools = self.load_pool_facts().await?;
+        let rows = self.open_queue_commands(row).await?;
         for (id, command) in state.commands() {
             let step = Text::from(definition.plan.step(command.step).name.as_str());
-            let waits = match command.parked() {
-                Some(parked) => Some((parked::told(parked), String::new())),
+            let wait = match command.suspended_task() {
+                Some(task) => Some((suspended::suspended_task_wait(task), String::new())),
                 None if command.is_on_server => {
-                    let detail = "is about to be carried out by the server";
-                    Some((entry(WaitingKind::Command, None, detail), String::new()))
+                    let detail = "is about to run on the server";
+                    Some((
+                        new_wait(WaitConditionKind::Command, None, detail),
+                        String::new(),
+                    ))
                 }
-                None => rows
-                    .get(&id)
-                    .and_then(|row| self.in_queue(row, command.retries(), &pools)),
+                None => rows.get(&id).and_then(|row| {
+                    self.queued_command_wait(row, command.reported_retries(), &pools)
+                }),
             };
-            if let Some((waits, key)) = waits {
+            if let Some((wait, key)) = wait {
                 let step = Some(step);
-                found.add(&key, WaitingOn { step, ..waits });
+                list.add_wait(&key, WaitCondition { step, ..wait });
             }
         }
-        joins(definition, state, &mut found);
-        for want in self.slots_wanted(definition, state) {
-            let waits = self.slot(row, want).await?;
-            found.add("", waits);
+        add_join_waits(definition, state, &mut list);
+        for request in self.waiting_slots(definition, state) {
+            let wait = self.slot_wait(row, request).await?;
+            list.add_wait("", wait);
         }
-        Ok(found.in_order())
+        Ok(list.into_sorted_waits())
     }
 
-    /// The open commands of an execution, as the queue has them.
-    async fn open_commands(
+    /// Returns the open commands of an execution in the queue.
+    async fn open_queue_commands(
         &self,
         row: &Execution,
     ) -> Result<BTreeMap<CommandId, Command>, RuntimeError> {
-        let mut filter = CommandFilter::open_of(self.tenant().clone(), row.execution_id);
+        let mut filter = CommandFilter::open_in_execution(self.tenant().clone(), row.execution_id);
         let mut open = BTreeMap::new();
         loop {
-            let page = self.store().commands(filter.clone()).await?;
+            let page = self.store().list_commands(filter.clone()).await?;
             let commands = page.commands.into_iter();
             open.extend(commands.map(|command| (command.command_id, command)));
             filter.after = match page.next {
-                Some(next) if open.len() < MAX_COMMANDS => Some(next),
+                Some(next) if open.len() < MAX_EXAMINED_COMMANDS => Some(next),
                 _ => return Ok(open),
             };
         }
     }
 
-    /// What a command in the queue waits for, with what it has in common with others; nothing where
-    /// it waits because the execution is paused, which is told once.
-    fn in_queue(
+    /// Returns the wait of a queued command and a grouping key. Returns `None` if the command waits
+    /// because the execution is paused, which is reported once.
+    fn queued_command_wait(
         &self,
         command: &Command,
-        retries: Option<&Retries>,
+        retries: Option<&ReportedRetries>,
         pools: &PoolFacts,
-    ) -> Option<(WaitingOn, String)> {
+    ) -> Option<(WaitCondition, String)> {
         let now = self.now();
         let since = Some(command.command_id.time());
         if command.status.is_leased() {
-            return Some(leased(command, retries, now));
+            return Some(leased_command_wait(command, retries, now));
         }
         if command.held || command.status != CommandStatus::Pending {
             return None;
@@ -91,37 +97,37 @@ impl Runtime {
         if let Some(until) = command.not_before.filter(|until| *until > now) {
             let next = command.attempt.saturating_add(1);
             let detail = format!("waits for attempt {next} of {}", command.max_attempts.get());
-            let waits = WaitingOn {
+            let wait = WaitCondition {
                 until: Some(until),
                 since,
-                ..entry(WaitingKind::Retry, None, &detail)
+                ..new_wait(WaitConditionKind::Retry, None, &detail)
             };
-            return Some((waits, command.attempt.to_string()));
+            return Some((wait, command.attempt.to_string()));
         }
-        // Of another tenant's queue nothing is known here.
-        let pool = command.pool.of_tenant(self.tenant());
-        let detail = pools.told(pool.as_ref().unwrap_or(&command.pool));
-        let waits = WaitingOn {
+        // Facts about queues of other tenants are not available here.
+        let pool = command.pool.pool_for_tenant(self.tenant());
+        let detail = pools.describe_pool(pool.as_ref().unwrap_or(&command.pool));
+        let wait = WaitCondition {
             since,
-            ..entry(WaitingKind::Pool, None, &detail)
+            ..new_wait(WaitConditionKind::Pool, None, &detail)
         };
-        Some((waits, command.pool.to_string()))
+        Some((wait, command.pool.to_string()))
     }
 
-    /// Who works for each pool of the tenant, and how busy they are.
-    async fn pool_facts(&self) -> Result<PoolFacts, RuntimeError> {
+    /// Returns the workers and the load of each pool of the tenant.
+    async fn load_pool_facts(&self) -> Result<PoolFacts, RuntimeError> {
         let mut facts = PoolFacts::default();
-        for worker in self.store().runtimes(RuntimeKind::WorkerPool).await? {
-            if self.own_name(&worker.name).is_none() {
+        for worker in self.store().list_runtimes(RuntimeKind::WorkerPool).await? {
+            if self.own_worker_name(&worker.name).is_none() {
                 continue;
             }
-            let silence = self.now().since(worker.heartbeat);
+            let silence = self.now().duration_since(worker.heartbeat);
             let detail = worker.detail.unwrap_or_default();
             let labels = detail.get("labels");
             let pool = labels.and_then(|labels| labels.get("pool_name")?.as_str());
             let pool = pool.unwrap_or(PoolName::shared().as_str()).to_owned();
             let pool = facts.pools.entry(pool).or_default();
-            if silence > self.settings().worker_offline {
+            if silence > self.settings().worker_offline_after {
                 pool.offline += 1;
                 continue;
             }
@@ -129,7 +135,7 @@ impl Runtime {
             pool.capacity += detail.get("capacity").and_then(Json::as_u64).unwrap_or(0);
         }
         for count in self.store().pool_counts().await? {
-            let Some(pool) = count.pool.of_tenant(self.tenant()) else {
+            let Some(pool) = count.pool.pool_for_tenant(self.tenant()) else {
                 continue;
             };
             let pool = facts.pools.entry(pool.to_string()).or_default();
@@ -139,40 +145,44 @@ impl Runtime {
         Ok(facts)
     }
 
-    /// The slots that an execution waits for. What would have to be fetched first is not known.
-    fn slots_wanted(&self, definition: &Definition, state: &State) -> Vec<SlotWant> {
+    /// Returns the slots that an execution waits for. Slots whose keys require a fetch are omitted.
+    fn waiting_slots(&self, definition: &Definition, state: &ExecutionState) -> Vec<SlotRequest> {
         if !definition.plan.uses_slots() || state.is_ended() {
             return Vec::new();
         }
-        // Whatever is decided here is thrown away, and so are the ids that it takes.
-        let mut ids = IdGenerator::new(MachineId::MIN, HighWater::NONE);
-        let mut moment = Moment {
+        // The decisions made here are discarded, and so are the ids they use.
+        let mut ids = IdGenerator::new(MachineId::MIN, HighWaterMark::NONE);
+        let mut context = DecisionContext {
             now: self.now(),
             ids: &mut ids,
-            payloads: &NoPayloads,
-            caches: &NoCaches,
+            payloads: &EmptyPayloads,
+            caches: &EmptyCache,
         };
-        wanted_slots(state, &definition.plan, &mut moment).unwrap_or_default()
+        requested_slots(state, &definition.plan, &mut context).unwrap_or_default()
     }
 
-    async fn slot(&self, row: &Execution, want: SlotWant) -> Result<WaitingOn, RuntimeError> {
-        let choice = SlotChoice::Key {
+    async fn slot_wait(
+        &self,
+        row: &Execution,
+        request: SlotRequest,
+    ) -> Result<WaitCondition, RuntimeError> {
+        let selector = SlotSelector::Key {
             tenant_id: row.facts.tenant_id.clone(),
-            key: slot_key(&want.slot.key),
+            key: slot_key(&request.slot.key),
         };
-        let slots = self.store().slots(choice, PageLimit::MAX).await?;
-        let held = |slot: &&Slot| matches!(slot.state, SlotState::Held { .. });
+        let slots = self.store().list_slots(selector, PageLimit::MAX).await?;
+        let is_held = |slot: &&Slot| matches!(slot.state, SlotState::Held { .. });
         let mut holders: Vec<Text> = slots
             .iter()
-            .filter(held)
+            .filter(is_held)
             .map(|slot| Text::from(slot.id.execution_id.to_string()))
             .collect();
         holders.dedup();
-        holders.truncate(MAX_HOLDERS);
-        let (key, limit) = (&want.slot.key, want.slot.limit);
+        holders.truncate(MAX_LISTED_HOLDERS);
+        let (key, limit) = (&request.slot.key, request.slot.limit);
         let detail = format!("waits for one of {limit} slots of `{key}`");
-        let step = match want.holder {
-            SlotHolder::Run => None,
+        let step = match request.holder {
+            SlotHolder::Execution => None,
             SlotHolder::Step { step, .. } => Some(Text::from(step.as_str())),
         };
         let detail = if step.is_none() {
@@ -180,100 +190,110 @@ impl Runtime {
         } else {
             detail
         };
-        Ok(WaitingOn {
-            since: Some(want.since),
+        Ok(WaitCondition {
+            since: Some(request.since),
             holders,
-            ..entry(WaitingKind::Limit, step, &detail)
+            ..new_wait(WaitConditionKind::Limit, step, &detail)
         })
     }
 }
 
-/// What an execution waited for at a moment that is over, as far as its log tells: who had a command
-/// then is known to nobody any more.
-pub(super) fn then(definition: &Definition, state: &State) -> Vec<WaitingOn> {
-    let mut found = paused(state);
+/// Returns the waits at an earlier position, as far as the log contains them. The lease holders of
+/// that time are not recorded.
+pub(super) fn past_waits(definition: &Definition, state: &ExecutionState) -> Vec<WaitCondition> {
+    let mut list = pause_wait(state);
     for (_, command) in state.commands() {
         let step = Text::from(definition.plan.step(command.step).name.as_str());
-        let waits = match command.parked() {
-            Some(parked) => parked::told(parked),
-            None => entry(WaitingKind::Command, None, "was issued and not done yet"),
+        let wait = match command.suspended_task() {
+            Some(task) => suspended::suspended_task_wait(task),
+            None => new_wait(
+                WaitConditionKind::Command,
+                None,
+                "was issued and had not ended",
+            ),
         };
         let step = Some(step);
-        found.add("", WaitingOn { step, ..waits });
+        list.add_wait("", WaitCondition { step, ..wait });
     }
-    joins(definition, state, &mut found);
-    found.in_order()
+    add_join_waits(definition, state, &mut list);
+    list.into_sorted_waits()
 }
 
-fn paused(state: &State) -> Found {
-    let mut found = Found::default();
+fn pause_wait(state: &ExecutionState) -> WaitList {
+    let mut list = WaitList::default();
     if state.is_paused() {
-        let detail = "the run is paused: nothing is handed out until it is resumed";
-        found.add("", entry(WaitingKind::Paused, None, detail));
+        let detail = "the run is paused; no command is leased until it is resumed";
+        list.add_wait("", new_wait(WaitConditionKind::Paused, None, detail));
     }
-    found
+    list
 }
 
-fn entry(kind: WaitingKind, step: Option<Text>, detail: &str) -> WaitingOn {
-    WaitingOn {
+fn new_wait(kind: WaitConditionKind, step: Option<Text>, detail: &str) -> WaitCondition {
+    WaitCondition {
         kind,
         step,
         count: 1,
-        detail: Text::lossy(detail),
+        detail: Text::from_lossy(detail),
         since: None,
         until: None,
         holders: Vec::new(),
     }
 }
 
-/// What a command waits for that a worker has: for its work, or for the next attempt of its task.
-fn leased(command: &Command, retries: Option<&Retries>, now: Timestamp) -> (WaitingOn, String) {
+/// Returns the wait of a leased command: for its worker, or for the next attempt of its task.
+fn leased_command_wait(
+    command: &Command,
+    retries: Option<&ReportedRetries>,
+    now: Timestamp,
+) -> (WaitCondition, String) {
     let attempt = command.attempt;
-    let of = command.max_attempts.get();
+    let max_attempts = command.max_attempts.get();
     let until = command.lease.map(|lease| lease.until);
     let is_lost = until.is_some_and(|until| until < now);
     let holders = command.worker.as_ref().map(Text::from);
     let holders = holders.into_iter().collect();
     if let Some(retries) = retries.filter(|retries| !is_lost && retries.next_at > now) {
         let detail = format!("failed and waits for attempt {}", retries.next);
-        let waits = WaitingOn {
+        let wait = WaitCondition {
             since: Some(retries.failed_at),
             until: Some(retries.next_at),
             holders,
-            ..entry(WaitingKind::Retry, None, &detail)
+            ..new_wait(WaitConditionKind::Retry, None, &detail)
         };
-        return (waits, detail);
+        return (wait, detail);
     }
     let mut detail = if is_lost {
-        format!("was lost by its worker in attempt {attempt} of {of} and is taken back")
+        format!(
+            "was lost by its worker in attempt {attempt} of {max_attempts} and will be leased again"
+        )
     } else if attempt > 1 {
-        format!("is at work, attempt {attempt} of {of}")
+        format!("is running, attempt {attempt} of {max_attempts}")
     } else {
-        "is at work".to_owned()
+        "is running".to_owned()
     };
     if let Some(retries) = retries.filter(|_| !is_lost) {
-        let attempts = if retries.told == 1 {
+        let attempts = if retries.count == 1 {
             "attempt"
         } else {
             "attempts"
         };
-        detail.push_str(&format!(", after {} failed {attempts}", retries.told));
+        detail.push_str(&format!(", after {} failed {attempts}", retries.count));
     }
-    let waits = WaitingOn {
+    let wait = WaitCondition {
         since: command.claimed_at,
         until,
         holders,
-        ..entry(WaitingKind::Lease, None, &detail)
+        ..new_wait(WaitConditionKind::Lease, None, &detail)
     };
-    (waits, detail)
+    (wait, detail)
 }
 
-/// Steps that wait for others which may still lead to them.
-fn joins(definition: &Definition, state: &State, found: &mut Found) {
+/// Adds the steps that wait for other steps which may still lead to them.
+fn add_join_waits(definition: &Definition, state: &ExecutionState, list: &mut WaitList) {
     let plan = &definition.plan;
-    for (step, waiting) in state.waiting() {
+    for (step, waiting) in state.waiting_steps() {
         let blockers: Vec<Text> = state
-            .blockers(plan, step)
+            .blocking_steps(plan, step)
             .map(|other| Text::from(plan.step(other).name.as_str()))
             .collect();
         if blockers.is_empty() {
@@ -281,65 +301,65 @@ fn joins(definition: &Definition, state: &State, found: &mut Found) {
         }
         let names: Vec<String> = blockers
             .iter()
-            .take(MAX_HOLDERS)
+            .take(MAX_LISTED_HOLDERS)
             .map(|name| format!("`{name}`"))
             .collect();
         let detail = format!("waits for {}, which may still lead to it", names.join(", "));
         let step = Text::from(plan.step(step).name.as_str());
-        let waits = WaitingOn {
+        let wait = WaitCondition {
             since: Some(waiting.since),
-            holders: blockers.into_iter().take(MAX_HOLDERS).collect(),
-            ..entry(WaitingKind::Join, Some(step), &detail)
+            holders: blockers.into_iter().take(MAX_LISTED_HOLDERS).collect(),
+            ..new_wait(WaitConditionKind::Join, Some(step), &detail)
         };
-        found.add("", waits);
+        list.add_wait("", wait);
     }
 }
 
-/// What was found so far. What waits for the same is counted, since a loop may have thousands.
+/// Waits found so far. Equal waits are counted, because a loop may have thousands of them.
 #[derive(Default)]
-struct Found {
-    by_key: BTreeMap<(WaitingKind, Option<Text>, String), WaitingOn>,
+struct WaitList {
+    by_key: BTreeMap<(WaitConditionKind, Option<Text>, String), WaitCondition>,
 }
 
-impl Found {
-    fn add(&mut self, key: &str, waits: WaitingOn) {
-        let key = match waits.kind {
-            // These differ from each other, whatever they have in common.
-            WaitingKind::Child | WaitingKind::Signal | WaitingKind::Approval => {
-                waits.detail.to_string()
+impl WaitList {
+    fn add_wait(&mut self, key: &str, wait: WaitCondition) {
+        let key = match wait.kind {
+            // These kinds are always listed separately.
+            WaitConditionKind::Child | WaitConditionKind::Signal | WaitConditionKind::Approval => {
+                wait.detail.to_string()
             }
             _ => key.to_owned(),
         };
-        let key = (waits.kind, waits.step.clone(), key);
-        let Some(known) = self.by_key.get_mut(&key) else {
-            self.by_key.insert(key, waits);
+        let key = (wait.kind, wait.step.clone(), key);
+        let Some(existing) = self.by_key.get_mut(&key) else {
+            self.by_key.insert(key, wait);
             return;
         };
-        known.count += 1;
-        known.since = earliest(known.since, waits.since);
-        known.until = earliest(known.until, waits.until);
-        for holder in waits.holders {
-            if known.holders.len() < MAX_HOLDERS && !known.holders.contains(&holder) {
-                known.holders.push(holder);
+        existing.count += 1;
+        existing.since = earliest_time(existing.since, wait.since);
+        existing.until = earliest_time(existing.until, wait.until);
+        for holder in wait.holders {
+            if existing.holders.len() < MAX_LISTED_HOLDERS && !existing.holders.contains(&holder) {
+                existing.holders.push(holder);
             }
         }
     }
 
-    fn in_order(self) -> Vec<WaitingOn> {
-        let mut found: Vec<WaitingOn> = self.by_key.into_values().collect();
-        found.sort_by_key(|waits| (waits.kind, waits.since));
-        found
+    fn into_sorted_waits(self) -> Vec<WaitCondition> {
+        let mut waits: Vec<WaitCondition> = self.by_key.into_values().collect();
+        waits.sort_by_key(|wait| (wait.kind, wait.since));
+        waits
     }
 }
 
-fn earliest(left: Option<Timestamp>, right: Option<Timestamp>) -> Option<Timestamp> {
+fn earliest_time(left: Option<Timestamp>, right: Option<Timestamp>) -> Option<Timestamp> {
     match (left, right) {
         (Some(left), Some(right)) => Some(left.min(right)),
         (one, other) => one.or(other),
     }
 }
 
-/// Who works for each pool.
+/// Workers and load of each pool.
 #[derive(Debug, Default)]
 struct PoolFacts {
     pools: BTreeMap<String, PoolFact>,
@@ -355,18 +375,18 @@ struct PoolFact {
 }
 
 impl PoolFacts {
-    fn told(&self, pool: &PoolName) -> String {
-        let none = PoolFact::default();
-        let fact = self.pools.get(pool.as_str()).unwrap_or(&none);
-        let waits = format!("waits for a worker of pool `{pool}`");
+    fn describe_pool(&self, pool: &PoolName) -> String {
+        let empty = PoolFact::default();
+        let fact = self.pools.get(pool.as_str()).unwrap_or(&empty);
+        let text = format!("waits for a worker of pool `{pool}`");
         match (fact.active, fact.offline) {
-            (0, 0) => format!("{waits}, which has none"),
-            (0, gone) => format!("{waits}, whose {gone} were not heard of for too long"),
+            (0, 0) => format!("{text}, which has none"),
+            (0, offline) => format!("{text}, which has only {offline} offline"),
             (active, _) if fact.capacity > 0 && fact.in_flight >= fact.capacity => format!(
-                "{waits}, whose {active} are busy with {} commands, {} in the queue",
+                "{text}, whose {active} are busy with {} commands, {} in the queue",
                 fact.in_flight, fact.pending
             ),
-            (active, _) => format!("{waits}, which has {active}"),
+            (active, _) => format!("{text}, which has {active}"),
         }
     }
 }

@@ -1,31 +1,34 @@
-//! The answer about a folded log.
+//! Answer of a replay.
 
-use noetl_api::replay::{Checksum, ReplayAnswer};
+use noetl_api::replay::{ReplayResponse, StateChecksum};
 use noetl_engine::replay::REPLAY_FOLD_VERSION;
-use noetl_types::replay::Projection;
+use noetl_types::replay::ProjectionKind;
 
-use super::fold::{Folded, broken_off};
+use super::fold::{FoldedLog, replay_aborted};
 use crate::runtime::RuntimeError;
 
-/// The answer about a folded log. The sum of a large state takes a while, so it is taken where
-/// nobody has to wait for it.
-pub async fn answer(folded: Folded, projection: Projection) -> Result<ReplayAnswer, RuntimeError> {
-    let answered = tokio::task::spawn_blocking(move || put_together(folded, projection)).await;
-    answered.map_err(|_| broken_off())
+/// Builds the answer for a folded log. The checksum of a large state takes a while, so it is
+/// computed on a blocking thread.
+pub async fn build_replay_answer(
+    folded: FoldedLog,
+    projection: ProjectionKind,
+) -> Result<ReplayResponse, RuntimeError> {
+    let answer = tokio::task::spawn_blocking(move || assemble_answer(folded, projection)).await;
+    answer.map_err(|_| replay_aborted())
 }
 
-fn put_together(folded: Folded, projection: Projection) -> ReplayAnswer {
-    // What was cut is not what was asked for, so nobody shall compare it with anything.
-    let sums = (!folded.truncated).then(|| folded.state.checksums());
-    ReplayAnswer {
+fn assemble_answer(folded: FoldedLog, projection: ProjectionKind) -> ReplayResponse {
+    // A truncated state has no checksum, so that it cannot be compared with a complete one.
+    let checksums = (!folded.truncated).then(|| folded.state.checksums());
+    ReplayResponse {
         projection,
         replay_snapshot: folded.seed,
-        checksum: sums.map(|sums| Checksum {
+        checksum: checksums.map(|checksums| StateChecksum {
             kind: "sha256".into(),
-            value: sums.whole,
+            value: checksums.whole,
             fold_version: REPLAY_FOLD_VERSION,
         }),
-        projection_checksums: sums.map(|sums| sums.parts),
+        projection_checksums: checksums.map(|checksums| checksums.parts),
         truncated: folded.truncated,
         warnings: folded.state.warnings(),
         state: folded.state.into_replayed(),

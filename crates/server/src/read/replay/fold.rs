@@ -1,214 +1,227 @@
-//! A log, folded page by page.
+//! Folding of a log, page by page.
 
 use noetl_api::replay::{ReplayQuery, ReplaySnapshot};
 use noetl_engine::replay::{REPLAY_FOLD_VERSION, ReplayError, ReplayState};
-use noetl_store::{Execution, Gists, LogPage, MAX_SNAPSHOTS, Snapshot, Store};
-use noetl_types::{ErrorCode, Json, Version};
+use noetl_store::{Execution, LogPageLimit, MAX_SNAPSHOTS, ReplayPage, Snapshot, Store};
+use noetl_types::{ErrorCode, ExecutionVersion, Json};
 
 use super::{cut, snapshot_key};
-use crate::runtime::{RuntimeError, causes};
+use crate::runtime::{RuntimeError, error_chain};
 
-/// Events that are read at once; two such pages are in memory at once.
-const PAGE: i64 = 1_000;
+/// Events per page. Two pages are in memory at a time.
+const PAGE_EVENTS: i64 = 1_000;
 
-/// Events from which on a page is folded where nobody waits for it.
-const HANDED_OVER: usize = 200;
+/// Minimum events of a page that is folded on a blocking thread.
+const MIN_BLOCKING_EVENTS: usize = 200;
 
-/// Bytes from which on it is, however few events they are.
-const HANDED_OVER_BYTES: usize = 256 << 10;
+/// Minimum bytes of a page that is folded on a blocking thread.
+const MIN_BLOCKING_BYTES: usize = 256 << 10;
 
-/// Snapshots that are tried in vain before the log is folded from its first event.
-const MOST_REJECTED: usize = 8;
+/// Maximum unusable snapshots before the log is folded from its first event.
+const MAX_REJECTED_SNAPSHOTS: usize = 8;
 
-/// Events, at least, between two places of a log that later folds can go on from.
-const STRIDE: i64 = 2_000;
+/// Minimum events between two intermediate states that are offered as snapshots.
+const MIN_STATE_STRIDE_EVENTS: i64 = 2_000;
 
-/// Events that an entry of the state weighs up: a place costs no more than it saves.
+/// Events per entry of the state that an intermediate state must save, so that it saves more than
+/// it costs.
 const EVENTS_PER_ENTRY: i64 = 4;
 
-/// A log, folded up to where it was cut.
+/// A log, folded up to the cut.
 #[derive(Debug)]
-pub struct Folded {
-    /// The state.
+pub struct FoldedLog {
     pub state: ReplayState,
-    /// Whether a limit cut the log earlier than was asked for.
+    /// True if the limit cut the log before the requested position.
     pub truncated: bool,
-    /// The snapshot that the fold went on from.
+    /// Snapshot that the fold started from.
     pub seed: Option<ReplaySnapshot>,
-    /// How large that snapshot is.
+    /// Size of that snapshot.
     pub(super) seed_bytes: usize,
-    /// How many events were folded behind it.
-    pub(super) tail: i64,
-    /// Versions of snapshots that turned out to be of no use.
-    pub(super) rejected: Vec<Version>,
-    /// States on the way there, from which those who look at an earlier moment can go on.
-    pub(super) passed: Vec<Passed>,
+    /// Number of events folded after the snapshot.
+    pub(super) tail_events: i64,
+    /// Versions of unusable snapshots.
+    pub(super) rejected: Vec<ExecutionVersion>,
+    /// Intermediate states, from which replays of earlier positions can start.
+    pub(super) intermediates: Vec<IntermediateState>,
 }
 
-/// A state on the way to another one.
+/// An intermediate state of a fold.
 #[derive(Debug)]
-pub(super) struct Passed {
+pub(super) struct IntermediateState {
     pub(super) state: ReplayState,
-    /// How many events a reader need not fold any more who goes on from it.
-    pub(super) saves: i64,
+    /// Number of events that a replay saves if it starts from this state.
+    pub(super) saved_events: i64,
 }
 
-impl Folded {
-    /// A log that was folded elsewhere, as a whole.
-    pub fn of(state: ReplayState, truncated: bool) -> Self {
+impl FoldedLog {
+    /// Wraps a state that was folded elsewhere from the whole log.
+    pub fn from_state(state: ReplayState, truncated: bool) -> Self {
         Self {
-            tail: state.version().get(),
+            tail_events: state.version().get(),
             state,
             truncated,
             seed: None,
             seed_bytes: 0,
             rejected: Vec::new(),
-            passed: Vec::new(),
+            intermediates: Vec::new(),
         }
     }
 
     /// Folds a page of events.
-    fn apply(&mut self, page: &Gists) -> Result<(), ReplayError> {
+    fn apply_events(&mut self, page: &ReplayPage) -> Result<(), ReplayError> {
         let before = self.state.version().get();
         match page {
-            Gists::Rows(rows) => rows
-                .gists()
-                .try_for_each(|gist| self.state.apply_gist(&gist))?,
-            Gists::Whole(events) => {
+            ReplayPage::Rows(rows) => rows
+                .replay_rows()
+                .try_for_each(|row| self.state.apply_row(&row))?,
+            ReplayPage::Events(events) => {
                 let mut events = events.iter();
                 events.try_for_each(|event| self.state.apply(&event.record))?;
             }
         }
-        self.tail += self.state.version().get() - before;
+        self.tail_events += self.state.version().get() - before;
         Ok(())
     }
 
-    /// Remembers the state where it is far enough from the last one that is kept.
-    fn pass(&mut self, stride: i64) {
-        let before = self.passed.last().map_or(0, |it| it.state.version().get());
-        let before = before.max(self.state.version().get() - self.tail);
-        let entries = EVENTS_PER_ENTRY.saturating_mul(self.state.entries());
-        let saves = self.state.version().get() - before;
-        if saves < stride.max(entries) {
+    /// Records the current state if it is far enough from the last recorded one.
+    fn record_intermediate(&mut self, stride: i64) {
+        let before = self
+            .intermediates
+            .last()
+            .map_or(0, |intermediate| intermediate.state.version().get());
+        let before = before.max(self.state.version().get() - self.tail_events);
+        let entries = EVENTS_PER_ENTRY.saturating_mul(self.state.entry_count());
+        let saved_events = self.state.version().get() - before;
+        if saved_events < stride.max(entries) {
             return;
         }
-        self.passed.push(Passed {
+        self.intermediates.push(IntermediateState {
             state: self.state.clone(),
-            saves,
+            saved_events,
         });
     }
 }
 
-/// Folds the log of an execution up to where the query says.
-pub async fn replay(log: &dyn Store, query: &ReplayQuery) -> Result<Folded, RuntimeError> {
-    let row = owned_row(log, query).await?;
-    let asked = cut::version_of(log, &row, query.cut).await?;
-    let most = query.limit.map_or(i64::MAX, i64::from);
-    let to = asked.min(Version::new(most).unwrap_or_default());
-    let mut folded = seeded(log, &row, to).await?;
-    folded.truncated = to < asked;
-    let most_kept = i64::try_from(MAX_SNAPSHOTS).unwrap_or(i64::MAX);
-    let stride = STRIDE.max(to.get() / most_kept);
-    let mut events = page(log, &row, folded.state.version(), to).await?;
-    while let Some(last) = events.last() {
-        // The next page is on its way while this one is folded.
-        let next = page(log, &row, last.into(), to);
-        let (next, applied) = tokio::join!(next, apply(folded, events));
-        folded = applied?.map_err(|error| unfit(&row, &error))?;
+/// Folds the log of an execution up to the position in the query.
+pub async fn replay_log(store: &dyn Store, query: &ReplayQuery) -> Result<FoldedLog, RuntimeError> {
+    let row = find_owned_execution(store, query).await?;
+    let requested = cut::cut_version(store, &row, query.cutoff).await?;
+    let limit = query.limit.map_or(i64::MAX, i64::from);
+    let to = requested.min(ExecutionVersion::new(limit).unwrap_or_default());
+    let mut folded = seed_from_snapshot(store, &row, to).await?;
+    folded.truncated = to < requested;
+    let max_snapshots = i64::try_from(MAX_SNAPSHOTS).unwrap_or(i64::MAX);
+    let stride = MIN_STATE_STRIDE_EVENTS.max(to.get() / max_snapshots);
+    let mut events = read_page(store, &row, folded.state.version(), to).await?;
+    while let Some(last) = events.last_seq() {
+        // The next page is read while this one is folded.
+        let next = read_page(store, &row, last.into(), to);
+        let (next, applied) = tokio::join!(next, apply_page(folded, events));
+        folded = applied?.map_err(|error| replay_failed(&row, &error))?;
         if folded.state.version() < to {
-            folded.pass(stride);
+            folded.record_intermediate(stride);
         }
         events = next?;
     }
     Ok(folded)
 }
 
-/// Folds a page beside who reads the next one; a short one is folded sooner than handed over.
-async fn apply(
-    mut folded: Folded,
-    page: Gists,
-) -> Result<Result<Folded, ReplayError>, RuntimeError> {
-    if page.len() < HANDED_OVER && page.bytes() < HANDED_OVER_BYTES {
-        return Ok(folded.apply(&page).map(|()| folded));
+/// Folds a page on a blocking thread, concurrently with the read of the next page. A short page is
+/// folded directly, which is faster.
+async fn apply_page(
+    mut folded: FoldedLog,
+    page: ReplayPage,
+) -> Result<Result<FoldedLog, ReplayError>, RuntimeError> {
+    if page.len() < MIN_BLOCKING_EVENTS && page.text_bytes() < MIN_BLOCKING_BYTES {
+        return Ok(folded.apply_events(&page).map(|()| folded));
     }
-    let applied = tokio::task::spawn_blocking(move || folded.apply(&page).map(|()| folded));
-    applied.await.map_err(|_| broken_off())
+    let applied = tokio::task::spawn_blocking(move || folded.apply_events(&page).map(|()| folded));
+    applied.await.map_err(|_| replay_aborted())
 }
 
-/// The next events of a log; none where it is read to the end.
-async fn page(
-    log: &dyn Store,
+/// Reads the next events of a log. Returns an empty page at the end.
+async fn read_page(
+    store: &dyn Store,
     row: &Execution,
-    after: Version,
-    to: Version,
-) -> Result<Gists, RuntimeError> {
+    after: ExecutionVersion,
+    to: ExecutionVersion,
+) -> Result<ReplayPage, RuntimeError> {
     if after >= to {
-        return Ok(Gists::Whole(Vec::new()));
+        return Ok(ReplayPage::Events(Vec::new()));
     }
-    let count = PAGE.min(to.get() - after.get());
-    let limit = LogPage::clamped(u32::try_from(count).unwrap_or(u32::MAX));
-    let events = log.gists(row.execution_id, after, limit).await?;
+    let count = PAGE_EVENTS.min(to.get() - after.get());
+    let limit = LogPageLimit::clamped(u32::try_from(count).unwrap_or(u32::MAX));
+    let events = store
+        .read_replay_rows(row.execution_id, after, limit)
+        .await?;
     if events.is_empty() {
-        // Retention may have dropped it since the execution was found.
-        if log.is_gone(row.execution_id).await? {
-            return Err(gone());
+        // Retention may have deleted the log since the execution was found.
+        if store.is_dropped(row.execution_id).await? {
+            return Err(dropped_by_retention());
         }
-        let text = format!("its log ends at {after}, and should go on to {to}");
-        return Err(damaged(row, &text));
+        let text = format!("its log ends at {after} but should continue to {to}");
+        return Err(log_damaged(row, &text));
     }
     Ok(events)
 }
 
-/// The execution, if it is the caller's. One of somebody else is as good as none.
-async fn owned_row(log: &dyn Store, query: &ReplayQuery) -> Result<Execution, RuntimeError> {
-    let found = log.execution(query.execution_id).await?;
+/// Returns the execution if it belongs to the caller. Others are reported as not found.
+async fn find_owned_execution(
+    store: &dyn Store,
+    query: &ReplayQuery,
+) -> Result<Execution, RuntimeError> {
+    let found = store.find_execution(query.execution_id).await?;
     let is_owned = |row: &Execution| {
         row.facts.tenant_id == query.tenant_id && row.facts.organization_id == query.organization_id
     };
     if let Some(row) = found.filter(is_owned) {
         return Ok(row);
     }
-    if log.is_gone(query.execution_id).await? {
-        return Err(gone());
+    if store.is_dropped(query.execution_id).await? {
+        return Err(dropped_by_retention());
     }
     Err(RuntimeError::no_execution())
 }
 
-fn gone() -> RuntimeError {
+fn dropped_by_retention() -> RuntimeError {
     let text = "the execution was dropped by retention";
     RuntimeError::refused(ErrorCode::RetentionDropped, text)
 }
 
-/// The fold of the newest usable snapshot, or of no events.
-async fn seeded(log: &dyn Store, row: &Execution, to: Version) -> Result<Folded, RuntimeError> {
+/// Returns the state of the newest usable snapshot, or an empty state.
+async fn seed_from_snapshot(
+    store: &dyn Store,
+    row: &Execution,
+    to: ExecutionVersion,
+) -> Result<FoldedLog, RuntimeError> {
     let empty = ReplayState::new(
         row.facts.tenant_id.clone(),
         row.facts.organization_id.clone(),
         row.execution_id,
     );
-    let mut folded = Folded::of(empty, false);
-    if to == Version::EMPTY {
+    let mut folded = FoldedLog::from_state(empty, false);
+    if to == ExecutionVersion::EMPTY {
         return Ok(folded);
     }
     let (execution_id, key) = (row.execution_id, snapshot_key());
     let mut at_most = to;
-    while folded.rejected.len() < MOST_REJECTED
-        && let Some(snapshot) = log.snapshot(execution_id, &key, at_most).await?
+    while folded.rejected.len() < MAX_REJECTED_SNAPSHOTS
+        && let Some(snapshot) = store.find_snapshot(execution_id, &key, at_most).await?
     {
         let version = snapshot.head.version;
-        match read(row, &snapshot) {
+        match decode_snapshot(row, &snapshot) {
             Ok(state) => {
                 folded.state = state;
                 folded.seed_bytes = snapshot.state.len();
-                folded.seed = Some(shown(&snapshot));
+                folded.seed = Some(snapshot_summary(&snapshot));
                 break;
             }
             Err(reason) => {
-                tracing::warn!(%execution_id, %version, reason, "a snapshot is of no use");
+                tracing::warn!(%execution_id, %version, reason, "a snapshot is unusable");
                 folded.rejected.push(version);
             }
         }
-        let Ok(before) = Version::new(version.get() - 1) else {
+        let Ok(before) = ExecutionVersion::new(version.get() - 1) else {
             break;
         };
         at_most = before;
@@ -216,22 +229,22 @@ async fn seeded(log: &dyn Store, row: &Execution, to: Version) -> Result<Folded,
     Ok(folded)
 }
 
-fn read(row: &Execution, snapshot: &Snapshot) -> Result<ReplayState, String> {
+fn decode_snapshot(row: &Execution, snapshot: &Snapshot) -> Result<ReplayState, String> {
     let state = ReplayState::from_snapshot(&snapshot.state, &snapshot.checksum)
-        .map_err(|error| causes(&error))?;
+        .map_err(|error| error_chain(&error))?;
     let replayed = state.replayed();
-    let is_of_it = replayed.execution_id == row.execution_id
+    let is_match = replayed.execution_id == row.execution_id
         && replayed.tenant_id == row.facts.tenant_id
         && replayed.organization_id == row.facts.organization_id
         && state.version() == snapshot.head.version;
-    if is_of_it {
+    if is_match {
         Ok(state)
     } else {
-        Err("it is of another execution, or of another version".to_owned())
+        Err("it belongs to another execution or version".to_owned())
     }
 }
 
-fn shown(snapshot: &Snapshot) -> ReplaySnapshot {
+fn snapshot_summary(snapshot: &Snapshot) -> ReplaySnapshot {
     ReplaySnapshot {
         aggregate_id: format!("execution/{}/all", snapshot.execution_id).into(),
         aggregate_type: snapshot.key.kind.clone(),
@@ -241,15 +254,15 @@ fn shown(snapshot: &Snapshot) -> ReplaySnapshot {
     }
 }
 
-pub(super) fn broken_off() -> RuntimeError {
-    RuntimeError::refused(ErrorCode::Internal, "the replay was broken off")
+pub(super) fn replay_aborted() -> RuntimeError {
+    RuntimeError::refused(ErrorCode::Internal, "the replay was aborted")
 }
 
-fn unfit(row: &Execution, error: &ReplayError) -> RuntimeError {
-    damaged(row, &causes(error))
+fn replay_failed(row: &Execution, error: &ReplayError) -> RuntimeError {
+    log_damaged(row, &error_chain(error))
 }
 
-fn damaged(row: &Execution, reason: &str) -> RuntimeError {
+fn log_damaged(row: &Execution, reason: &str) -> RuntimeError {
     let text = format!(
         "execution {} cannot be replayed: {reason}",
         row.execution_id
@@ -263,22 +276,22 @@ mod tests {
     use std::sync::Arc;
 
     use noetl_api::internal::{ProjectRequest, PurgeRequest};
-    use noetl_store::{CopyScope, MemoryStore};
+    use noetl_store::{MemoryStore, ProjectionScope};
     use noetl_types::{ExecutionId, Timestamp};
 
     use super::*;
     use crate::clock::SystemClock;
     use crate::runtime::{Runtime, Settings};
 
-    /// The month goes between the look at the execution and the look at its log.
+    /// The partition is deleted between the read of the execution and the read of its log.
     #[tokio::test]
-    async fn a_log_that_retention_drops_meanwhile_is_gone_and_not_damaged() {
+    async fn log_dropped_during_replay_is_not_reported_as_damaged() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let clock = Arc::new(SystemClock);
         let runtime = Runtime::open(Arc::clone(&store), clock, Settings::default());
         let runtime = runtime.await.unwrap();
-        let made = Timestamp::parse("2025-03-10T00:00:00Z").unwrap();
-        let id = (made.as_unix_ms() - 1_704_067_200_000) << 22;
+        let created_at = Timestamp::parse("2025-03-10T00:00:00Z").unwrap();
+        let id = (created_at.as_unix_ms() - 1_704_067_200_000) << 22;
         let event = |number: i64, name: &str| {
             Json::object([
                 ("execution_id", Json::from(id)),
@@ -287,19 +300,20 @@ mod tests {
             ])
         };
         let events = vec![event(1, "step.enter"), event(2, "playbook.completed")];
-        let copied = runtime.project(ProjectRequest { events }, CopyScope::OfExecution);
-        assert_eq!(copied.await.unwrap().projected, 2);
+        let projected =
+            runtime.project_events(ProjectRequest { events }, ProjectionScope::ExecutionOwner);
+        assert_eq!(projected.await.unwrap().projected, 2);
         let query = ReplayQuery::new(ExecutionId::new(id).unwrap());
-        let row = owned_row(&*store, &query).await.unwrap();
-        let log = || page(&*store, &row, Version::EMPTY, row.head.version);
-        assert_eq!(log().await.unwrap().len(), 2);
-        let wanted = PurgeRequest {
+        let row = find_owned_execution(&*store, &query).await.unwrap();
+        let read_log = || read_page(&*store, &row, ExecutionVersion::EMPTY, row.head.version);
+        assert_eq!(read_log().await.unwrap().len(), 2);
+        let request = PurgeRequest {
             event_retention_days: Some(30),
             ..PurgeRequest::default()
         };
-        let purged = runtime.purge(wanted).await.unwrap();
+        let purged = runtime.purge_expired_data(request).await.unwrap();
         assert_eq!(purged.events_purged, 1, "{purged:?}");
-        let code = log().await.err().and_then(|error| error.code());
+        let code = read_log().await.err().and_then(|error| error.code());
         assert_eq!(code, Some(ErrorCode::RetentionDropped));
     }
 }

@@ -1,28 +1,28 @@
-//! What an execution looked like at any moment of it, folded from its log.
+//! Replay: the state of an execution at any position of its log.
 //!
-//! Owns where a log is cut, how it is read page by page, what it is seeded with, and the answer. The
-//! fold is the engine's.
+//! Owns the cut position, the paged reading, the starting snapshot and the answer. The engine owns
+//! the fold.
 
 mod answer;
 mod cut;
 mod fold;
 mod resolve;
 
-use noetl_api::replay::{ReplayAnswer, ReplayQuery};
+use noetl_api::replay::{ReplayQuery, ReplayResponse};
 use noetl_engine::replay::{REPLAY_FOLD_VERSION, ReplayState};
-use noetl_store::{Head, LogPage, Snapshot, SnapshotKey, StoreError};
-use noetl_types::{ExecutionId, Version};
+use noetl_store::{LogHead, LogPageLimit, Snapshot, SnapshotKey, StoreError};
+use noetl_types::{ExecutionId, ExecutionVersion};
 
 use crate::runtime::{Runtime, RuntimeError};
 
-pub use answer::answer;
-use fold::Passed;
-pub use fold::{Folded, replay};
+pub use answer::build_replay_answer;
+use fold::IntermediateState;
+pub use fold::{FoldedLog, replay_log};
 
-/// Bytes of state that one event of a tail weighs up: a snapshot has to save more than it costs.
+/// Bytes of snapshot per event of its tail: a snapshot must save more than it costs.
 const BYTES_PER_EVENT: usize = 1 << 10;
 
-/// Which snapshots the fold can go on from.
+/// Key of the snapshots that a replay can start from.
 pub(crate) fn snapshot_key() -> SnapshotKey {
     SnapshotKey {
         kind: "replay_state".into(),
@@ -31,70 +31,78 @@ pub(crate) fn snapshot_key() -> SnapshotKey {
 }
 
 impl Runtime {
-    /// An execution as of a moment.
-    pub async fn replay_state(&self, query: ReplayQuery) -> Result<ReplayAnswer, RuntimeError> {
-        // Whose it is follows from who asks, and never from what is asked.
-        let own = self.behalf();
-        if query.tenant_id != own.tenant_id || query.organization_id != own.organization_id {
+    /// Returns the state of an execution at a position.
+    pub async fn replay_state(&self, query: ReplayQuery) -> Result<ReplayResponse, RuntimeError> {
+        // The tenant comes from the caller's identity, never from the query.
+        let auth = self.auth_context();
+        if query.tenant_id != auth.tenant_id || query.organization_id != auth.organization_id {
             return Err(RuntimeError::no_execution());
         }
-        self.execution_row(query.execution_id).await?;
-        let mut folded = replay(self.store(), &query).await?;
-        self.keep_snapshots(&mut folded);
+        self.visible_execution(query.execution_id).await?;
+        let mut folded = replay_log(self.store(), &query).await?;
+        self.store_snapshots(&mut folded);
         let resolution = if query.resolve_payloads {
             Some(self.resolve_payloads(folded.state.replayed()).await)
         } else {
             None
         };
-        let mut answer = answer(folded, query.projection).await?;
-        if let Some((list, summary)) = resolution {
-            answer.payload_resolution = Some(list);
+        let mut answer = build_replay_answer(folded, query.projection).await?;
+        if let Some((payloads, summary)) = resolution {
+            answer.payload_resolution = Some(payloads);
             answer.payload_resolution_summary = Some(summary);
         }
         Ok(answer)
     }
 
-    /// The whole log of an execution folded once more; what that saves the next reader is kept.
-    pub(crate) async fn refold(&self, query: &ReplayQuery) -> Result<ReplayState, RuntimeError> {
-        let mut folded = replay(self.store(), query).await?;
-        self.keep_snapshots(&mut folded);
+    /// Folds the whole log of an execution and stores snapshots for later replays.
+    pub(crate) async fn refold_log(
+        &self,
+        query: &ReplayQuery,
+    ) -> Result<ReplayState, RuntimeError> {
+        let mut folded = replay_log(self.store(), query).await?;
+        self.store_snapshots(&mut folded);
         Ok(folded.state)
     }
 
-    /// Keeps states beside the log, in the background, where that saves later readers enough: the last
-    /// one, and some of those on the way to it. What could not be used makes way for them first.
-    fn keep_snapshots(&self, folded: &mut Folded) {
-        let least = i64::from(self.settings().snapshot_every);
+    /// Stores snapshots in the background if they save later replays enough: the last state, and
+    /// some intermediate ones. Unusable snapshots are deleted first.
+    fn store_snapshots(&self, folded: &mut FoldedLog) {
+        let min_events = i64::from(self.settings().snapshot_min_events);
         let rejected = std::mem::take(&mut folded.rejected);
         let execution_id = folded.state.replayed().execution_id;
-        let mut states = std::mem::take(&mut folded.passed);
-        states.retain(|passed| passed.saves >= least);
-        if folded.tail > 0 && folded.tail >= least.max(weight(folded.seed_bytes)) {
-            states.push(Passed {
+        let mut states = std::mem::take(&mut folded.intermediates);
+        states.retain(|intermediate| intermediate.saved_events >= min_events);
+        if folded.tail_events > 0
+            && folded.tail_events >= min_events.max(snapshot_cost_events(folded.seed_bytes))
+        {
+            states.push(IntermediateState {
                 state: folded.state.clone(),
-                saves: folded.tail,
+                saved_events: folded.tail_events,
             });
         }
         if states.is_empty() && rejected.is_empty() {
             return;
         }
         let runtime = self.clone();
-        self.in_background(async move {
+        self.spawn_background(async move {
             for version in rejected {
                 let key = snapshot_key();
                 runtime.reject_snapshot(execution_id, &key, version).await;
             }
-            // The last one is the one that most readers want.
-            for passed in states.into_iter().rev() {
-                runtime.keep_snapshot(passed).await;
+            // Most replays need the last state.
+            for intermediate in states.into_iter().rev() {
+                runtime.store_snapshot(intermediate).await;
             }
         });
     }
 
-    async fn keep_snapshot(&self, passed: Passed) {
-        let Passed { state, saves } = passed;
+    async fn store_snapshot(&self, intermediate: IntermediateState) {
+        let IntermediateState {
+            state,
+            saved_events,
+        } = intermediate;
         let execution_id = state.replayed().execution_id;
-        let head = match self.head_at(execution_id, state.version()).await {
+        let head = match self.log_head_at(execution_id, state.version()).await {
             Ok(Some(head)) => head,
             Ok(None) => return,
             Err(error) => {
@@ -102,12 +110,13 @@ impl Runtime {
                 return;
             }
         };
-        let taken = tokio::task::spawn_blocking(move || snapshot(&state, execution_id, head));
-        let Ok(Some(snapshot)) = taken.await else {
+        let encoding =
+            tokio::task::spawn_blocking(move || encode_snapshot(&state, execution_id, head));
+        let Ok(Some(snapshot)) = encoding.await else {
             tracing::warn!(%execution_id, "a snapshot could not be taken");
             return;
         };
-        if weight(snapshot.state.len()) > saves {
+        if snapshot_cost_events(snapshot.state.len()) > saved_events {
             return;
         }
         if let Err(error) = self.store().write_snapshot(snapshot).await {
@@ -115,25 +124,30 @@ impl Runtime {
         }
     }
 
-    /// How a log stood when it had so many events; a fold does not ask, since few of its states are kept.
-    async fn head_at(
+    /// Returns the log head at a version. The fold does not compute it, because few of its states
+    /// are stored.
+    async fn log_head_at(
         &self,
         execution_id: ExecutionId,
-        version: Version,
-    ) -> Result<Option<Head>, StoreError> {
-        let before = Version::new(version.get() - 1).unwrap_or_default();
+        version: ExecutionVersion,
+    ) -> Result<Option<LogHead>, StoreError> {
+        let before = ExecutionVersion::new(version.get() - 1).unwrap_or_default();
         let last = self
             .store()
-            .events(execution_id, before, LogPage::clamped(1));
-        Ok(last.await?.first().map(Head::after))
+            .read_events(execution_id, before, LogPageLimit::clamped(1));
+        Ok(last.await?.first().map(LogHead::after_event))
     }
 }
 
-fn weight(bytes: usize) -> i64 {
+fn snapshot_cost_events(bytes: usize) -> i64 {
     i64::try_from(bytes / BYTES_PER_EVENT).unwrap_or(i64::MAX)
 }
 
-fn snapshot(state: &ReplayState, execution_id: ExecutionId, head: Head) -> Option<Snapshot> {
+fn encode_snapshot(
+    state: &ReplayState,
+    execution_id: ExecutionId,
+    head: LogHead,
+) -> Option<Snapshot> {
     let (bytes, checksum) = state.to_snapshot().ok()?;
     Some(Snapshot {
         execution_id,

@@ -1,49 +1,52 @@
-//! What is at the other end of the references of a log: sizes and digests, never bodies.
+//! Resolution of the references in a replayed state: sizes and digests, never contents.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use noetl_api::replay::{PayloadResolution, Resolution, ResolutionScope, ResolutionSummary};
+use noetl_api::replay::{
+    PayloadResolution, ReferenceResolution, ResolutionScope, ResolutionSummary,
+};
 use noetl_types::json::{parse, to_canonical};
-use noetl_types::replay::{ReferenceSummary, Replayed};
+use noetl_types::replay::{ReferenceSummary, ReplayedState};
 use noetl_types::{Json, Text, sha256};
 use tokio::time::{Instant, timeout_at};
 
 use crate::runtime::Runtime;
 
-/// References that are told of one by one.
-const MAX_REFS: usize = 1_000;
-/// Bytes that are looked at; the last result that is may go beyond.
-const MAX_BYTES: u64 = 64 << 20;
-/// How long all of it may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum references that are listed.
+const MAX_LISTED_REFS: usize = 1_000;
+/// Maximum bytes that are read. The last result may exceed it.
+const MAX_READ_BYTES: u64 = 64 << 20;
+/// Timeout of the whole resolution.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Runtime {
-    /// Looks at what a replayed state refers to, within bounds.
+    /// Resolves the references of a replayed state, within limits.
     pub(super) async fn resolve_payloads(
         &self,
-        state: &Replayed,
+        state: &ReplayedState,
     ) -> (Vec<PayloadResolution>, ResolutionSummary) {
-        let total = count(state);
-        let mut list: Vec<PayloadResolution> = references(state).take(MAX_REFS).collect();
-        let mut found: BTreeMap<Text, Resolution> = list
+        let total = count_references(state);
+        let mut list: Vec<PayloadResolution> =
+            list_references(state).take(MAX_LISTED_REFS).collect();
+        let mut found: BTreeMap<Text, ReferenceResolution> = list
             .iter()
             .filter_map(|item| item.reference_summary.r#ref.clone())
             .map(|reference| {
                 (
                     reference.clone(),
-                    not_looked_at(Some(reference), "out of time"),
+                    unresolved_reference(Some(reference), "timed out"),
                 )
             })
             .collect();
-        self.look(&mut found, MAX_BYTES, Instant::now() + PATIENCE)
+        self.read_references(&mut found, MAX_READ_BYTES, Instant::now() + RESOLVE_TIMEOUT)
             .await;
         for item in &mut list {
             item.resolution = match &item.reference_summary.r#ref {
                 Some(reference) => found.get(reference).cloned(),
                 None => None,
             }
-            .unwrap_or_else(|| not_looked_at(None, "the reference has no address"));
+            .unwrap_or_else(|| unresolved_reference(None, "the reference has no address"));
         }
         let resolved = list.iter().filter(|item| item.resolution.resolved).count();
         let resolved = u64::try_from(resolved).unwrap_or(u64::MAX);
@@ -53,81 +56,86 @@ impl Runtime {
             unresolved: total.saturating_sub(resolved),
             unique_refs: u64::try_from(found.len()).unwrap_or(u64::MAX),
             all_resolved: resolved == total,
-            checksum: sha256(canonical(&list)),
+            checksum: sha256(canonical_list(&list)),
         };
         (list, summary)
     }
 
-    /// Looks one after the other: how large a result is shows when it is there, and several at once
-    /// might be many times what is allowed.
-    async fn look(&self, found: &mut BTreeMap<Text, Resolution>, most: u64, deadline: Instant) {
+    /// Reads the results one after the other. The size of a result is known only after it is read,
+    /// so concurrent reads could exceed the limit many times.
+    async fn read_references(
+        &self,
+        found: &mut BTreeMap<Text, ReferenceResolution>,
+        max_bytes: u64,
+        deadline: Instant,
+    ) {
         let mut bytes = 0;
         for (address, resolution) in found {
             if Instant::now() >= deadline {
                 return;
             }
-            if bytes >= most {
-                let why = "more bytes than are looked at";
-                *resolution = not_looked_at(Some(address.clone()), why);
+            if bytes >= max_bytes {
+                let reason = "the byte limit is reached";
+                *resolution = unresolved_reference(Some(address.clone()), reason);
                 continue;
             }
-            match timeout_at(deadline, self.look_at(address.clone())).await {
-                Ok(looked) => {
-                    bytes += looked.size_bytes.unwrap_or(0);
-                    *resolution = looked;
+            match timeout_at(deadline, self.read_reference(address.clone())).await {
+                Ok(read) => {
+                    bytes += read.size_bytes.unwrap_or(0);
+                    *resolution = read;
                 }
                 Err(_) => return,
             }
         }
     }
 
-    async fn look_at(&self, address: Text) -> Resolution {
-        let result = match self.stored_result(&address).await {
+    async fn read_reference(&self, address: Text) -> ReferenceResolution {
+        let result = match self.read_verified_result(&address).await {
             Ok(result) => result,
             Err(error) => {
                 let code = error.into_problem().code;
-                return not_looked_at(Some(address), &code);
+                return unresolved_reference(Some(address), &code);
             }
         };
         let (checksum, size_bytes) = (result.sha256, u64::try_from(result.bytes.len()).ok());
-        // Reading a large one takes longer than others may wait for their turn.
-        let reading = tokio::task::spawn_blocking(move || {
+        // Parsing a large result would delay other tasks.
+        let parsing = tokio::task::spawn_blocking(move || {
             let value = parse(&result.bytes).ok();
-            value.map(|value| (rows(&value), kind(&value)))
+            value.map(|value| (count_rows(&value), json_type_name(&value)))
         });
-        let read = reading.await.ok().flatten();
-        Resolution {
+        let parsed = parsing.await.ok().flatten();
+        ReferenceResolution {
             reference: Some(address),
             resolved: true,
             checksum: Some(checksum),
             size_bytes,
-            row_count: read.and_then(|(rows, _)| rows),
-            value_type: read.map(|(_, kind)| kind.into()),
+            row_count: parsed.and_then(|(rows, _)| rows),
+            value_type: parsed.map(|(_, kind)| kind.into()),
             error: None,
         }
     }
 }
 
-fn not_looked_at(reference: Option<Text>, why: &str) -> Resolution {
-    Resolution {
+fn unresolved_reference(reference: Option<Text>, reason: &str) -> ReferenceResolution {
+    ReferenceResolution {
         reference,
         resolved: false,
         checksum: None,
         size_bytes: None,
         row_count: None,
         value_type: None,
-        error: Some(why.into()),
+        error: Some(reason.into()),
     }
 }
 
-fn rows(value: &Json) -> Option<i64> {
+fn count_rows(value: &Json) -> Option<i64> {
     let list = value
         .as_list()
         .or_else(|| value.get("rows").and_then(Json::as_list))?;
     i64::try_from(list.len()).ok()
 }
 
-fn kind(value: &Json) -> &'static str {
+fn json_type_name(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",
         Json::Bool(_) => "boolean",
@@ -138,33 +146,35 @@ fn kind(value: &Json) -> &'static str {
     }
 }
 
-fn count(state: &Replayed) -> u64 {
-    let of_objects = state.business_objects.values();
+fn count_references(state: &ReplayedState) -> u64 {
+    let objects = state.business_objects.values();
     let count = state.execution.payload_refs.len()
         + state
             .frames
             .values()
-            .filter(|it| it.output_ref.is_some())
+            .filter(|frame| frame.output_ref.is_some())
             .count()
-        + of_objects.map(|it| it.payload_refs.len()).sum::<usize>();
+        + objects
+            .map(|object| object.payload_refs.len())
+            .sum::<usize>();
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// All that a state refers to: of the execution, then of frames, then of objects.
-fn references(state: &Replayed) -> impl Iterator<Item = PayloadResolution> {
+/// Lists all references of a state: of the execution, then of frames, then of business objects.
+fn list_references(state: &ReplayedState) -> impl Iterator<Item = PayloadResolution> {
     let item = |scope, event_id: Text, summary: &ReferenceSummary| PayloadResolution {
         scope,
         event_id,
         frame_id: None,
         object_key: None,
         reference_summary: summary.clone(),
-        resolution: not_looked_at(None, "not looked at"),
+        resolution: unresolved_reference(None, "not read"),
     };
-    let of_execution = state.execution.payload_refs.iter().map(move |found| {
-        let id = found.event_id.clone();
-        item(ResolutionScope::Execution, id, &found.summary)
+    let from_execution = state.execution.payload_refs.iter().map(move |payload| {
+        let id = payload.event_id.clone();
+        item(ResolutionScope::Execution, id, &payload.summary)
     });
-    let of_frames = state.frames.values().filter_map(move |frame| {
+    let from_frames = state.frames.values().filter_map(move |frame| {
         let id = frame.terminal_event_id.unwrap_or(frame.last_event_id);
         let summary = frame.output_ref_summary.as_ref()?;
         Some(PayloadResolution {
@@ -172,21 +182,20 @@ fn references(state: &Replayed) -> impl Iterator<Item = PayloadResolution> {
             ..item(ResolutionScope::Frame, id.0.to_string().into(), summary)
         })
     });
-    let of_objects = state.business_objects.values().flat_map(move |object| {
-        object.payload_refs.iter().map(move |found| {
-            let id = found.event_id.clone();
+    let from_objects = state.business_objects.values().flat_map(move |object| {
+        object.payload_refs.iter().map(move |payload| {
+            let id = payload.event_id.clone();
             PayloadResolution {
                 object_key: Some(object.object_key.clone()),
-                ..item(ResolutionScope::BusinessObject, id, &found.summary)
+                ..item(ResolutionScope::BusinessObject, id, &payload.summary)
             }
         })
     });
-    of_execution.chain(of_frames).chain(of_objects)
+    from_execution.chain(from_frames).chain(from_objects)
 }
 
-/// The canonical form of the list: it holds nothing but texts and numbers, so it can always be
-/// written and read.
-fn canonical(list: &[PayloadResolution]) -> Vec<u8> {
+/// Returns the canonical JSON of the list. It contains only texts and numbers, so this cannot fail.
+fn canonical_list(list: &[PayloadResolution]) -> Vec<u8> {
     let text = serde_json::to_vec(list).unwrap_or_default();
     parse(&text)
         .map(|json| to_canonical(&json))
@@ -198,9 +207,9 @@ mod tests {
     use std::sync::Arc;
 
     use noetl_api::internal::ProjectRequest;
-    use noetl_api::result::PutResult;
-    use noetl_engine::replay::summary_of;
-    use noetl_store::{CopyScope, MemoryStore};
+    use noetl_api::result::ResultPutRequest;
+    use noetl_engine::replay::summarize_reference;
+    use noetl_store::{MemoryStore, ProjectionScope};
     use noetl_types::replay::PayloadRef;
     use noetl_types::{ExecutionId, OrganizationId, TenantId};
 
@@ -209,7 +218,7 @@ mod tests {
     use crate::runtime::Settings;
 
     #[tokio::test]
-    async fn no_more_bytes_are_looked_at_than_allowed() {
+    async fn resolution_stops_at_byte_limit() {
         let (store, settings) = (Arc::new(MemoryStore::new()), Settings::default());
         let runtime = Runtime::open(store, Arc::new(SystemClock), settings);
         let runtime = runtime.await.unwrap();
@@ -220,12 +229,12 @@ mod tests {
         ]);
         let events = vec![event];
         runtime
-            .project(ProjectRequest { events }, CopyScope::OfExecution)
+            .project_events(ProjectRequest { events }, ProjectionScope::ExecutionOwner)
             .await
             .unwrap();
         let mut found = BTreeMap::new();
         for number in 0..5 {
-            let put = PutResult {
+            let request = ResultPutRequest {
                 name: format!("part{number}").into(),
                 data: Json::list((0..100).map(Json::from)),
                 scope: "execution".into(),
@@ -235,45 +244,50 @@ mod tests {
                 correlation: None,
                 compress: None,
             };
-            let kept = runtime.put_result(ExecutionId::new(7).unwrap(), put, None);
-            let reference = kept.await.unwrap().reference;
-            found.insert(reference, not_looked_at(None, "not yet"));
+            let put_result = runtime.put_result(ExecutionId::new(7).unwrap(), request, None);
+            let reference = put_result.await.unwrap().reference;
+            found.insert(reference, unresolved_reference(None, "not yet"));
         }
         // Each has nearly 300 bytes.
-        let soon = Instant::now() + PATIENCE;
-        let mut in_vain = found.clone();
-        runtime.look(&mut found, 400, soon).await;
-        let resolved: Vec<_> = found.values().map(|it| it.resolved).collect();
+        let deadline = Instant::now() + RESOLVE_TIMEOUT;
+        let mut unread = found.clone();
+        runtime.read_references(&mut found, 400, deadline).await;
+        let resolved: Vec<_> = found
+            .values()
+            .map(|resolution| resolution.resolved)
+            .collect();
         assert_eq!(resolved, [true, true, false, false, false]);
         let first = found.values().next().unwrap();
         assert_eq!(first.row_count, Some(100));
         assert_eq!(first.value_type.as_deref(), Some("array"));
-        // Whoever has no time left looks at nothing.
-        let before = in_vain.clone();
-        runtime.look(&mut in_vain, MAX_BYTES, Instant::now()).await;
-        assert_eq!(in_vain, before);
+        // After the deadline nothing is read.
+        let before = unread.clone();
+        runtime
+            .read_references(&mut unread, MAX_READ_BYTES, Instant::now())
+            .await;
+        assert_eq!(unread, before);
     }
 
     #[tokio::test]
-    async fn no_more_references_are_told_of_than_allowed() {
+    async fn resolution_lists_at_most_max_refs() {
         let (store, settings) = (Arc::new(MemoryStore::new()), Settings::default());
         let runtime = Runtime::open(store, Arc::new(SystemClock), settings);
         let runtime = runtime.await.unwrap();
         let id = ExecutionId::new(7).unwrap();
-        let mut state = Replayed::new(TenantId::default(), OrganizationId::default(), id);
-        for number in 0..=MAX_REFS {
+        let mut state = ReplayedState::new(TenantId::default(), OrganizationId::default(), id);
+        for number in 0..=MAX_LISTED_REFS {
             let address = format!("noetl://execution/7/result/part/{number}");
             let reference = Json::object([("ref", Json::from(address))]);
             state.execution.payload_refs.push(PayloadRef {
                 event_id: number.to_string().into(),
-                summary: summary_of(&reference),
+                summary: summarize_reference(&reference),
                 reference,
             });
         }
         let (list, summary) = runtime.resolve_payloads(&state).await;
-        assert_eq!(list.len(), MAX_REFS);
-        let all = u64::try_from(MAX_REFS).unwrap();
-        assert_eq!((summary.unique_refs, summary.total), (all, all + 1));
+        assert_eq!(list.len(), MAX_LISTED_REFS);
+        let limit = u64::try_from(MAX_LISTED_REFS).unwrap();
+        assert_eq!((summary.unique_refs, summary.total), (limit, limit + 1));
         assert!(!summary.all_resolved);
     }
 }

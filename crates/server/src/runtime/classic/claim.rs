@@ -1,65 +1,72 @@
-//! A command is shown and given to whoever names it.
+//! Commands that classic workers read and claim by id.
 
-use noetl_api::classic::{ClaimAnswer, ClaimRequest, ClassicCommand};
-use noetl_engine::Input;
-use noetl_store::{Claim, ClaimedCommand, Command, Fence, Holder, Release};
+use noetl_api::classic::{ClaimRequest, ClaimResponse, ClassicCommand};
+use noetl_engine::EngineInput;
+use noetl_store::{Command, Fence, LeaseCondition, LeaseOutcome, LeaseRelease, LeaseTerms};
 use noetl_types::{CommandId, CommandStatus, ErrorCode, EventId, Timestamp, WorkerId};
 
-use super::context::{Issued, hand_out};
-use super::{stored_token, token};
-use crate::runtime::driver::Letter;
+use super::context::{IssuedCommand, to_classic_command};
+use super::{derive_lease_token, derive_stored_token};
+use crate::runtime::driver::Message;
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
-    /// A command, by the event that issued it.
-    pub async fn command_of(&self, event_id: EventId) -> Result<ClassicCommand, RuntimeError> {
+    /// Returns a command by the event that issued it.
+    pub async fn classic_command(&self, event_id: EventId) -> Result<ClassicCommand, RuntimeError> {
         let command = self.command_row(event_id.into()).await?;
-        hand_out(&self.issued(&command).await?, &command)
+        to_classic_command(&self.load_issued_command(&command).await?, &command)
     }
 
-    /// A command with its definition.
-    pub(super) async fn issued(&self, command: &Command) -> Result<Issued, RuntimeError> {
+    /// Loads an issued command with its definition.
+    pub(super) async fn load_issued_command(
+        &self,
+        command: &Command,
+    ) -> Result<IssuedCommand, RuntimeError> {
         let event_id = command.command_id.into();
-        let issued = self.store().event(command.execution_id, event_id).await?;
-        let issued = issued.ok_or_else(no_command)?;
-        self.core.issued(&issued.record).await
+        let issued = self
+            .store()
+            .find_event(command.execution_id, event_id)
+            .await?;
+        let issued = issued.ok_or_else(command_not_found)?;
+        self.core.load_issued(&issued.record).await
     }
 
-    /// Gives a command to a worker that names it. One that has it already gets it again.
+    /// Leases a command to a worker that names it. A worker that already holds it gets it again.
     pub async fn claim_command(
         &self,
         event_id: EventId,
         request: ClaimRequest,
-    ) -> Result<ClaimAnswer, RuntimeError> {
+    ) -> Result<ClaimResponse, RuntimeError> {
         let command_id = CommandId::from(event_id);
         let worker = request.worker_id;
-        self.check_claim_time()?;
+        self.check_claim_deadline()?;
         self.command_row(command_id).await?;
         let now = self.now();
-        let claim = Claim {
+        let claim = LeaseTerms {
             worker: worker.clone(),
-            token: stored_token(command_id, &worker),
-            lease_until: self.core.claimed_until(now, now),
+            token: derive_stored_token(command_id, &worker),
+            lease_until: self.core.claim_expiry(now, now),
             now,
         };
-        let claimed = self.store().claim(command_id, claim).await?;
-        let claimed = claimed.ok_or_else(no_command)?;
+        let claimed = self.store().try_lease_command(command_id, claim).await?;
+        let claimed = claimed.ok_or_else(command_not_found)?;
         let lease_until = if claimed.is_granted {
-            self.record(&claimed, &worker).await?;
+            self.record_claim(&claimed, &worker).await?;
             claimed.leased.command.lease.map(|lease| lease.until)
         } else {
-            self.held_by(&claimed.leased.command, &worker, now).await?
+            self.renew_held_claim(&claimed.leased.command, &worker, now)
+                .await?
         };
-        let kept_name = self.kept_name(&worker);
-        self.core.claims.note(&kept_name, command_id);
-        let issued = self.core.issued(&claimed.leased.issued).await?;
+        let stored_name = self.stored_worker_name(&worker);
+        self.core.classic_claims.add_claim(&stored_name, command_id);
+        let issued = self.core.load_issued(&claimed.leased.issued).await?;
         let command = &claimed.leased.command;
-        Ok(ClaimAnswer {
+        Ok(ClaimResponse {
             status: "ok".into(),
             event_id,
-            command: hand_out(&issued, command)?,
+            command: to_classic_command(&issued, command)?,
             lease_token: command.lease.map_or_else(
-                || token(command_id, &worker),
+                || derive_lease_token(command_id, &worker),
                 |lease| noetl_api::LeaseToken::from_bytes(*lease.token.as_bytes()),
             ),
             lease_until: lease_until.unwrap_or(now),
@@ -67,65 +74,73 @@ impl Runtime {
         })
     }
 
-    /// A command that the caller may see.
+    /// Returns a command that the caller can access.
     pub(in crate::runtime) async fn command_row(
         &self,
         id: CommandId,
     ) -> Result<Command, RuntimeError> {
-        self.behalf().check_command(id)?;
-        let command = self.store().command(id).await?.ok_or_else(no_command)?;
-        match self.execution_row(command.execution_id).await {
+        self.auth_context().check_token_command(id)?;
+        let command = self
+            .store()
+            .find_command(id)
+            .await?
+            .ok_or_else(command_not_found)?;
+        match self.visible_execution(command.execution_id).await {
             Ok(_) => {}
             Err(RuntimeError::Refused(problem))
                 if problem.known_code() != Some(ErrorCode::Forbidden) =>
             {
-                return Err(no_command());
+                return Err(command_not_found());
             }
             Err(error) => return Err(error),
         }
         Ok(command)
     }
 
-    /// Writes down that a worker has a command, durably: it is told by its name alone from now on.
-    async fn record(
+    /// Records the claim in the log. From now on its worker is identified by name alone.
+    async fn record_claim(
         &self,
-        claimed: &ClaimedCommand,
+        claimed: &LeaseOutcome,
         worker: &WorkerId,
     ) -> Result<(), RuntimeError> {
         let command = &claimed.leased.command;
         let fence = Fence {
             command_id: command.command_id,
             attempt: command.attempt,
-            holder: Holder::Worker(worker.clone()),
+            condition: LeaseCondition::Worker(worker.clone()),
         };
-        let (letter, answer) = Letter::new(Input::Claim(noetl_engine::Claim {
+        let (message, answer) = Message::new(EngineInput::Claim(noetl_engine::CommandClaim {
             command: command.command_id,
             attempt: command.attempt,
             worker: worker.clone(),
             lease_until: command.lease.map(|lease| lease.until),
         }));
-        let letter = letter.fenced(fence.clone());
-        let told = self.core.ask(command.execution_id, letter, answer).await;
-        let Err(error) = told else {
+        let message = message.with_fence(fence.clone());
+        let recorded = self
+            .core
+            .send_and_wait(command.execution_id, message, answer)
+            .await;
+        let Err(error) = recorded else {
             return Ok(());
         };
-        // It was paused or ended in between: nobody has it.
-        let release = Release {
+        // The execution was paused or ended in between: releases the claim.
+        let release = LeaseRelease {
             fence,
             not_before: command.not_before,
         };
-        if let Err(lost) = self.store().release(vec![release]).await {
-            tracing::debug!(%lost, "a claim that was not recorded runs out by itself");
+        if let Err(release_error) = self.store().release_leases(vec![release]).await {
+            tracing::debug!(%release_error, "releasing an unrecorded claim failed; it will expire");
         }
         Err(match error.code() {
-            Some(ErrorCode::NotFound) => over(),
-            Some(ErrorCode::IllegalTransition) => too_early(),
+            Some(ErrorCode::NotFound) => command_closed(),
+            Some(ErrorCode::IllegalTransition) => command_not_ready(),
             _ => error,
         })
     }
 
-    /// Until when a command is a worker's that has it already; else why it cannot be had.
-    async fn held_by(
+    /// Renews the claim of a worker that already holds the command, or returns why it cannot be
+    /// claimed.
+    async fn renew_held_claim(
         &self,
         command: &Command,
         worker: &WorkerId,
@@ -134,7 +149,7 @@ impl Runtime {
         let Some(lease) = command.lease else {
             return Err(match command.status {
                 CommandStatus::Completed | CommandStatus::Failed | CommandStatus::Cancelled => {
-                    over()
+                    command_closed()
                 }
                 CommandStatus::Pending | CommandStatus::Claimed | CommandStatus::Running
                     if command.held =>
@@ -142,7 +157,7 @@ impl Runtime {
                     RuntimeError::refused(ErrorCode::Paused, "the execution is paused")
                 }
                 CommandStatus::Pending | CommandStatus::Claimed | CommandStatus::Running => {
-                    too_early()
+                    command_not_ready()
                 }
             });
         };
@@ -151,19 +166,19 @@ impl Runtime {
             let text = format!("command {id} is leased until {until}");
             return Err(RuntimeError::refused(ErrorCode::ActiveClaim, text));
         }
-        self.core.renew(command, worker, now).await
+        self.core.renew_claim(command, worker, now).await
     }
 }
 
-fn no_command() -> RuntimeError {
+fn command_not_found() -> RuntimeError {
     RuntimeError::refused(ErrorCode::NotFound, "there is no such command")
 }
 
-fn over() -> RuntimeError {
-    RuntimeError::refused(ErrorCode::AlreadyTerminal, "the command is done with")
+fn command_closed() -> RuntimeError {
+    RuntimeError::refused(ErrorCode::AlreadyTerminal, "the command is already closed")
 }
 
-fn too_early() -> RuntimeError {
-    let text = "the command may not be handed out yet; ask again";
+fn command_not_ready() -> RuntimeError {
+    let text = "the command cannot be claimed yet; try again later";
     RuntimeError::refused(ErrorCode::NotReady, text)
 }

@@ -1,78 +1,86 @@
-//! A command as a classic worker gets it: composed from the pinned definition and what it carries.
+//! Builds commands for classic workers from the pinned definition and the command context.
 
 use noetl_api::classic::{ClassicCommand, ClassicContext};
 use noetl_engine::event::{CommandIssued, Event, EventKind, IssuedContext};
-use noetl_engine::{decode, job};
-use noetl_playbook::carried::Carried;
-use noetl_playbook::model::{Fields, Step, Tool};
+use noetl_engine::{decode_record, job_variable};
+use noetl_playbook::command_context::CommandContext;
+use noetl_playbook::model::{NamedValues, Step, Tool};
 use noetl_store::Command;
 use noetl_types::id::CommandLabel;
 use noetl_types::{ErrorCode, EventRecord, Json, JsonMap, Text};
 
 use crate::runtime::{Core, Definition, RuntimeError};
 
-/// A command with its definition, ready to be handed out or judged.
-pub(super) struct Issued {
+/// An issued command with its definition and context.
+pub(super) struct IssuedCommand {
     pub(super) event: Event,
     pub(super) definition: std::sync::Arc<Definition>,
-    pub(super) carried: Carried,
+    pub(super) context: CommandContext,
 }
 
-impl Issued {
-    /// What the event says.
+impl IssuedCommand {
+    /// Content of the event that issued it.
     pub(super) fn command(&self) -> Result<&CommandIssued, RuntimeError> {
         match &self.event.kind {
             EventKind::CommandIssued(issued) => Ok(issued),
-            _ => Err(unreadable()),
+            _ => Err(undecodable_command()),
         }
     }
 
-    /// The step of the definition.
     pub(super) fn step(&self) -> Result<&Step, RuntimeError> {
         let name = &self.command()?.step;
-        let step = self.definition.plan.playbook().step(name.as_str());
-        step.ok_or_else(unreadable)
+        let step = self.definition.plan.playbook().find_step(name.as_str());
+        step.ok_or_else(undecodable_command)
     }
 }
 
-fn unreadable() -> RuntimeError {
-    RuntimeError::refused(ErrorCode::Internal, "the command cannot be read")
+fn undecodable_command() -> RuntimeError {
+    RuntimeError::refused(
+        ErrorCode::Internal,
+        "the command cannot be decoded; see the server's log",
+    )
 }
 
 impl Core {
-    /// The event that issued a command, with all that it refers to.
-    pub(super) async fn issued(&self, record: &EventRecord) -> Result<Issued, RuntimeError> {
-        let event = decode(record).map_err(|error| {
-            tracing::error!(%error, "a command cannot be read");
-            unreadable()
+    /// Loads an issued command from its event, with all that it refers to.
+    pub(super) async fn load_issued(
+        &self,
+        record: &EventRecord,
+    ) -> Result<IssuedCommand, RuntimeError> {
+        let event = decode_record(record).map_err(|error| {
+            tracing::error!(%error, "decoding the event of a command failed");
+            undecodable_command()
         })?;
-        let catalog_id = record.event.catalog_id.ok_or_else(unreadable)?;
+        let catalog_id = record.event.catalog_id.ok_or_else(undecodable_command)?;
         let tenant_id = &record.event.tenant_id;
-        let definition = self.definition(tenant_id, catalog_id).await?;
+        let definition = self.load_definition(tenant_id, catalog_id).await?;
         let EventKind::CommandIssued(issued) = &event.kind else {
-            return Err(unreadable());
+            return Err(undecodable_command());
         };
-        let carried = match &issued.context {
-            IssuedContext::Inline(carried) => carried.clone(),
+        let context = match &issued.context {
+            IssuedContext::Inline(context) => context.clone(),
             IssuedContext::External(reference) => {
-                let content = self.fetch(reference.uri()).await?;
-                Carried::from_json(content.as_map()).ok_or_else(unreadable)?
+                let content = self.fetch_result(reference.uri()).await?;
+                CommandContext::from_json(content.as_map()).ok_or_else(undecodable_command)?
             }
         };
-        Ok(Issued {
+        Ok(IssuedCommand {
             event,
             definition,
-            carried,
+            context,
         })
     }
 }
 
-/// A command with what a classic worker needs to run it.
-pub(super) fn hand_out(issued: &Issued, command: &Command) -> Result<ClassicCommand, RuntimeError> {
+/// Builds the command that is sent to a classic worker.
+pub(super) fn to_classic_command(
+    issued: &IssuedCommand,
+    command: &Command,
+) -> Result<ClassicCommand, RuntimeError> {
     let (event, step) = (issued.command()?, issued.step()?);
     let context = ClassicContext {
         tool_config: tool_config(&step.tool)?,
-        args: args(step),
+        args: build_args(step),
         render_context: render_context(issued, command, step),
     };
     Ok(ClassicCommand {
@@ -81,44 +89,45 @@ pub(super) fn hand_out(issued: &Issued, command: &Command) -> Result<ClassicComm
         node_name: event.step.clone(),
         action: event.tool.as_str().into(),
         context,
-        meta: meta(issued, event, command, step),
+        meta: build_meta(issued, event, command, step),
     })
 }
 
-/// The tool as the playbook has it, templates and all.
+/// Converts the tool of the playbook to JSON, with its templates.
 fn tool_config(tool: &Tool) -> Result<Json, RuntimeError> {
     let config = serde_json::to_value(tool).and_then(serde_json::from_value);
     config.map_err(|error| {
-        tracing::error!(%error, "a tool cannot be written");
-        unreadable()
+        tracing::error!(%error, "serializing the tool of a step failed");
+        undecodable_command()
     })
 }
 
-/// The input of the step, with that of its task over it.
-fn args(step: &Step) -> JsonMap {
-    let mut args = sources(&step.input);
+/// Merges the input of the step with that of its task, which takes precedence.
+fn build_args(step: &Step) -> JsonMap {
+    let mut args = source_fields(&step.input);
     if let Tool::Single(task) = &step.tool {
-        args.extend(sources(&task.input));
+        args.extend(source_fields(&task.input));
     }
     args
 }
 
-fn sources(fields: &Fields) -> JsonMap {
+fn source_fields(fields: &NamedValues) -> JsonMap {
     let fields = fields.0.iter();
-    let sources = fields.map(|field| (field.name.value.clone(), field.value.source_json()));
+    let sources = fields.map(|field| (field.name.value.clone(), field.value.to_source_json()));
     sources.collect()
 }
 
-/// The names that the templates read, and those that an iteration gives itself.
-pub(super) fn render_context(issued: &Issued, command: &Command, step: &Step) -> JsonMap {
-    let mut names = issued.carried.values.clone();
+/// Builds the template context: the values of the command context, and the variables of an
+/// iteration.
+pub(super) fn render_context(issued: &IssuedCommand, command: &Command, step: &Step) -> JsonMap {
+    let mut variables = issued.context.values.clone();
     let id = Json::from(command.execution_id.to_string());
-    names.insert("execution_id".into(), id);
-    names.insert("job".into(), job(command.execution_id));
-    let Some((index, total)) = iteration(issued) else {
-        return names;
+    variables.insert("execution_id".into(), id);
+    variables.insert("job".into(), job_variable(command.execution_id));
+    let Some((index, total)) = iteration_position(issued) else {
+        return variables;
     };
-    let item = item_var(step).and_then(|name| names.get(name).cloned());
+    let item = iterator_name(step).and_then(|name| variables.get(name).cloned());
     let item = item.unwrap_or_default();
     let mut iter = JsonMap::from([
         ("index".into(), Json::from(index)),
@@ -127,18 +136,18 @@ pub(super) fn render_context(issued: &Issued, command: &Command, step: &Step) ->
         ("_first".into(), Json::from(index == 0)),
         ("_last".into(), Json::from(index.saturating_add(1) == total)),
     ]);
-    if let Some(name) = item_var(step) {
+    if let Some(name) = iterator_name(step) {
         iter.insert(name.into(), item);
     }
-    names.insert("iter".into(), Json::from(iter));
-    names.insert("_index".into(), Json::from(index));
-    names.insert("loop_index".into(), Json::from(index));
-    names.insert("_total".into(), Json::from(total));
-    names
+    variables.insert("iter".into(), Json::from(iter));
+    variables.insert("_index".into(), Json::from(index));
+    variables.insert("loop_index".into(), Json::from(index));
+    variables.insert("_total".into(), Json::from(total));
+    variables
 }
 
-/// The iteration, in a loop: its place from 0, and how many there are.
-pub(super) fn iteration(issued: &Issued) -> Option<(u32, u32)> {
+/// Index and total of the iteration in a loop.
+pub(super) fn iteration_position(issued: &IssuedCommand) -> Option<(u32, u32)> {
     let EventKind::CommandIssued(command) = &issued.event.kind else {
         return None;
     };
@@ -147,11 +156,16 @@ pub(super) fn iteration(issued: &Issued) -> Option<(u32, u32)> {
     command.index.map(|index| (index, total))
 }
 
-fn item_var(step: &Step) -> Option<&str> {
+fn iterator_name(step: &Step) -> Option<&str> {
     step.looping.as_ref().map(|looping| &**looping.iterator)
 }
 
-fn meta(issued: &Issued, event: &CommandIssued, command: &Command, step: &Step) -> JsonMap {
+fn build_meta(
+    issued: &IssuedCommand,
+    event: &CommandIssued,
+    command: &Command,
+    step: &Step,
+) -> JsonMap {
     let label = CommandLabel {
         execution_id: command.execution_id,
         step: event.step.clone(),
@@ -182,8 +196,8 @@ fn meta(issued: &Issued, event: &CommandIssued, command: &Command, step: &Step) 
         .into_iter()
         .map(|(key, field)| (key.into(), field))
         .collect();
-    if let Some((index, total)) = iteration(issued) {
-        let item_var = item_var(step).map(Text::from);
+    if let Some((index, total)) = iteration_position(issued) {
+        let item_var = iterator_name(step).map(Text::from);
         for (key, field) in [
             ("index", Json::from(index)),
             ("collection_size", Json::from(total)),

@@ -1,34 +1,35 @@
-//! What workers of the classic wire need.
+//! Support for workers of the classic wire.
 //!
-//! Such a worker hears of a command by the id of the event that issued it, claims it by that id,
-//! renders its templates itself, and tells what happens event by event. It sends no token back and
-//! judges nothing: the fence is its name and the attempt, and the policy of a task is followed here.
+//! Such a worker receives a command by the id of the event that issued it, claims it by that id,
+//! renders its templates itself, and reports what happens event by event. It returns no lease token
+//! and applies no policy: the fence is its name and the attempt, and the policy of a task is
+//! applied here.
 //!
-//! Owns the way from that wire to the same inputs that every other worker's reports become. Must
-//! not: write to the log by another way, or know of a status that the engine does not.
+//! Owns the conversion from that wire to the same inputs that the reports of other workers become.
+//! Must not write to the log in another way, or use a status that the engine does not have.
 
 mod claim;
+mod claim_renewal;
+mod command_credentials;
 mod context;
-mod events;
-mod hearing;
-mod judge;
-mod keep;
-mod lend;
+mod event_classifier;
+mod event_ingest;
+mod incoming_event;
 mod payload;
-mod tale;
-mod teller;
+mod reporter;
+mod task_policy;
 
-pub(super) use keep::Claims;
-pub(super) use lend::asks_with_any;
+pub(super) use claim_renewal::ClassicClaims;
+pub(super) use command_credentials::has_dynamic_credential_name;
 
 use noetl_api::LeaseToken;
 use noetl_types::{CommandId, WorkerId, digest};
 
-/// What proves a lease that was claimed by name.
+/// Derives the token of a lease that was claimed by name.
 ///
-/// It is the same wherever it is worked out, so that every server knows such a lease when it sees
-/// one. It is no secret, and gives no more than the name of the worker does on this wire.
-fn token(command_id: CommandId, worker: &WorkerId) -> LeaseToken {
+/// Every server derives the same token, and so recognizes such a lease. The token is not secret: on
+/// this wire it grants no more than the name of the worker does.
+fn derive_lease_token(command_id: CommandId, worker: &WorkerId) -> LeaseToken {
     let command = command_id.get().to_be_bytes();
     let parts: [&[u8]; 3] = [b"noetl:claim", &command, worker.as_str().as_bytes()];
     let digest = digest::sha256_of_parts(&parts);
@@ -37,7 +38,7 @@ fn token(command_id: CommandId, worker: &WorkerId) -> LeaseToken {
     LeaseToken::from_bytes(bytes)
 }
 
-/// The same as the store keeps it.
-fn stored_token(command_id: CommandId, worker: &WorkerId) -> noetl_store::LeaseToken {
-    noetl_store::LeaseToken::from_bytes(*token(command_id, worker).as_bytes())
+/// Derives the token in the form of the store.
+fn derive_stored_token(command_id: CommandId, worker: &WorkerId) -> noetl_store::LeaseToken {
+    noetl_store::LeaseToken::from_bytes(*derive_lease_token(command_id, worker).as_bytes())
 }

@@ -1,167 +1,177 @@
-//! Drives executions, each in its own order.
+//! Drives executions, each in order.
 //!
-//! An execution has a mailbox. Whatever happens to it is put in there, and one task at a time takes
-//! what has come together, decides it in sequence, and appends it once. So reports of one execution
-//! that arrive together share a commit, and executions do not wait for one another.
+//! An execution has a mailbox. Every input goes into it. One task at a time takes the inputs that
+//! have accumulated, decides them in sequence, and appends the result once. Reports of one
+//! execution that arrive together therefore share a commit, and executions do not wait for one
+//! another.
 //!
-//! States of executions that go on are kept in memory, as many as there is room for. What is in
-//! memory is never the truth: an append names the version that it follows, and after a conflict the
-//! rest of the log is read and everything is decided again.
+//! States of active executions are cached in memory up to a limit. The cache is never
+//! authoritative: an append names the version that it follows, and after a conflict the rest of the
+//! log is read and everything is decided again.
 
-mod beyond;
-mod cell;
-mod changes;
-mod grant;
-mod letter;
-mod live;
+mod append_turn;
+mod cross_run_effects;
+mod eager_lease;
+mod loaded_execution;
+mod mailbox;
+mod message;
+mod queue_delta;
 mod snapshot;
-mod turn;
 
 use std::sync::Arc;
 
-use noetl_api::explain::At;
-use noetl_engine::State;
-use noetl_store::{Execution, ExecutionFacts, ExecutionView, Head, SnapshotKey};
-use noetl_types::{CommandId, ExecutionId, TenantId, Version};
+use noetl_api::explain::PointInTime;
+use noetl_engine::ExecutionState;
+use noetl_store::{Execution, ExecutionFacts, ExecutionView, LogHead, SnapshotKey};
+use noetl_types::{CommandId, ExecutionId, ExecutionVersion, TenantId};
 use tokio::sync::oneshot;
 
-use super::error::{RuntimeError, causes};
+use super::error::{RuntimeError, error_chain};
 use super::{Core, Definition};
-use cell::{Cell, Cells};
-pub(super) use changes::timer_of;
-pub(super) use grant::{Granted, compose};
-pub(super) use letter::{Before, Claims, Envelope, Letter, Offer, Reply};
-use live::Live;
+pub(super) use eager_lease::{LeaseGrant, build_leased_command};
+use loaded_execution::LoadedExecution;
+use mailbox::{ExecutionCache, Mailbox};
+pub(super) use message::{
+    EarlierEffect, Message, MessageBatch, MessageReply, PollRequest, ReservedKeys,
+};
+pub(super) use queue_delta::parse_timer_id;
 
-/// Executions in memory.
-pub(super) struct Driver {
-    cells: Cells,
+/// Owns the executions in memory.
+pub(super) struct ExecutionDriver {
+    executions: ExecutionCache,
 }
 
-impl Driver {
-    pub(super) fn new(room: usize) -> Self {
+impl ExecutionDriver {
+    pub(super) fn new(capacity: usize) -> Self {
         Self {
-            cells: Cells::with_room_for(room),
+            executions: ExecutionCache::with_capacity(capacity),
         }
     }
 }
 
 impl Core {
-    /// Puts something into the mailbox of an execution: a letter, or several that are one.
-    pub(super) fn send(self: &Arc<Self>, execution_id: ExecutionId, envelope: impl Into<Envelope>) {
-        let cell = self.driver.cells.of(execution_id);
-        self.post(cell, envelope.into());
+    /// Puts a message, or a batch of messages, into the mailbox of an execution.
+    pub(super) fn send_message(
+        self: &Arc<Self>,
+        execution_id: ExecutionId,
+        batch: impl Into<MessageBatch>,
+    ) {
+        let mailbox = self.driver.executions.get_or_create(execution_id);
+        self.enqueue_batch(mailbox, batch.into());
     }
 
-    /// Begins an execution.
-    pub(super) fn begin(
+    /// Creates the mailbox of a new execution with its start message.
+    pub(super) fn begin_execution(
         self: &Arc<Self>,
         execution_id: ExecutionId,
         definition: Arc<Definition>,
         facts: ExecutionFacts,
-        letter: Letter,
+        message: Message,
     ) {
-        let live = Live::born(definition, execution_id, facts);
-        let cell = self.driver.cells.born(execution_id, live);
-        self.post(cell, letter.into());
+        let execution = LoadedExecution::new_execution(definition, execution_id, facts);
+        let mailbox = self.driver.executions.insert_new(execution_id, execution);
+        self.enqueue_batch(mailbox, message.into());
     }
 
-    fn post(self: &Arc<Self>, cell: Arc<Cell>, envelope: Envelope) {
-        if cell.put(envelope) {
+    fn enqueue_batch(self: &Arc<Self>, mailbox: Arc<Mailbox>, batch: MessageBatch) {
+        if mailbox.add_batch(batch) {
             let core = Arc::clone(self);
-            // A task of its own, so that nobody who goes away leaves an execution half decided.
+            // A separate task, so that a caller that goes away does not leave an execution half
+            // decided.
             self.tasks
-                .spawn(async move { turn::take_turns(&core, &cell).await });
+                .spawn(async move { append_turn::run_mailbox(&core, &mailbox).await });
         }
     }
 
-    /// Asks something of an execution and waits for the answer.
-    pub(super) async fn ask(
+    /// Sends a message to an execution and waits for the reply.
+    pub(super) async fn send_and_wait(
         self: &Arc<Self>,
         execution_id: ExecutionId,
-        letter: Letter,
-        answer: oneshot::Receiver<Result<Reply, RuntimeError>>,
-    ) -> Result<Reply, RuntimeError> {
-        self.send(execution_id, letter);
-        heard(answer).await
+        message: Message,
+        answer: oneshot::Receiver<Result<MessageReply, RuntimeError>>,
+    ) -> Result<MessageReply, RuntimeError> {
+        self.send_message(execution_id, message);
+        wait_for_reply(answer).await
     }
 
-    /// Whose a command is, as far as it is known without waiting or asking the store.
-    pub(super) fn owner_of(
+    /// Tenant of a command, if it is known without waiting or querying the store.
+    pub(super) fn cached_command_tenant(
         &self,
         execution_id: ExecutionId,
         command_id: CommandId,
     ) -> Option<TenantId> {
-        let cell = self.driver.cells.get(execution_id)?;
-        let live = cell.live.try_lock().ok()?;
-        let live = live.as_ref()?;
-        live.state.command(command_id)?;
-        Some(live.header.tenant_id.clone())
+        let mailbox = self.driver.executions.get(execution_id)?;
+        let execution = mailbox.execution.try_lock().ok()?;
+        let execution = execution.as_ref()?;
+        execution.state.command(command_id)?;
+        Some(execution.header.tenant_id.clone())
     }
 
-    /// What an execution has come to; nothing where there is none.
-    pub(super) async fn look(
+    /// Loads the definition and the current state of an execution, if it exists.
+    pub(super) async fn load_state(
         self: &Arc<Self>,
         execution_id: ExecutionId,
-    ) -> Result<Option<(Arc<Definition>, State)>, RuntimeError> {
-        if let Some(cell) = self.driver.cells.get(execution_id) {
-            let live = cell.live.lock().await;
-            let known = live.as_ref().filter(|live| live.birth.is_none());
-            let known = known.map(Live::copy);
-            drop(live);
-            // Another server may have written since; whoever looks here acts on what it sees.
-            if let Some(mut live) = known {
-                live.catch_up(self).await?;
-                return Ok(Some((live.definition, live.state)));
+    ) -> Result<Option<(Arc<Definition>, ExecutionState)>, RuntimeError> {
+        if let Some(mailbox) = self.driver.executions.get(execution_id) {
+            let guard = mailbox.execution.lock().await;
+            let cached = guard
+                .as_ref()
+                .filter(|execution| execution.new_facts.is_none());
+            let cached = cached.map(LoadedExecution::cheap_clone);
+            drop(guard);
+            // Another server may have written since, and callers act on the state that they see.
+            if let Some(mut execution) = cached {
+                execution.catch_up(self).await?;
+                return Ok(Some((execution.definition, execution.state)));
             }
         }
-        let live = Live::load(self, execution_id).await?;
-        Ok(live.map(|live| (live.definition, live.state)))
+        let execution = LoadedExecution::load(self, execution_id).await?;
+        Ok(execution.map(|execution| (execution.definition, execution.state)))
     }
 }
 
 impl Core {
-    /// An execution as it was at a moment, and where its log stood.
-    pub(super) async fn look_at(
+    /// Loads the definition, the state and the log head of an execution as of a past moment.
+    pub(super) async fn load_state_at(
         &self,
         execution: &Execution,
-        at: At,
-    ) -> Result<(Arc<Definition>, State, Head), RuntimeError> {
-        let live = Live::load_at(self, execution, at).await?;
-        Ok((live.definition, live.state, live.head))
+        at: PointInTime,
+    ) -> Result<(Arc<Definition>, ExecutionState, LogHead), RuntimeError> {
+        let loaded = LoadedExecution::load_at(self, execution, at).await?;
+        Ok((loaded.definition, loaded.state, loaded.head))
     }
 }
 
 impl Core {
-    /// What lists show of an execution that is driven here, by its log alone.
-    pub(super) async fn view_by_log(
+    /// Builds the list view of an execution from its log alone.
+    pub(super) async fn view_from_log(
         &self,
         execution: &Execution,
     ) -> Result<ExecutionView, RuntimeError> {
-        Live::view_by_log(self, execution).await
+        LoadedExecution::view_from_log(self, execution).await
     }
 
-    /// Counts a snapshot that cannot be used and drops it, so that a good one takes its place.
+    /// Counts an unusable snapshot and deletes it, so that a good one can replace it.
     pub(super) async fn reject_snapshot(
         &self,
         execution_id: ExecutionId,
         key: &SnapshotKey,
-        version: Version,
+        version: ExecutionVersion,
     ) {
-        self.metrics.snapshot_rejected();
-        tracing::warn!(%execution_id, kind = %key.kind, %version, "a snapshot cannot be used");
-        let dropped = self.store.drop_snapshot(execution_id, key, version).await;
-        if let Err(error) = dropped {
-            // It is met again, and dropped then.
-            tracing::warn!(error = %causes(&error), %execution_id, "a snapshot was not dropped");
+        self.metrics.count_rejected_snapshot();
+        tracing::warn!(%execution_id, kind = %key.kind, %version, "a snapshot cannot be used and is deleted");
+        let deleted = self.store.delete_snapshot(execution_id, key, version).await;
+        if let Err(error) = deleted {
+            // The next load finds it again and retries the deletion.
+            tracing::warn!(error = %error_chain(&error), %execution_id, "deleting an unusable snapshot failed");
         }
     }
 }
 
-/// The answer to a letter.
-pub(super) async fn heard(
-    answer: oneshot::Receiver<Result<Reply, RuntimeError>>,
-) -> Result<Reply, RuntimeError> {
+/// Waits for the reply to a message.
+pub(super) async fn wait_for_reply(
+    answer: oneshot::Receiver<Result<MessageReply, RuntimeError>>,
+) -> Result<MessageReply, RuntimeError> {
     answer.await.unwrap_or_else(|_| {
         Err(RuntimeError::refused(
             noetl_types::ErrorCode::NotReady,

@@ -1,104 +1,103 @@
-//! What goes to other processes by NATS, and what comes from them.
+//! Messages to and from other processes over NATS.
 //!
-//! Commands that nobody in this process took are told to workers, and servers whose workers wait are
-//! woken. All of it is a hint: whoever misses one finds the command in the store a little later.
+//! Commands that no local worker took are announced to workers, and servers with waiting workers
+//! are woken. All messages are hints: a process that misses one finds the command in the store a
+//! little later.
 
-mod hear;
-mod notify;
+mod command_listener;
+mod command_notifier;
 
 use std::time::Duration;
 
-use noetl_bus::nats::{Link, LinkFacts, LinkSettings, StreamPlan};
+use noetl_messaging::nats::{ConnectionInfo, NatsConnection, NatsConnectionSettings, StreamSpec};
 use noetl_types::{ErrorCode, Text};
 use tokio::sync::mpsc;
 
-pub(super) use hear::SUBJECTS as HEARD;
-pub(super) use notify::Notice;
+pub(super) use command_listener::COMMAND_SUBJECTS as NOTIFICATION_SUBJECTS;
+pub(super) use command_notifier::CommandNotification;
 
 use super::error::RuntimeError;
-use super::stream::{StreamSettings, Streaming};
+use super::event_stream::{EventStream, StreamSettings};
 
-/// The stream of wake-ups. What is an hour old wakes nobody: the store has it.
-pub(super) const COMMANDS: StreamPlan = StreamPlan {
+/// Stream of command notifications. They expire after an hour, since the store has the commands.
+pub(super) const COMMAND_STREAM: StreamSpec = StreamSpec {
     name: "noetl_commands",
-    // Those of other tenants have their own place, as their events have.
+    // Commands of other tenants have separate subjects, as their events have.
     subjects: &["noetl.commands", "noetl.commands.>", "noetl.t.*.commands.>"],
     max_age: Duration::from_hours(1),
     duplicate_window: Duration::from_mins(2),
 };
 
-/// Notices that wait to be sent. More are dropped, and found again by the sweep.
-const MOST_NOTICES: usize = 10_000;
+/// Maximum queued notifications. Further ones are dropped, and sent later by the sweep.
+const MAX_QUEUED_NOTIFICATIONS: usize = 10_000;
 
-/// How NATS is used.
+/// NATS settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NatsSettings {
-    /// Where the server is.
-    pub link: LinkSettings,
-    /// Whether the commands of the pool `shared` are also told on the bare subject, for workers that
-    /// listen nowhere else.
+    /// Connection to the NATS server.
+    pub link: NatsConnectionSettings,
+    /// Also announces commands of the pool `shared` on the bare subject, for workers that subscribe
+    /// to no other.
     pub bare_subject: bool,
-    /// How the log is streamed; not at all where absent.
+    /// Settings of the event stream. If absent, the log is not streamed.
     pub stream: Option<StreamSettings>,
 }
 
-/// The way to others.
-pub(super) struct Messaging {
-    link: Link,
+/// The NATS connection of the server.
+pub(super) struct NatsMessaging {
+    link: NatsConnection,
     bare_subject: bool,
-    notices: mpsc::Sender<Notice>,
-    /// The stream of the log, where it is on.
-    pub(super) streaming: Option<Streaming>,
+    notifications: mpsc::Sender<CommandNotification>,
+    /// Event stream, if enabled.
+    pub(super) event_stream: Option<EventStream>,
 }
 
-impl Messaging {
-    /// Begins to connect. The server may come later.
+impl NatsMessaging {
+    /// Starts to connect. The NATS server may become available later.
     pub(super) async fn open(
         settings: &NatsSettings,
-    ) -> Result<(Self, mpsc::Receiver<Notice>), RuntimeError> {
-        let link = Link::open(settings.link.clone())
+    ) -> Result<(Self, mpsc::Receiver<CommandNotification>), RuntimeError> {
+        let link = NatsConnection::connect(settings.link.clone())
             .await
-            .map_err(|refused| RuntimeError::refused(ErrorCode::Validation, refused.to_string()))?;
-        let (notices, waiting) = mpsc::channel(MOST_NOTICES);
+            .map_err(|error| RuntimeError::refused(ErrorCode::Validation, error.to_string()))?;
+        let (notifications, receiver) = mpsc::channel(MAX_QUEUED_NOTIFICATIONS);
         let messaging = Self {
             link,
             bare_subject: settings.bare_subject,
-            notices,
-            streaming: settings.stream.clone().map(Streaming::new),
+            notifications,
+            event_stream: settings.stream.clone().map(EventStream::new),
         };
-        Ok((messaging, waiting))
+        Ok((messaging, receiver))
     }
 
-    /// The connection.
-    pub(super) fn link(&self) -> &Link {
+    pub(super) fn link(&self) -> &NatsConnection {
         &self.link
     }
 
-    /// Tells workers of commands, soon. Nobody waits for it, and nothing comes of it where too many
-    /// wait already.
-    pub(super) fn tell(&self, notices: Vec<Notice>) {
-        for notice in notices {
-            if self.notices.try_send(notice).is_err() {
+    /// Queues notifications of commands without waiting. Drops them if the queue is full.
+    pub(super) fn queue_notifications(&self, notifications: Vec<CommandNotification>) {
+        for notification in notifications {
+            if self.notifications.try_send(notification).is_err() {
                 return;
             }
         }
     }
 
-    /// What is wrong with the connection, if anything.
-    pub(super) fn trouble(&self) -> Option<Text> {
-        let LinkFacts {
+    /// Describes a problem of the connection, if any.
+    pub(super) fn connection_problem(&self) -> Option<Text> {
+        let ConnectionInfo {
             is_connected,
             version,
-            is_weak,
+            is_outdated,
             ..
-        } = self.link.facts();
+        } = self.link.connection_info();
         if !is_connected {
             return Some("the NATS server cannot be reached".into());
         }
-        let version = version.filter(|_| is_weak)?;
+        let version = version.filter(|_| is_outdated)?;
         let text = format!(
-            "NATS {version} may lose what it has acknowledged when its machine fails; use 2.10.23 \
-             or newer with sync_interval: always"
+            "NATS {version} may lose acknowledged messages when its machine fails; use 2.10.23 or \
+             newer with sync_interval: always"
         );
         Some(text.into())
     }

@@ -1,9 +1,9 @@
-//! Traces of runs, for a collector of OpenTelemetry.
+//! Traces of executions, for an OpenTelemetry collector.
 //!
-//! Owns what is sent of a run when it has ended: one trace, made of its log, with a span for the run,
-//! for each run of a step and for each attempt at a command. Nothing waits for it: ids of ended runs
-//! wait in a queue of a bounded length, and what does not fit or does not arrive is dropped and
-//! counted. Must not: decide anything, or be asked on the way of an append.
+//! Owns the export of ended executions: one trace per execution, built from its log, with a span
+//! for the execution, for each pass through a step and for each attempt at a command. Nothing waits
+//! for it: ids of ended executions wait in a bounded queue, and traces that do not fit or cannot be
+//! delivered are dropped and counted. Must not make decisions, or be called on the append path.
 
 mod otlp;
 mod spans;
@@ -13,75 +13,73 @@ use std::time::Duration;
 
 use noetl_api::Client;
 use noetl_api::client::ClientSettings;
-use noetl_engine::decode;
+use noetl_engine::decode_record;
 use noetl_engine::event::Event;
-use noetl_store::LogPage;
-use noetl_types::{ExecutionId, Millis, Text, Version};
+use noetl_store::LogPageLimit;
+use noetl_types::{ExecutionId, ExecutionVersion, Millis, Text};
 use tokio::sync::mpsc;
 
 use super::Core;
-use super::error::{RuntimeError, causes};
+use super::error::{RuntimeError, error_chain};
 use spans::Span;
 
-/// Ended runs that may wait to be sent.
-const MOST_WAITING: usize = 4096;
-/// Runs that are sent together at most.
-const MOST_RUNS: usize = 64;
-/// Spans after which no further run is taken into the same message.
-const MANY_SPANS: usize = 2_000;
-/// Events of a run that are looked at; what comes behind is not in its trace.
-const MOST_EVENTS: usize = 50_000;
-/// How long a collector may take.
-const PATIENCE: Millis = Millis::from_secs(10);
-/// Where a collector takes traces.
-const PATH: &str = "/v1/traces";
+/// Maximum ended executions in the queue.
+const MAX_QUEUED_TRACES: usize = 4096;
+/// Maximum executions per message.
+const MAX_EXECUTIONS_PER_MESSAGE: usize = 64;
+/// Number of spans after which a message takes no further execution.
+const TARGET_SPANS_PER_MESSAGE: usize = 2_000;
+/// Maximum events per trace. Later events are not in it.
+const MAX_EVENTS_PER_TRACE: usize = 50_000;
+const COLLECTOR_TIMEOUT: Millis = Millis::from_secs(10);
+const COLLECTOR_PATH: &str = "/v1/traces";
 
-/// The queue of ended runs.
+/// Queue of ended executions.
 #[derive(Debug, Default)]
-pub(super) struct Traces {
+pub(super) struct TraceQueue {
     sender: Option<mpsc::Sender<ExecutionId>>,
-    /// Until somebody begins to send.
+    /// Taken by the task that sends the traces.
     receiver: Mutex<Option<mpsc::Receiver<ExecutionId>>>,
 }
 
-impl Traces {
-    /// A queue where there is a collector, and none else.
+impl TraceQueue {
+    /// Creates the queue if there is a collector.
     pub(super) fn new(endpoint: Option<&Text>) -> Self {
         if endpoint.is_none() {
             return Self::default();
         }
-        let (sender, receiver) = mpsc::channel(MOST_WAITING);
+        let (sender, receiver) = mpsc::channel(MAX_QUEUED_TRACES);
         Self {
             sender: Some(sender),
             receiver: Mutex::new(Some(receiver)),
         }
     }
 
-    /// Whether there is a collector.
-    pub(super) fn is_on(&self) -> bool {
+    /// True if there is a collector.
+    pub(super) fn is_enabled(&self) -> bool {
         self.sender.is_some()
     }
 }
 
 impl Core {
-    /// Notes that a run has ended.
-    pub(super) fn trace(&self, execution_id: ExecutionId) {
-        if let Some(sender) = &self.traces.sender
+    /// Queues an ended execution.
+    pub(super) fn queue_trace(&self, execution_id: ExecutionId) {
+        if let Some(sender) = &self.trace_queue.sender
             && sender.try_send(execution_id).is_err()
         {
-            self.metrics.traces_dropped(1);
+            self.metrics.count_dropped_traces(1);
         }
     }
 
-    /// Sends what waits until the process ends, and what is left then once more.
-    pub(super) async fn trace_for_ever(self: Arc<Self>) {
-        let receiver = self.traces.receiver.lock();
-        let waiting = receiver.unwrap_or_else(PoisonError::into_inner).take();
-        let (Some(mut waiting), Some(endpoint)) = (waiting, &self.settings.traces) else {
+    /// Sends queued traces until shutdown, and then the rest of the queue once.
+    pub(super) async fn trace_loop(self: Arc<Self>) {
+        let receiver = self.trace_queue.receiver.lock();
+        let queue = receiver.unwrap_or_else(PoisonError::into_inner).take();
+        let (Some(mut queue), Some(endpoint)) = (queue, &self.settings.trace_endpoint) else {
             return;
         };
         let settings = ClientSettings {
-            timeout: PATIENCE,
+            timeout: COLLECTOR_TIMEOUT,
             ..ClientSettings::default()
         };
         let client = match Client::new(endpoint, settings) {
@@ -92,37 +90,37 @@ impl Core {
             }
         };
         loop {
-            let mut runs = Vec::new();
-            let received = waiting.recv_many(&mut runs, MOST_RUNS);
-            let is_over = self.shutdown.run_until_cancelled(received).await.is_none();
-            while is_over && runs.len() < MOST_WAITING {
-                match waiting.try_recv() {
-                    Ok(run) => runs.push(run),
+            let mut execution_ids = Vec::new();
+            let received = queue.recv_many(&mut execution_ids, MAX_EXECUTIONS_PER_MESSAGE);
+            let is_shutdown = self.shutdown.run_until_cancelled(received).await.is_none();
+            while is_shutdown && execution_ids.len() < MAX_QUEUED_TRACES {
+                match queue.try_recv() {
+                    Ok(execution_id) => execution_ids.push(execution_id),
                     Err(_) => break,
                 }
             }
-            self.send_traces(&client, &runs).await;
-            if is_over {
+            self.send_traces(&client, &execution_ids).await;
+            if is_shutdown {
                 return;
             }
         }
     }
 
-    async fn send_traces(&self, client: &Client, runs: &[ExecutionId]) {
+    async fn send_traces(&self, client: &Client, execution_ids: &[ExecutionId]) {
         let mut spans = Vec::new();
         let mut count = 0;
-        for run in runs {
-            match self.spans_of(*run).await {
-                Ok(more) => {
-                    spans.extend(more);
+        for execution_id in execution_ids {
+            match self.load_spans(*execution_id).await {
+                Ok(execution_spans) => {
+                    spans.extend(execution_spans);
                     count += 1;
                 }
                 Err(error) => {
-                    self.metrics.traces_dropped(1);
-                    tracing::warn!(execution_id = %run, error = %causes(&error), "no trace");
+                    self.metrics.count_dropped_traces(1);
+                    tracing::warn!(%execution_id, error = %error_chain(&error), "building a trace failed");
                 }
             }
-            if spans.len() >= MANY_SPANS {
+            if spans.len() >= TARGET_SPANS_PER_MESSAGE {
                 self.send_spans(client, std::mem::take(&mut spans), count)
                     .await;
                 count = 0;
@@ -133,41 +131,52 @@ impl Core {
         }
     }
 
-    async fn send_spans(&self, client: &Client, spans: Vec<Span>, runs: u64) {
-        let body = otlp::body(&self.settings.server_name, &spans);
-        match client.deliver(PATH, body).await {
-            Ok(200..300) => self.metrics.traces_sent(runs),
+    async fn send_spans(&self, client: &Client, spans: Vec<Span>, execution_count: u64) {
+        let body = otlp::export_request_body(&self.settings.server_name, &spans);
+        match client.post_json(COLLECTOR_PATH, body).await {
+            Ok(200..300) => self.metrics.count_sent_traces(execution_count),
             Ok(status) => {
-                self.metrics.traces_dropped(runs);
+                self.metrics.count_dropped_traces(execution_count);
                 tracing::warn!(status, "the collector refused traces");
             }
             Err(error) => {
-                self.metrics.traces_dropped(runs);
+                self.metrics.count_dropped_traces(execution_count);
                 tracing::warn!("the collector cannot be reached: {error}");
-                // Whoever is away is not asked again at once.
-                self.pause(Duration::from_secs(1)).await;
+                // An unreachable collector is not called again at once.
+                self.sleep_unless_shutdown(Duration::from_secs(1)).await;
             }
         }
     }
 
-    async fn spans_of(&self, run: ExecutionId) -> Result<Vec<Span>, RuntimeError> {
+    async fn load_spans(&self, execution_id: ExecutionId) -> Result<Vec<Span>, RuntimeError> {
         let mut events: Vec<Event> = Vec::new();
-        let mut after = Version::EMPTY;
-        while events.len() < MOST_EVENTS {
-            let page = self.store.events(run, after, LogPage::MAX).await?;
+        let mut after = ExecutionVersion::EMPTY;
+        while events.len() < MAX_EVENTS_PER_TRACE {
+            let page = self
+                .store
+                .read_events(execution_id, after, LogPageLimit::MAX)
+                .await?;
             let Some(last) = page.last() else { break };
-            after = Version::from(last.record.seq);
-            events.extend(page.iter().filter_map(|stored| decode(&stored.record).ok()));
+            after = ExecutionVersion::from(last.record.seq);
+            events.extend(
+                page.iter()
+                    .filter_map(|stored| decode_record(&stored.record).ok()),
+            );
         }
-        let parent = match spans::parent_of(&events) {
+        let parent = match spans::parent_execution(&events) {
             Some(parent) => {
-                let first = LogPage::clamped(1);
-                let first = self.store.events(parent, Version::EMPTY, first).await?;
-                let first = first.first().and_then(|stored| decode(&stored.record).ok());
-                Some(spans::root(parent, first.as_ref()))
+                let limit = LogPageLimit::clamped(1);
+                let first = self
+                    .store
+                    .read_events(parent, ExecutionVersion::EMPTY, limit)
+                    .await?;
+                let first = first
+                    .first()
+                    .and_then(|stored| decode_record(&stored.record).ok());
+                Some(spans::root_context(parent, first.as_ref()))
             }
             None => None,
         };
-        Ok(spans::of(run, &events, parent))
+        Ok(spans::build_spans(execution_id, &events, parent))
     }
 }

@@ -1,63 +1,62 @@
-//! Spans as OTLP has them, in JSON.
+//! Encodes spans as OTLP JSON.
 
 use noetl_types::Json;
 use serde_json::{Value, json};
 
 use super::spans::Span;
 
-/// Nanoseconds of a microsecond.
-const NANOS: i128 = 1000;
-/// Of the words of OTLP: something that happens inside.
-const INTERNAL: u8 = 1;
-/// Of the words of OTLP: how a span ended.
-const WELL: u8 = 1;
-const FAILED: u8 = 2;
+const NANOS_PER_MICRO: i128 = 1000;
+/// OTLP span kind `INTERNAL`.
+const SPAN_KIND_INTERNAL: u8 = 1;
+/// OTLP status codes.
+const STATUS_OK: u8 = 1;
+const STATUS_ERROR: u8 = 2;
 
-/// A message with spans.
-pub(super) fn body(server_name: &str, spans: &[Span]) -> Vec<u8> {
+/// Builds an export request with spans.
+pub(super) fn export_request_body(server_name: &str, spans: &[Span]) -> Vec<u8> {
     let message = json!({
         "resourceSpans": [{
             "resource": { "attributes": [
-                attribute("service.name", &Json::from("noetl")),
-                attribute("service.instance.id", &Json::from(server_name)),
+                attribute_to_json("service.name", &Json::from("noetl")),
+                attribute_to_json("service.instance.id", &Json::from(server_name)),
             ] },
             "scopeSpans": [{
                 "scope": { "name": "noetl", "version": env!("CARGO_PKG_VERSION") },
-                "spans": spans.iter().map(told).collect::<Vec<_>>(),
+                "spans": spans.iter().map(span_to_json).collect::<Vec<_>>(),
             }],
         }],
     });
     message.to_string().into_bytes()
 }
 
-fn told(span: &Span) -> Value {
-    let nanos = |micros: i64| (i128::from(micros) * NANOS).to_string();
+fn span_to_json(span: &Span) -> Value {
+    let nanos = |micros: i64| (i128::from(micros) * NANOS_PER_MICRO).to_string();
     let status = match &span.failure {
-        None => json!({ "code": WELL }),
-        Some(kind) => json!({ "code": FAILED, "message": kind }),
+        None => json!({ "code": STATUS_OK }),
+        Some(kind) => json!({ "code": STATUS_ERROR, "message": kind }),
     };
-    let mut told = json!({
+    let mut encoded = json!({
         "traceId": span.context.trace_id(),
         "spanId": span.context.span_id(),
         "name": span.name,
-        "kind": INTERNAL,
+        "kind": SPAN_KIND_INTERNAL,
         "startTimeUnixNano": nanos(span.began.as_micros()),
         "endTimeUnixNano": nanos(span.ended.as_micros()),
-        "attributes": span.facts.iter().map(|(key, value)| attribute(key, value)).collect::<Vec<_>>(),
+        "attributes": span.attributes.iter().map(|(key, value)| attribute_to_json(key, value)).collect::<Vec<_>>(),
         "status": status,
     });
     if let Some(parent) = &span.parent {
-        told["parentSpanId"] = json!(parent);
+        encoded["parentSpanId"] = json!(parent);
     }
     if let Some(link) = &span.link {
-        told["links"] = json!([{ "traceId": link.trace_id(), "spanId": link.span_id() }]);
+        encoded["links"] = json!([{ "traceId": link.trace_id(), "spanId": link.span_id() }]);
     }
-    told
+    encoded
 }
 
-fn attribute(key: &str, value: &Json) -> Value {
+fn attribute_to_json(key: &str, value: &Json) -> Value {
     let value = match value.as_i64() {
-        // Whole numbers are texts in this form of OTLP.
+        // OTLP JSON encodes integers as strings.
         Some(number) => json!({ "intValue": number.to_string() }),
         None => json!({ "stringValue": value.as_str().unwrap_or_default() }),
     };

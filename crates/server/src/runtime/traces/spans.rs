@@ -1,92 +1,106 @@
-//! The spans of a run, from its log.
+//! Builds the spans of an execution from its log.
 
 use std::collections::BTreeMap;
 
-use noetl_engine::event::{CommandAt, Event, EventKind, Started, StepEnd};
+use noetl_engine::event::{CommandRef, Event, EventKind, PlaybookStarted, StepEnd};
 use noetl_types::trace::TraceContext;
 use noetl_types::{CommandId, ExecutionId, Json, StepName, TaskError, Timestamp};
 
-/// Something that took a while.
+/// A span of a trace.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Span {
     pub(super) context: TraceContext,
     pub(super) parent: Option<String>,
-    /// The span of another trace that led to this one.
+    /// Span of another trace that caused this one.
     pub(super) link: Option<TraceContext>,
     pub(super) name: String,
     pub(super) began: Timestamp,
     pub(super) ended: Timestamp,
-    pub(super) facts: Vec<(&'static str, Json)>,
-    /// The kind of its failure, if it failed.
+    pub(super) attributes: Vec<(&'static str, Json)>,
+    /// Error kind, if it failed.
     pub(super) failure: Option<String>,
 }
 
-/// The run that started a run.
-pub(super) fn parent_of(events: &[Event]) -> Option<ExecutionId> {
-    started(events.first())?.parent_execution_id
+/// Returns the parent of an execution.
+pub(super) fn parent_execution(events: &[Event]) -> Option<ExecutionId> {
+    start_event(events.first())?.parent_execution_id
 }
 
-/// The span of a run, of which the first event is known where it is still kept.
-pub(super) fn root(run: ExecutionId, first: Option<&Event>) -> TraceContext {
-    TraceContext::of_run(run, started(first).and_then(started_in))
+/// Returns the root span of an execution, whose first event may no longer be stored.
+pub(super) fn root_context(execution_id: ExecutionId, first: Option<&Event>) -> TraceContext {
+    TraceContext::for_execution(
+        execution_id,
+        start_event(first).and_then(start_trace_context),
+    )
 }
 
-fn started(first: Option<&Event>) -> Option<&Started> {
+fn start_event(first: Option<&Event>) -> Option<&PlaybookStarted> {
     match &first?.kind {
         EventKind::PlaybookStarted(started) => Some(started),
         _ => None,
     }
 }
 
-/// The trace that a run was started in.
-fn started_in(started: &Started) -> Option<TraceContext> {
+/// Returns the trace context that an execution was started with.
+fn start_trace_context(started: &PlaybookStarted) -> Option<TraceContext> {
     TraceContext::parse(started.trace.as_ref()?.get("traceparent")?.as_str()?)
 }
 
-/// The spans of a run, with the span of the run that started it; none where its log has no
-/// beginning.
-pub(super) fn of(run: ExecutionId, events: &[Event], parent: Option<TraceContext>) -> Vec<Span> {
+/// Builds the spans of an execution, linked to the span of its parent. Returns none if the log has
+/// no start event.
+pub(super) fn build_spans(
+    execution_id: ExecutionId,
+    events: &[Event],
+    parent: Option<TraceContext>,
+) -> Vec<Span> {
     let (Some(first), Some(last)) = (events.first(), events.last()) else {
         return Vec::new();
     };
-    let Some(started) = started(Some(first)) else {
+    let Some(started) = start_event(Some(first)) else {
         return Vec::new();
     };
-    let given = started_in(started);
-    let own = root(run, Some(first));
-    let whole = Span {
-        context: own,
-        // A trace that the server itself began has the run at its root.
-        parent: given
-            .map(|given| given.span_id())
-            .filter(|given| *given != own.span_id()),
+    let requested = start_trace_context(started);
+    let root = root_context(execution_id, Some(first));
+    let root_span = Span {
+        context: root,
+        // In a trace that the server began, the execution is the root.
+        parent: requested
+            .map(|context| context.span_id())
+            .filter(|span_id| *span_id != root.span_id()),
         link: parent,
         name: started.path.to_string(),
         began: first.time,
         ended: last.time,
-        facts: vec![
-            ("noetl.execution_id", Json::from(run.to_string())),
+        attributes: vec![
+            ("noetl.execution_id", Json::from(execution_id.to_string())),
             ("noetl.path", Json::from(started.path.to_string())),
             ("noetl.version", Json::from(started.version)),
         ],
         failure: None,
     };
-    let mut fold = Fold {
-        own,
-        whole,
+    let mut builder = SpanBuilder {
+        root_context: root,
+        root_span,
         steps: BTreeMap::new(),
         commands: BTreeMap::new(),
-        done: Vec::new(),
+        finished: Vec::new(),
     };
     for event in events {
-        fold.take(event);
+        builder.add_event(event);
     }
-    fold.finish()
+    builder.into_spans()
 }
 
-/// A command, and the attempt at it that goes on.
-struct Command {
-    at: (StepName, u32),
+/// One pass through a step.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct StepPass {
+    step: StepName,
+    run: u32,
+}
+
+/// An open command with its current attempt.
+struct OpenCommand {
+    step_pass: StepPass,
     tool: &'static str,
     index: Option<u32>,
     attempt: u32,
@@ -94,32 +108,43 @@ struct Command {
     worker: Option<String>,
 }
 
-struct Fold {
-    own: TraceContext,
-    whole: Span,
-    steps: BTreeMap<(StepName, u32), Timestamp>,
-    commands: BTreeMap<CommandId, Command>,
-    done: Vec<Span>,
+struct SpanBuilder {
+    root_context: TraceContext,
+    root_span: Span,
+    steps: BTreeMap<StepPass, Timestamp>,
+    commands: BTreeMap<CommandId, OpenCommand>,
+    finished: Vec<Span>,
 }
 
-impl Fold {
-    fn take(&mut self, event: &Event) {
+impl SpanBuilder {
+    fn add_event(&mut self, event: &Event) {
         let now = event.time;
         match &event.kind {
             EventKind::StepEntered(entered) => {
-                self.steps.insert((entered.step.clone(), entered.run), now);
+                let pass = StepPass {
+                    step: entered.step.clone(),
+                    run: entered.run,
+                };
+                self.steps.insert(pass, now);
             }
             EventKind::StepExited(exited) => {
                 let failure = match &exited.end {
                     StepEnd::Completed => None,
-                    StepEnd::Failed { error, .. } => Some(kind(error)),
+                    StepEnd::Failed { error, .. } => Some(error_kind(error)),
                     StepEnd::Cancelled => Some("cancelled".to_owned()),
                 };
-                self.leave(&(exited.step.clone(), exited.run), now, failure);
+                let pass = StepPass {
+                    step: exited.step.clone(),
+                    run: exited.run,
+                };
+                self.close_step(&pass, now, failure);
             }
             EventKind::CommandIssued(issued) => {
-                let command = Command {
-                    at: (issued.step.clone(), issued.run),
+                let command = OpenCommand {
+                    step_pass: StepPass {
+                        step: issued.step.clone(),
+                        run: issued.run,
+                    },
                     tool: issued.tool.as_str(),
                     index: issued.index,
                     attempt: 1,
@@ -136,59 +161,59 @@ impl Fold {
                     command.worker = Some(claimed.worker.to_string());
                 }
             }
-            EventKind::CommandCompleted(at) => self.close(at, now, None),
+            EventKind::CommandCompleted(at) => self.close_command(at, now, None),
             EventKind::CommandFailed(closed) => {
-                self.close(&closed.at, now, Some(kind(&closed.why)));
+                self.close_command(&closed.at, now, Some(error_kind(&closed.reason)));
             }
             EventKind::CommandCancelled(closed) => {
-                self.close(&closed.at, now, Some("cancelled".to_owned()));
+                self.close_command(&closed.at, now, Some("cancelled".to_owned()));
             }
             EventKind::CommandExpired(expired) => {
-                self.expire(&expired.at, now, expired.reason.as_str());
+                self.expire_attempt(&expired.at, now, expired.reason.as_str());
             }
-            EventKind::PlaybookCompleted { .. } => self.whole.ended = now,
+            EventKind::PlaybookCompleted { .. } => self.root_span.ended = now,
             EventKind::PlaybookFailed(failed) => {
-                self.whole.ended = now;
-                self.whole.failure = Some(kind(&failed.error));
+                self.root_span.ended = now;
+                self.root_span.failure = Some(error_kind(&failed.error));
             }
             EventKind::PlaybookCancelled(_) => {
-                self.whole.ended = now;
-                self.whole.failure = Some("cancelled".to_owned());
+                self.root_span.ended = now;
+                self.root_span.failure = Some("cancelled".to_owned());
             }
             _ => {}
         }
     }
 
-    fn leave(&mut self, step: &(StepName, u32), now: Timestamp, failure: Option<String>) {
-        let Some(began) = self.steps.remove(step) else {
+    fn close_step(&mut self, pass: &StepPass, now: Timestamp, failure: Option<String>) {
+        let Some(began) = self.steps.remove(pass) else {
             return;
         };
-        let (name, run) = step;
-        self.done.push(Span {
-            context: self.own.of_step(name.as_str(), *run),
-            parent: Some(self.own.span_id()),
+        let StepPass { step, run } = pass;
+        self.finished.push(Span {
+            context: self.root_context.for_step(step.as_str(), *run),
+            parent: Some(self.root_context.span_id()),
             link: None,
-            name: name.to_string(),
+            name: step.to_string(),
             began,
             ended: now,
-            facts: vec![
-                ("noetl.step", Json::from(name.to_string())),
+            attributes: vec![
+                ("noetl.step", Json::from(step.to_string())),
                 ("noetl.run", Json::from(*run)),
             ],
             failure,
         });
     }
 
-    fn close(&mut self, at: &CommandAt, now: Timestamp, failure: Option<String>) {
+    fn close_command(&mut self, at: &CommandRef, now: Timestamp, failure: Option<String>) {
         if let Some(command) = self.commands.remove(&at.command) {
-            self.attempted(at.command, &command, now, failure);
+            self.push_attempt_span(at.command, &command, now, failure);
         }
     }
 
-    /// An attempt is over; the command may have another one, which begins when it is taken.
-    fn expire(&mut self, at: &CommandAt, now: Timestamp, reason: &str) {
+    /// Closes an expired attempt. The command may get another one, which begins when it is leased.
+    fn expire_attempt(&mut self, at: &CommandRef, now: Timestamp, reason: &str) {
         if let Some(mut command) = self.commands.remove(&at.command) {
-            self.attempted(at.command, &command, now, Some(reason.to_owned()));
+            self.push_attempt_span(at.command, &command, now, Some(reason.to_owned()));
             command.attempt += 1;
             command.began = now;
             command.worker = None;
@@ -196,56 +221,56 @@ impl Fold {
         }
     }
 
-    fn attempted(
+    fn push_attempt_span(
         &mut self,
         id: CommandId,
-        command: &Command,
+        command: &OpenCommand,
         now: Timestamp,
         failure: Option<String>,
     ) {
-        let (step, run) = &command.at;
-        let mut facts = vec![
+        let StepPass { step, run } = &command.step_pass;
+        let mut attributes = vec![
             ("noetl.command_id", Json::from(id.to_string())),
             ("noetl.tool", Json::from(command.tool)),
             ("noetl.attempt", Json::from(command.attempt)),
         ];
         if let Some(index) = command.index {
-            facts.push(("noetl.index", Json::from(index)));
+            attributes.push(("noetl.index", Json::from(index)));
         }
         if let Some(worker) = &command.worker {
-            facts.push(("noetl.worker", Json::from(&**worker)));
+            attributes.push(("noetl.worker", Json::from(&**worker)));
         }
-        self.done.push(Span {
-            context: self.own.of_attempt(id, command.attempt),
-            parent: Some(self.own.of_step(step.as_str(), *run).span_id()),
+        self.finished.push(Span {
+            context: self.root_context.for_attempt(id, command.attempt),
+            parent: Some(self.root_context.for_step(step.as_str(), *run).span_id()),
             link: None,
             name: format!("{} {step}", command.tool),
             began: command.began,
             ended: now,
-            facts,
+            attributes,
             failure,
         });
     }
 
-    /// What is still open ended with the run.
-    fn finish(mut self) -> Vec<Span> {
-        let ended = self.whole.ended;
-        let given_up = || Some("cancelled".to_owned());
+    /// Closes everything that is still open at the end of the execution.
+    fn into_spans(mut self) -> Vec<Span> {
+        let ended = self.root_span.ended;
+        let cancelled = || Some("cancelled".to_owned());
         for (id, command) in std::mem::take(&mut self.commands) {
-            // One that waits for its next attempt, which never came, has nothing to tell.
+            // A command that was waiting for its next attempt has no span.
             if command.worker.is_some() || command.attempt == 1 {
-                self.attempted(id, &command, ended, given_up());
+                self.push_attempt_span(id, &command, ended, cancelled());
             }
         }
         let open: Vec<_> = self.steps.keys().cloned().collect();
-        for step in open {
-            self.leave(&step, ended, given_up());
+        for pass in open {
+            self.close_step(&pass, ended, cancelled());
         }
-        self.done.insert(0, self.whole);
-        self.done
+        self.finished.insert(0, self.root_span);
+        self.finished
     }
 }
 
-fn kind(error: &TaskError) -> String {
+fn error_kind(error: &TaskError) -> String {
     error.kind.as_str().to_owned()
 }

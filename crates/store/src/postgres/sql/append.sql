@@ -1,14 +1,14 @@
--- A whole group of appends, as one statement of whoever calls it. Parts without rows cost nothing,
--- and what an append does is a few small statements, which the server has planned beforehand.
+-- Appends a group in one statement of the caller. Parameters without rows cost nothing. An append
+-- runs a few small statements, which the server has already planned.
 --
--- Items come in the order of their executions, each execution once; other rows in the same order.
--- A row of another append in progress is skipped and reported as a conflict, never waited for.
--- Commands are locked first and in the order of their ids, as everywhere, so nobody waits in a
--- circle.
+-- Items are sorted by execution, with each execution once. Other rows are in the same order. If
+-- another append in progress holds an execution row, the item is reported as a conflict without
+-- waiting. Commands are locked first and in the order of their ids, as in all statements, so that
+-- transactions do not deadlock.
 --
--- Lines between "--if shared" and "--end" are in the second of two functions, for groups that touch
--- what executions share; the first, for all others, knows nothing of it. Claims of one key are judged
--- one after the other, under locks that are taken in order too, before any is written.
+-- Lines between "--if shared" and "--end" are only in the second of two functions, for groups that
+-- change coordination tables. Idempotency and dedup keys are locked in order before any key is
+-- checked or written, so appends with the same key are checked one after the other.
 CREATE FUNCTION {name}(
     items {name}_item[],
     events {name}_event[],
@@ -142,7 +142,8 @@ BEGIN
         END IF;
 
 --if shared
-        -- An execution that exists is told so, before its own claim would be held against it.
+        -- Report an existing execution first. Otherwise its own key would be reported as a
+        -- duplicate.
         IF item_verdict IS NULL AND item.starts AND EXISTS (
             SELECT
             FROM execution
@@ -270,7 +271,7 @@ BEGIN
         WHERE all_in OR new_result.execution_id = ANY (accepted);
     END IF;
 
-    -- A row that somebody else wrote for the same event stays.
+    -- A row that another writer inserted for the same event is not changed.
     IF cardinality(outgoing) > 0 THEN
         INSERT INTO outbox (
             execution_id, event_id, message_id, subject, available_at, created_at, updated_at,
@@ -353,7 +354,7 @@ BEGIN
             AND (all_in OR old_slot.execution_id = ANY (accepted));
     END IF;
 
-    -- Of two results under one key the later counts; keys are locked in their order.
+    -- Of two results with the same key the later one is stored. Rows are locked in key order.
     IF cardinality(cached) > 0 THEN
         INSERT INTO step_cache ({cache_columns})
         SELECT DISTINCT ON (new_cache.tenant_id, new_cache.scope, new_cache.key_sha256)
@@ -370,7 +371,8 @@ BEGIN
     END IF;
 
 --end
-    -- The feed has the events of an execution in their order, since they come in it.
+    -- Events are inserted in the order of the parameter, so the feed keeps the order of an
+    -- execution.
     RETURN QUERY
     WITH written AS (
         INSERT INTO event ({event_columns})

@@ -1,4 +1,4 @@
--- Grants one command to whoever names it, if it is free.
+-- Grants the lease of one command, if the command is leasable.
 UPDATE command
 SET status = 'CLAIMED',
     attempt = command.attempt + 1,

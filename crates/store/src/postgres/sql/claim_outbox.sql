@@ -1,10 +1,10 @@
--- Rows whose time has come, and rows whose publisher let its lease run out. Those that another claim
--- has in hand are skipped. The bytes of messages are bounded, but for the first row. Everything before
--- the last step works on narrow rows: events are read once, when it is known which are wanted. A row
--- that was tried often enough dies, and is told as such; so does one whose counts are none, which nobody
--- could be given, and gets counts.
+-- Claims rows that are due, and rows whose lease has expired. Rows locked by another claim are
+-- skipped. The total size of the messages is limited, except for the first row. All steps before
+-- the last one use narrow rows, so that only the events of claimed rows are read. A row that has
+-- reached the maximum number of attempts is marked dead and returned as dead. So is a row with
+-- invalid attempt counts, which are replaced with valid ones.
 --
--- $1 now, $2 how many, $3 bytes, $4 owner, $5 end of the lease, $6 attempts that are enough.
+-- $1 now, $2 maximum rows, $3 maximum bytes, $4 owner, $5 end of the lease, $6 maximum attempts.
 WITH ready AS MATERIALIZED (
     SELECT outbox_id, available_at, bytes, {tries} AS tries
     FROM outbox

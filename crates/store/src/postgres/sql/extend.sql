@@ -1,8 +1,8 @@
--- Keeps leases. Commands are locked in the order of their ids, as everywhere.
+-- Extends leases. Commands are locked in the order of their ids, as in all statements.
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS setting
 ),
-wish AS ({wish}),
+fence AS ({fences}),
 {held},
 extended AS (
     UPDATE command

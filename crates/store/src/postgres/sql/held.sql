@@ -6,14 +6,14 @@ locked AS MATERIALIZED (
     FOR NO KEY UPDATE
 ),
 held AS MATERIALIZED (
-    SELECT wish.*
-    FROM wish
+    SELECT fence.*
+    FROM fence
     JOIN locked USING (command_id)
     WHERE locked.lease_until IS NOT NULL
-        AND locked.attempt = wish.attempt
+        AND locked.attempt = fence.attempt
         AND (
-            locked.lease_token = wish.token
-            OR locked.worker_id = wish.worker
-            OR locked.lease_until <= wish.expired_by
+            locked.lease_token = fence.token
+            OR locked.worker_id = fence.worker
+            OR locked.lease_until <= fence.expired_by
         )
 )

@@ -1,4 +1,4 @@
--- Grants leases. The commit need not wait for the disk: a grant that a crash forgets is harmless.
+-- Grants leases. The commit is not synced to disk: losing a grant in a crash is harmless.
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS setting
 ),
@@ -42,8 +42,8 @@ granted AS (
 )
 SELECT {granted_columns}, {event_columns}, event.tx::text::bigint, event.position
 FROM granted
--- The order says which index is meant. By a mere equality the server may as well take the one by
--- `seq`, while the log is empty and the plan is made, and walk through the whole run ever after.
+-- The ORDER BY makes the planner use the right index. With a plain equality, a plan made while the
+-- log is empty may use the index on `seq`, and later scan all events of an execution.
 JOIN LATERAL (
     SELECT *
     FROM event

@@ -1,5 +1,5 @@
--- Executions that go on and are driven here, up to $3. Of those that go on at most $2 are looked at: where
--- they come from is not in the index.
+-- Number of live executions that this store drives, at most $3. At most $2 live executions are
+-- read, since `origin` is not in the index.
 SELECT count(*) FROM (
     SELECT 1 FROM (
         SELECT origin FROM execution

@@ -1,9 +1,9 @@
--- Gives commands back that were not run, so the attempt does not count. Whoever names a command
--- twice has it only once.
+-- Releases commands that were not run, so their attempt does not count. A command that is listed
+-- twice is released once.
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS setting
 ),
-wish AS ({wish}),
+fence AS ({fences}),
 {held},
 once AS (
     SELECT DISTINCT ON (command_id) command_id, place, not_before

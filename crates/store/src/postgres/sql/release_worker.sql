@@ -1,4 +1,4 @@
--- Ends the leases of a worker. Commands are locked in the order of their ids, as everywhere.
+-- Ends the leases of a worker. Commands are locked in the order of their ids, as in all statements.
 WITH relaxed AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true) AS setting
 ),

@@ -1,87 +1,89 @@
-//! Tables that are brought up to date while others work with them.
+//! Migrations while other sessions use the tables.
 
 use std::time::Duration;
 
-use noetl_testkit::postgres::Database;
+use noetl_testkit::postgres::TestDatabase;
 use tokio_postgres::Client;
 
-use super::{open, options, raw};
+use super::{connect_raw, open_store, test_options};
 use crate::postgres::PostgresStore;
-use crate::postgres::open::migrate;
-use crate::suite::fixture::Run;
+use crate::postgres::open::run_migrations;
+use crate::suite::fixture::TestExecution;
 use crate::{Store as _, StoreError};
 
-/// Takes the last migrations back.
-const EARLIER: &str = "DROP INDEX noetl.execution_live;
+/// Reverts the last migrations.
+const REVERT_MIGRATIONS: &str = "DROP INDEX noetl.execution_live;
     DROP INDEX noetl.step_cache_by_origin;
     CREATE INDEX outbox_unpublished ON noetl.outbox (execution_id)
         WHERE status <> 'PUBLISHED' AND discarded_at IS NULL;
     DELETE FROM noetl.schema_migration WHERE version > 9";
 
-/// What a writer of the outbox holds.
-const HOLD: &str = "LOCK TABLE outbox IN ROW EXCLUSIVE MODE";
+/// The lock that a writer of the outbox holds.
+const LOCK_OUTBOX: &str = "LOCK TABLE outbox IN ROW EXCLUSIVE MODE";
 
-async fn count(client: &Client, sql: &str) -> i64 {
+async fn query_count(client: &Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).await.unwrap().get(0)
 }
 
-/// A migration that waits for a table stands before all who come later; it steps back before long, holds
-/// nothing else meanwhile, and goes on by itself.
+/// A migration that waits for a table lock blocks all later sessions. It gives up within a short
+/// timeout, holds no other lock meanwhile, and retries.
 #[tokio::test]
-async fn nobody_waits_for_long_behind_a_migration_that_waits() {
-    let database = Database::new().unwrap();
-    let run = Run::started(&open(&database).await, 1).await;
-    database.run(EARLIER).unwrap();
-    let mut other = raw(&database).await;
-    let held = other.transaction().await.unwrap();
-    held.batch_execute(HOLD).await.unwrap();
-    let options = options(&database);
+async fn waiting_migration_does_not_block_writers() {
+    let database = TestDatabase::new().unwrap();
+    let run = TestExecution::create_started(&open_store(&database).await, 1).await;
+    database.run_statement(REVERT_MIGRATIONS).unwrap();
+    let mut other = connect_raw(&database).await;
+    let transaction = other.transaction().await.unwrap();
+    transaction.batch_execute(LOCK_OUTBOX).await.unwrap();
+    let options = test_options(&database);
     let opening = tokio::spawn(async move { PostgresStore::open(&options).await });
-    let writer = raw(&database).await;
+    let writer = connect_raw(&database).await;
     let waits = "SELECT count(*) FROM pg_locks
         WHERE NOT granted AND relation = 'outbox'::regclass AND mode = 'AccessExclusiveLock'";
-    while count(&writer, waits).await == 0 {
+    while query_count(&writer, waits).await == 0 {
         tokio::task::yield_now().await;
     }
     let holds = "SELECT count(*) FROM pg_locks
         WHERE granted AND relation = 'execution'::regclass AND mode = 'ShareLock'";
-    assert_eq!(count(&writer, holds).await, 0);
-    // Without a bound this would wait for the one that holds the table.
+    assert_eq!(query_count(&writer, holds).await, 0);
+    // Without the lock timeout of the migration, this would wait for the transaction that holds the
+    // table.
     for sql in ["SET statement_timeout = '30s'", "DELETE FROM outbox"] {
         writer.batch_execute(sql).await.unwrap();
     }
-    held.commit().await.unwrap();
+    transaction.commit().await.unwrap();
     let store = opening.await.unwrap().unwrap();
-    assert!(store.execution(run.id).await.unwrap().is_some());
+    assert!(store.find_execution(run.id).await.unwrap().is_some());
     let indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = 'noetl'
         AND indexname IN ('execution_live', 'step_cache_by_origin', 'outbox_unpublished')";
-    assert_eq!(count(&writer, indexes).await, 2);
+    assert_eq!(query_count(&writer, indexes).await, 2);
 }
 
-/// Who has no more patience says what is in the way, and leaves the tables as they were.
+/// A migration that reaches its timeout reports the blocking transactions and leaves the tables
+/// unchanged.
 #[tokio::test]
-async fn a_migration_that_gets_no_lock_says_so() {
-    let database = Database::new().unwrap();
-    let store = open(&database).await;
-    database.run(EARLIER).unwrap();
-    let mut other = raw(&database).await;
-    let held = other.transaction().await.unwrap();
-    held.batch_execute(HOLD).await.unwrap();
-    let mut pooled = store.owner.get().await.unwrap();
+async fn migration_without_lock_is_reported() {
+    let database = TestDatabase::new().unwrap();
+    let store = open_store(&database).await;
+    database.run_statement(REVERT_MIGRATIONS).unwrap();
+    let mut other = connect_raw(&database).await;
+    let transaction = other.transaction().await.unwrap();
+    transaction.batch_execute(LOCK_OUTBOX).await.unwrap();
+    let mut pooled = store.owner.acquire().await.unwrap();
     let client = pooled.client().unwrap();
-    let refused = migrate(client, "noetl", &store.owner, Duration::ZERO).await;
-    let Err(StoreError::Retry { cause, .. }) = refused else {
-        panic!("{refused:?}");
+    let result = run_migrations(client, "noetl", &store.owner, Duration::ZERO).await;
+    let Err(StoreError::Retry { cause, .. }) = result else {
+        panic!("{result:?}");
     };
-    let told = cause.to_string();
-    assert!(told.contains("others hold a lock"), "{told}");
+    let message = cause.to_string();
+    assert!(message.contains("other transactions hold"), "{message}");
     assert!(cause.source().is_some());
-    held.commit().await.unwrap();
-    let watcher = raw(&database).await;
+    transaction.commit().await.unwrap();
+    let watcher = connect_raw(&database).await;
     let newest = "SELECT max(version) FROM schema_migration";
-    assert_eq!(count(&watcher, newest).await, 9);
-    migrate(client, "noetl", &store.owner, Duration::ZERO)
+    assert_eq!(query_count(&watcher, newest).await, 9);
+    run_migrations(client, "noetl", &store.owner, Duration::ZERO)
         .await
         .unwrap();
-    assert!(count(&watcher, newest).await > 9);
+    assert!(query_count(&watcher, newest).await > 9);
 }

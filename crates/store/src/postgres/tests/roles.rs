@@ -1,40 +1,43 @@
-//! Two roles: one owns the tables, the other works with them and cannot change the log.
+//! Separate database roles: one owns the tables, the other is used by the server and cannot change
+//! the log.
 
 use std::sync::Arc;
 
-use noetl_testkit::postgres::Database;
-use noetl_types::{FeedPosition, Timestamp, Version};
+use noetl_testkit::postgres::TestDatabase;
+use noetl_types::{ExecutionVersion, FeedPosition, Timestamp};
 use tokio::task::JoinSet;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
-use super::outlets::{ELSEWHERE, august, before_november};
-use super::{bench_of, options, refusal_of};
+use super::publishing::{MOVE_LOG_TO_OTHER_CLUSTER, purge_before_november, write_august_run};
+use super::{create_fixture_with, fatal_message, test_options};
 use crate::postgres::{PostgresOptions, PostgresStore};
-use crate::suite::Bench;
-use crate::suite::fixture::{Run, at};
-use crate::suite::{outlet_suite, store_suite};
+use crate::suite::StoreFixture;
+use crate::suite::fixture::{TestExecution, test_time};
+use crate::suite::{publishing_suite, store_suite};
 use crate::{
-    FeedLimit, LogEpoch, LogPage, LogWall, Outlets as _, Pinned, Store as _, StoreError,
-    Upkeep as _, purge,
+    FeedLimit, LogEpoch, LogPageLimit, MaintenanceStore as _, PinReason, PrivilegeCheck,
+    PublishingStore as _, Store as _, StoreError, purge_old_data,
 };
 
-fn two_roles(database: &Database) -> PostgresOptions {
-    let [owner, server] = database.configs_of_roles();
+fn options_with_roles(database: &TestDatabase) -> PostgresOptions {
+    let [owner, server] = database.role_configs();
     PostgresOptions {
         config: server,
-        owner: Some(owner),
-        ..options(database)
+        owner_config: Some(owner),
+        ..test_options(database)
     }
 }
 
-async fn open(database: &Database) -> PostgresStore {
-    PostgresStore::open(&two_roles(database)).await.unwrap()
+async fn open_with_roles(database: &TestDatabase) -> PostgresStore {
+    PostgresStore::open(&options_with_roles(database))
+        .await
+        .unwrap()
 }
 
-/// A connection of the role that the server has, without the server.
-async fn as_server(database: &Database) -> Client {
-    let [_, server] = database.configs_of_roles();
+/// Connects with the server's role, without the store.
+async fn connect_as_server(database: &TestDatabase) -> Client {
+    let [_, server] = database.role_configs();
     let (client, connection) = tokio_postgres::connect(&server, NoTls).await.unwrap();
     tokio::spawn(connection);
     let schema = "SET search_path = noetl";
@@ -42,32 +45,32 @@ async fn as_server(database: &Database) -> Client {
     client
 }
 
-async fn bench() -> Bench {
-    let database = Arc::new(Database::with_roles().unwrap());
-    let options = two_roles(&database);
-    bench_of(database, &options).await
+async fn create_fixture() -> StoreFixture {
+    let database = Arc::new(TestDatabase::with_roles().unwrap());
+    let options = options_with_roles(&database);
+    create_fixture_with(database, &options).await
 }
 
 mod suite {
-    use super::bench;
-    use super::{outlet_suite, store_suite};
+    use super::create_fixture;
+    use super::{publishing_suite, store_suite};
 
-    store_suite!(bench);
-    outlet_suite!(bench);
+    store_suite!(create_fixture);
+    publishing_suite!(create_fixture);
 }
 
-/// Whether the wall around the log stands, as those who ask are told.
-async fn leak(store: &PostgresStore) -> Option<String> {
-    let missing = store.missing_walls().await.unwrap();
-    let leak = missing
+/// Returns the reason if the server's role can change the log.
+async fn append_only_violation(store: &PostgresStore) -> Option<String> {
+    let failed = store.list_failed_privilege_checks().await.unwrap();
+    let violation = failed
         .iter()
-        .find(|missing| missing.wall == LogWall::AppendOnly);
-    leak.map(|missing| missing.why.to_string())
+        .find(|failed| failed.check == PrivilegeCheck::AppendOnly);
+    violation.map(|failed| failed.reason.to_string())
 }
 
-/// What would change events, or lead to it, on a table or view of the log.
-fn changes(table: &str, role: &str) -> Vec<String> {
-    let made = "FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()";
+/// Statements that change events, or make it possible, on a table or view of the log.
+fn forbidden_statements(table: &str, role: &str) -> Vec<String> {
+    let trigger = "FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()";
     let mut changes = vec![
         format!("UPDATE {table} SET status = 'x'"),
         format!("UPDATE {table} SET status = status WHERE false"),
@@ -88,41 +91,44 @@ fn changes(table: &str, role: &str) -> Vec<String> {
         changes.extend([
             format!("TRUNCATE {table}"),
             format!("SELECT FROM {table} FOR UPDATE"),
-            format!("CREATE TRIGGER t BEFORE UPDATE ON {table} {made}"),
+            format!("CREATE TRIGGER t BEFORE UPDATE ON {table} {trigger}"),
             format!("ALTER TABLE {table} ALTER status DROP NOT NULL"),
         ]);
     }
     changes
 }
 
-async fn is_shut(client: &Client, table: &str, role: &str) {
-    // Who may give nothing is warned, not refused.
-    let give = format!("GRANT ALL ON {table} TO {role}");
-    let _ = client.batch_execute(&give).await;
-    for change in changes(table, role) {
-        let refused = client.batch_execute(&change).await.unwrap_err();
-        let code = refused.code();
+async fn assert_log_is_append_only(client: &Client, table: &str, role: &str) {
+    // A role without grant option gets a warning, not an error.
+    let grant = format!("GRANT ALL ON {table} TO {role}");
+    let _ = client.batch_execute(&grant).await;
+    for change in forbidden_statements(table, role) {
+        let error = client.batch_execute(&change).await.unwrap_err();
+        let code = error.code();
         assert_eq!(
             code,
             Some(&SqlState::INSUFFICIENT_PRIVILEGE),
-            "{change}: {refused}"
+            "{change}: {error}"
         );
     }
 }
 
-/// Whatever the server does, what was written stays: in the present month, in those that were made
-/// ahead, in one that an append needed, and in one that came later.
+/// The server's role cannot change written events: in the current month, in those created ahead, in
+/// one created by an append, and in one created later.
 #[tokio::test]
-async fn p7_the_server_adds_to_the_log_and_changes_nothing_of_it() {
-    let database = Database::with_roles().unwrap();
-    let store = open(&database).await;
-    let mut run = Run::started(&store, 1).await;
-    let step = run.step();
-    run.write(&store, step).await.unwrap();
-    let old = august(&store).await;
-    store.keep_months(at("12:00:00"), 5).await.unwrap();
-    let [_, server] = database.roles();
-    let client = as_server(&database).await;
+async fn server_role_can_append_but_not_change_log() {
+    let database = TestDatabase::with_roles().unwrap();
+    let store = open_with_roles(&database).await;
+    let mut run = TestExecution::create_started(&store, 1).await;
+    let step = run.step_request();
+    run.append_to(&store, step).await.unwrap();
+    let old = write_august_run(&store).await;
+    store
+        .ensure_log_partitions(test_time("12:00:00"), 5)
+        .await
+        .unwrap();
+    let [_, server] = database.role_names();
+    let client = connect_as_server(&database).await;
     let tables = [
         "event",
         "event_log",
@@ -131,12 +137,12 @@ async fn p7_the_server_adds_to_the_log_and_changes_nothing_of_it() {
         "event_y2026m12",
     ];
     for table in tables.into_iter().chain(["event_y2027m04"]) {
-        is_shut(&client, table, &server).await;
-        // It may be read all the same.
+        assert_log_is_append_only(&client, table, &server).await;
+        // Reading is still permitted.
         let read = format!("SELECT FROM {table}");
         client.query(&read, &[]).await.unwrap();
     }
-    let others = [
+    let statements = [
         "CREATE TABLE beside (n int)".to_owned(),
         "DROP SCHEMA noetl CASCADE".to_owned(),
         "UPDATE schema_migration SET version = 0".to_owned(),
@@ -147,21 +153,21 @@ async fn p7_the_server_adds_to_the_log_and_changes_nothing_of_it() {
         "CREATE TRIGGER t BEFORE DELETE ON execution FOR EACH ROW \
          EXECUTE FUNCTION suppress_redundant_updates_trigger()"
             .to_owned(),
-        format!("SET ROLE {}", database.roles()[0]),
+        format!("SET ROLE {}", database.role_names()[0]),
     ];
-    for change in others {
-        let refused = client.batch_execute(&change).await.unwrap_err();
-        let code = refused.code();
+    for statement in statements {
+        let error = client.batch_execute(&statement).await.unwrap_err();
+        let code = error.code();
         assert_eq!(
             code,
             Some(&SqlState::INSUFFICIENT_PRIVILEGE),
-            "{change}: {refused}"
+            "{statement}: {error}"
         );
     }
-    assert_eq!(leak(&store).await, None);
+    assert_eq!(append_only_violation(&store).await, None);
     for run in [&run, &old] {
         let events = store
-            .events(run.id, Version::EMPTY, LogPage::MAX)
+            .read_events(run.id, ExecutionVersion::EMPTY, LogPageLimit::MAX)
             .await
             .unwrap();
         assert_eq!(events.len(), 2);
@@ -169,40 +175,40 @@ async fn p7_the_server_adds_to_the_log_and_changes_nothing_of_it() {
     }
 }
 
-/// Months are dropped by the owner, whose connection goes when that is done.
+/// Months are dropped through a connection of the owner, which is closed afterwards.
 #[tokio::test]
-async fn p7_retention_drops_months_as_their_owner() {
-    let database = Database::with_roles().unwrap();
-    let store = open(&database).await;
-    let old = august(&store).await;
-    let asked = before_november(&store).await;
-    let done = purge(&store, &asked).await.unwrap();
-    let names: Vec<_> = done
+async fn retention_drops_months_as_owner() {
+    let database = TestDatabase::with_roles().unwrap();
+    let store = open_with_roles(&database).await;
+    let old = write_august_run(&store).await;
+    let plan = purge_before_november(&store).await;
+    let report = purge_old_data(&store, &plan).await.unwrap();
+    let names: Vec<_> = report
         .dropped
         .iter()
-        .map(|old| old.part.name.as_str())
+        .map(|old| old.partition.name.as_str())
         .collect();
     assert_eq!(names, ["event_y2026m08"]);
-    assert!(store.is_gone(old.id).await.unwrap());
-    // Its connection is as short as its work.
-    let client = super::raw(&database).await;
-    let owners = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1";
-    let [owner, _] = database.roles();
-    let mut left = 1;
-    while left > 0 {
+    assert!(store.is_dropped(old.id).await.unwrap());
+    // The connection of the owner is closed soon after the drop.
+    let client = super::connect_raw(&database).await;
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1";
+    let [owner, _] = database.role_names();
+    let mut session_count = 1;
+    while session_count > 0 {
         tokio::task::yield_now().await;
-        let row = client.query_one(owners, &[&owner]).await.unwrap();
-        left = row.get::<_, i64>(0);
+        let row = client.query_one(sql, &[&owner]).await.unwrap();
+        session_count = row.get::<_, i64>(0);
     }
 }
 
-/// What somebody gave the role beyond its due is told, and taken back at the next start.
+/// Extra privileges of the server's role are reported, and revoked at the next start.
 #[tokio::test]
-async fn p7_rights_that_somebody_gave_are_told_and_taken_back() {
-    let database = Database::with_roles().unwrap();
-    let store = open(&database).await;
-    let [owner, server] = database.roles();
-    for given in [
+async fn extra_privileges_are_reported_and_revoked() {
+    let database = TestDatabase::with_roles().unwrap();
+    let store = open_with_roles(&database).await;
+    let [owner, server] = database.role_names();
+    for privilege in [
         "UPDATE ON noetl.event",
         "UPDATE (error) ON noetl.event_y2026m11",
         "DELETE ON noetl.event_y2026m12",
@@ -211,172 +217,198 @@ async fn p7_rights_that_somebody_gave_are_told_and_taken_back() {
         "TRIGGER ON noetl.execution",
         "CREATE ON SCHEMA noetl",
     ] {
-        assert_eq!(leak(&store).await, None, "{given}");
-        let give = format!("SET ROLE {owner}; GRANT {given} TO {server}");
-        database.run(&give).unwrap();
-        let told = leak(&store).await;
+        assert_eq!(append_only_violation(&store).await, None, "{privilege}");
+        let grant = format!("SET ROLE {owner}; GRANT {privilege} TO {server}");
+        database.run_statement(&grant).unwrap();
+        let message = append_only_violation(&store).await;
         let role = format!("the role {server} may ");
-        assert!(told.is_some_and(|why| why.starts_with(&role)), "{given}");
-        drop(open(&database).await);
+        assert!(
+            message.is_some_and(|reason| reason.starts_with(&role)),
+            "{privilege}"
+        );
+        drop(open_with_roles(&database).await);
     }
-    assert_eq!(leak(&store).await, None);
-    // What all roles are given is not this one's to lose: it is told for as long as it lasts.
-    let give = format!("SET ROLE {owner}; GRANT DELETE ON noetl.event TO PUBLIC");
-    database.run(&give).unwrap();
-    let store = open(&database).await;
+    assert_eq!(append_only_violation(&store).await, None);
+    // Privileges granted to PUBLIC cannot be revoked from this role. They are reported while they
+    // exist.
+    let grant = format!("SET ROLE {owner}; GRANT DELETE ON noetl.event TO PUBLIC");
+    database.run_statement(&grant).unwrap();
+    let store = open_with_roles(&database).await;
     assert_eq!(
-        leak(&store).await,
+        append_only_violation(&store).await,
         Some(format!("the role {server} may DELETE event"))
     );
 }
 
-/// Privileges that are usually everybody's may have been taken from everybody.
+/// The privileges that PUBLIC has by default may be revoked.
 #[tokio::test]
-async fn p7_nothing_needs_what_is_given_to_everybody() {
-    let database = Database::with_roles().unwrap();
-    let [owner, server] = database.roles();
+async fn store_needs_no_public_privileges() {
+    let database = TestDatabase::with_roles().unwrap();
+    let [owner, server] = database.role_names();
     let harden = format!(
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
          ALTER DEFAULT PRIVILEGES FOR ROLE {owner} REVOKE USAGE ON TYPES FROM PUBLIC;
          ALTER DEFAULT PRIVILEGES FOR ROLE {owner} GRANT ALL ON TABLES TO {server}"
     );
-    database.run(&harden).unwrap();
-    let store = open(&database).await;
-    let mut run = Run::started(&store, 1).await;
-    let step = run.step();
-    run.write(&store, step).await.unwrap();
-    august(&store).await;
-    assert_eq!(leak(&store).await, None);
-    is_shut(&as_server(&database).await, "event_y2026m08", &server).await;
+    database.run_statement(&harden).unwrap();
+    let store = open_with_roles(&database).await;
+    let mut run = TestExecution::create_started(&store, 1).await;
+    let step = run.step_request();
+    run.append_to(&store, step).await.unwrap();
+    write_august_run(&store).await;
+    assert_eq!(append_only_violation(&store).await, None);
+    assert_log_is_append_only(
+        &connect_as_server(&database).await,
+        "event_y2026m08",
+        &server,
+    )
+    .await;
 }
 
-/// Tables of a server that had no owner beside it: whoever may act for it works on, and the wall does
-/// not stand until they are handed over.
+/// Tables that a server created without a separate owner: an owner with enough privileges can work
+/// with them, but the log is not protected until they are reassigned.
 #[tokio::test]
-async fn p7_a_server_that_owns_the_log_is_told_of() {
-    let database = Database::with_roles().unwrap();
-    let [owner, server] = database.roles();
+async fn server_role_that_owns_log_is_reported() {
+    let database = TestDatabase::with_roles().unwrap();
+    let [owner, server] = database.role_names();
     let name = database.name();
-    let let_in = format!("GRANT CREATE ON DATABASE {name} TO {server}");
-    database.run(&let_in).unwrap();
-    let alone = PostgresOptions {
-        owner: None,
-        ..two_roles(&database)
+    let grant_create = format!("GRANT CREATE ON DATABASE {name} TO {server}");
+    database.run_statement(&grant_create).unwrap();
+    let without_owner = PostgresOptions {
+        owner_config: None,
+        ..options_with_roles(&database)
     };
-    let owns = Some(format!("the role {server} owns it"));
-    let store = PostgresStore::open(&alone).await.unwrap();
-    Run::started(&store, 1).await;
-    assert_eq!(leak(&store).await, owns);
-    let refused = PostgresStore::open(&two_roles(&database))
+    let owner_reason = Some(format!("the role {server} owns it"));
+    let store = PostgresStore::open(&without_owner).await.unwrap();
+    TestExecution::create_started(&store, 1).await;
+    assert_eq!(append_only_violation(&store).await, owner_reason);
+    let error = PostgresStore::open(&options_with_roles(&database))
         .await
         .unwrap_err();
-    let told = refusal_of(&refused);
+    let message = fatal_message(&error);
     let fix = format!("REASSIGN OWNED BY {server} TO {owner}");
-    assert!(told.ends_with(&fix), "{told}");
-    let mighty = PostgresOptions {
-        owner: Some(database.config()),
-        ..two_roles(&database)
+    assert!(message.ends_with(&fix), "{message}");
+    let superuser = PostgresOptions {
+        owner_config: Some(database.connection_config()),
+        ..options_with_roles(&database)
     };
-    let store = PostgresStore::open(&mighty).await.unwrap();
-    assert_eq!(leak(&store).await, owns);
-    database.run(&fix).unwrap();
-    let store = open(&database).await;
-    assert_eq!(leak(&store).await, None);
-    Run::started(&store, 2).await;
-    // A superuser is held by nothing.
-    let store = super::open(&database).await;
+    let store = PostgresStore::open(&superuser).await.unwrap();
+    assert_eq!(append_only_violation(&store).await, owner_reason);
+    database.run_statement(&fix).unwrap();
+    let store = open_with_roles(&database).await;
+    assert_eq!(append_only_violation(&store).await, None);
+    TestExecution::create_started(&store, 2).await;
+    // Privilege checks do not apply to a superuser.
+    let store = super::open_store(&database).await;
     assert_eq!(
-        leak(&store).await.unwrap(),
+        append_only_violation(&store).await.unwrap(),
         "the role postgres is a superuser"
     );
 }
 
 #[tokio::test]
-async fn p7_what_is_wrong_with_the_roles_is_named() {
-    let database = Database::with_roles().unwrap();
-    let [owner, server] = database.roles();
-    let usual = || two_roles(&database);
-    let refused = |options: PostgresOptions| async move {
-        let refused = PostgresStore::open(&options).await.unwrap_err();
-        refusal_of(&refused)
+async fn role_errors_name_the_cause() {
+    let database = TestDatabase::with_roles().unwrap();
+    let [owner, server] = database.role_names();
+    let options = || options_with_roles(&database);
+    let open_error = |options: PostgresOptions| async move {
+        let error = PostgresStore::open(&options).await.unwrap_err();
+        fatal_message(&error)
     };
     let missing = PostgresOptions {
-        config: usual().config.replace(&server, "nobody_at_all"),
-        ..usual()
+        config: options().config.replace(&server, "nobody_at_all"),
+        ..options()
     };
-    let told = refused(missing).await;
-    assert!(told.ends_with("CREATE ROLE nobody_at_all LOGIN"), "{told}");
-    let elsewhere = Database::new().unwrap();
+    let message = open_error(missing).await;
+    assert!(
+        message.ends_with("CREATE ROLE nobody_at_all LOGIN"),
+        "{message}"
+    );
+    let elsewhere = TestDatabase::new().unwrap();
     let elsewhere = PostgresOptions {
-        owner: Some(elsewhere.config()),
-        ..usual()
+        owner_config: Some(elsewhere.connection_config()),
+        ..options()
     };
-    let told = refused(elsewhere).await;
-    assert!(told.contains("another database"), "{told}");
+    let message = open_error(elsewhere).await;
+    assert!(message.contains("another database"), "{message}");
     database
-        .run(&format!("ALTER ROLE {owner} NOLOGIN"))
+        .run_statement(&format!("ALTER ROLE {owner} NOLOGIN"))
         .unwrap();
-    let told = refused(usual()).await;
-    assert!(told.starts_with("as the owner of the tables"), "{told}");
-    // Nothing was made meanwhile.
-    let nothing = "DO $$ BEGIN ASSERT to_regnamespace('noetl') IS NULL; END $$";
-    database.run(nothing).unwrap();
+    let message = open_error(options()).await;
+    assert!(
+        message.starts_with("cannot connect as the owner of the tables"),
+        "{message}"
+    );
+    // No schema was created meanwhile.
+    let sql = "DO $$ BEGIN ASSERT to_regnamespace('noetl') IS NULL; END $$";
+    database.run_statement(sql).unwrap();
 }
 
-/// Who keeps the owner away from servers altogether migrates by hand. A server then works on tables that
-/// are up to date, and leaves old months to whoever may drop them.
+/// An operator who gives servers no owner credentials migrates by hand. A server then works on
+/// migrated tables, and does not drop old months.
 #[tokio::test]
-async fn p7_tables_that_are_up_to_date_need_no_owner() {
-    let database = Database::with_roles().unwrap();
-    let store = open(&database).await;
-    let old = august(&store).await;
+async fn migrated_tables_need_no_owner() {
+    let database = TestDatabase::with_roles().unwrap();
+    let store = open_with_roles(&database).await;
+    let old = write_august_run(&store).await;
     drop(store);
-    let alone = PostgresOptions {
-        owner: None,
-        ..two_roles(&database)
+    let without_owner = PostgresOptions {
+        owner_config: None,
+        ..options_with_roles(&database)
     };
-    let store = PostgresStore::open(&alone).await.unwrap();
-    assert_eq!(leak(&store).await, None);
-    Run::started(&store, 1).await;
-    store.keep_months(at("12:00:00"), 2).await.unwrap();
-    let none_made = store.keep_months(at("12:00:00"), 9).await;
+    let store = PostgresStore::open(&without_owner).await.unwrap();
+    assert_eq!(append_only_violation(&store).await, None);
+    TestExecution::create_started(&store, 1).await;
+    store
+        .ensure_log_partitions(test_time("12:00:00"), 2)
+        .await
+        .unwrap();
+    let not_created = store.ensure_log_partitions(test_time("12:00:00"), 9).await;
     assert!(
-        matches!(none_made, Err(StoreError::Fatal { .. })),
-        "{none_made:?}"
+        matches!(not_created, Err(StoreError::Fatal { .. })),
+        "{not_created:?}"
     );
-    // At the turn of a month there is still room, though less than there should be.
-    for (now, is_room) in [
+    // At the turn of a month there are still partitions, though fewer than intended.
+    for (now, can_open) in [
         ("2026-12-01", true),
         ("2027-01-31", true),
         ("2027-02-01", false),
     ] {
         let later = PostgresOptions {
             now: Timestamp::parse(&format!("{now}T00:00:00Z")).unwrap(),
-            ..alone.clone()
+            ..without_owner.clone()
         };
         let opened = PostgresStore::open(&later).await;
-        assert_eq!(opened.is_ok(), is_room, "{now}: {opened:?}");
+        assert_eq!(opened.is_ok(), can_open, "{now}: {opened:?}");
     }
-    let done = purge(&store, &before_november(&store).await).await.unwrap();
-    assert_eq!(done.dropped, []);
-    let kept = done.skipped[0].pinned.as_ref();
-    assert!(matches!(kept, Some(Pinned::Refused(_))), "{kept:?}");
-    assert!(store.execution(old.id).await.unwrap().is_some());
-    // Tables of an earlier release are not for it to change.
-    let earlier = "DELETE FROM noetl.schema_migration
+    let report = purge_old_data(&store, &purge_before_november(&store).await)
+        .await
+        .unwrap();
+    assert_eq!(report.dropped, []);
+    let pin_reason = report.skipped[0].pin_reason.as_ref();
+    assert!(
+        matches!(pin_reason, Some(PinReason::Refused(_))),
+        "{pin_reason:?}"
+    );
+    assert!(store.find_execution(old.id).await.unwrap().is_some());
+    // The server's role cannot migrate tables of an earlier release.
+    let sql = "DELETE FROM noetl.schema_migration
         WHERE version = (SELECT max(version) FROM noetl.schema_migration)";
-    database.run(earlier).unwrap();
-    let refused = PostgresStore::open(&alone).await.unwrap_err();
-    let told = refusal_of(&refused);
-    assert!(told.starts_with("the tables are not up to date"), "{told}");
+    database.run_statement(sql).unwrap();
+    let error = PostgresStore::open(&without_owner).await.unwrap_err();
+    let message = fatal_message(&error);
+    assert!(
+        message.starts_with("the tables are not up to date"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
-async fn p7_servers_that_start_together_are_given_their_rights_once() {
-    let database = Database::with_roles().unwrap();
+async fn concurrent_starts_grant_privileges_once() {
+    let database = TestDatabase::with_roles().unwrap();
     let mut starts = JoinSet::new();
     for _ in 0..6 {
-        let options = two_roles(&database);
+        let options = options_with_roles(&database);
         starts.spawn(async move { PostgresStore::open(&options).await.map(drop) });
     }
     for result in starts.join_all().await {
@@ -384,26 +416,26 @@ async fn p7_servers_that_start_together_are_given_their_rights_once() {
     }
 }
 
-/// A restored log is indexed and begins its new life by its owner.
+/// The owner indexes a restored log and starts its new epoch.
 #[tokio::test]
-async fn p7_a_restored_log_begins_a_new_life_by_its_owner() {
-    let database = Database::with_roles().unwrap();
+async fn owner_starts_new_epoch_of_restored_log() {
+    let database = TestDatabase::with_roles().unwrap();
     let mut run = {
-        let store = open(&database).await;
-        Run::started(&store, 1).await
+        let store = open_with_roles(&database).await;
+        TestExecution::create_started(&store, 1).await
     };
-    database.run(ELSEWHERE).unwrap();
-    let store = open(&database).await;
+    database.run_statement(MOVE_LOG_TO_OTHER_CLUSTER).unwrap();
+    let store = open_with_roles(&database).await;
     assert_eq!(store.log_epoch().await.unwrap(), LogEpoch::FIRST.next());
-    let step = run.step();
-    run.write(&store, step).await.unwrap();
+    let step = run.step_request();
+    run.append_to(&store, step).await.unwrap();
     let mut after = FeedPosition::default();
-    let mut found = 0;
-    while found < 2 {
-        let batch = store.feed(after, FeedLimit::MAX).await.unwrap();
+    let mut event_count = 0;
+    while event_count < 2 {
+        let batch = store.read_feed(after, FeedLimit::MAX).await.unwrap();
         after = batch.next;
-        found += batch.events.len();
+        event_count += batch.events.len();
         tokio::task::yield_now().await;
     }
-    assert_eq!(leak(&store).await, None);
+    assert_eq!(append_only_violation(&store).await, None);
 }

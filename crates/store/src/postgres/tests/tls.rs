@@ -1,33 +1,33 @@
-//! The way to the platform's own database, encrypted as much as the operator says.
+//! TLS to the platform's database, by connection string and settings.
 
-use noetl_testkit::postgres::{AUTHORITY, tls_front};
+use noetl_testkit::postgres::{TLS_AUTHORITY_PEM, start_tls_proxy};
 
 use super::*;
-use crate::Trust;
+use crate::TlsVerification;
 
-/// A database that only speaks TLS, at an address with more keys.
-async fn opened(
-    database: &Database,
+/// Opens a store on a database that accepts only TLS, with extra keys in the connection string.
+async fn open_with_tls(
+    database: &TestDatabase,
     keys: &str,
     change: impl FnOnce(&mut PostgresOptions),
 ) -> Result<(), String> {
-    let port = tls_front(database).await.unwrap();
+    let port = start_tls_proxy(database).await.unwrap();
     let name = database.name();
     let address = format!("user=postgres dbname={name} port={port} {keys}");
-    let mut options = PostgresOptions::new(address, at("12:00:00"));
+    let mut options = PostgresOptions::new(address, test_time("12:00:00"));
     change(&mut options);
     let opened = PostgresStore::open(&options).await;
     opened.map(drop).map_err(|error| format!("{error:?}"))
 }
 
 #[tokio::test]
-async fn as_much_is_verified_as_the_address_says() {
-    let database = Database::new().unwrap();
+async fn sslmode_decides_verification() {
+    let database = TestDatabase::new().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let authority = folder.path().join("authority.pem");
-    std::fs::write(&authority, AUTHORITY).unwrap();
+    std::fs::write(&authority, TLS_AUTHORITY_PEM).unwrap();
     let root = format!("sslrootcert={}", authority.display());
-    let open = async |keys: &str| opened(&database, keys, |_| {}).await;
+    let open = async |keys: &str| open_with_tls(&database, keys, |_| {}).await;
     for keys in [
         "host=127.0.0.1".to_owned(),
         "host=127.0.0.1 sslmode=require".to_owned(),
@@ -38,10 +38,10 @@ async fn as_much_is_verified_as_the_address_says() {
     }
     for keys in [
         "host=127.0.0.1 sslmode=disable".to_owned(),
-        // The machine knows nothing of this authority.
+        // The system does not trust this authority.
         "host=localhost hostaddr=127.0.0.1 sslmode=verify-full".to_owned(),
         "host=127.0.0.1 sslmode=verify-ca".to_owned(),
-        // The certificate is for another name.
+        // The certificate has another name.
         format!("host=127.0.0.1 sslmode=verify-full {root}"),
         "host=127.0.0.1 sslmode=perhaps".to_owned(),
         "host=127.0.0.1 sslmode=verify-ca sslrootcert=/there/is/none.pem".to_owned(),
@@ -51,27 +51,27 @@ async fn as_much_is_verified_as_the_address_says() {
 }
 
 #[tokio::test]
-async fn settings_say_it_where_the_address_does_not() {
-    let database = Database::new().unwrap();
+async fn settings_apply_without_sslmode() {
+    let database = TestDatabase::new().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let authority = folder.path().join("authority.pem");
-    std::fs::write(&authority, AUTHORITY).unwrap();
-    let here = "host=localhost hostaddr=127.0.0.1";
-    let verified = opened(&database, here, |options| {
-        options.trust = Some(Trust::Full);
+    std::fs::write(&authority, TLS_AUTHORITY_PEM).unwrap();
+    let address = "host=localhost hostaddr=127.0.0.1";
+    let verified = open_with_tls(&database, address, |options| {
+        options.trust = Some(TlsVerification::VerifyFull);
         options.root_certificates = Some(authority.clone());
     });
     assert_eq!(verified.await, Ok(()));
-    let plain = opened(&database, here, |options| {
-        options.trust = Some(Trust::Plain);
+    let plain = open_with_tls(&database, address, |options| {
+        options.trust = Some(TlsVerification::Disable);
     });
     assert!(plain.await.is_err());
-    let louder = format!("{here} sslmode=require");
-    let address_wins = opened(&database, &louder, |options| {
-        options.trust = Some(Trust::Plain);
+    let with_sslmode = format!("{address} sslmode=require");
+    let address_wins = open_with_tls(&database, &with_sslmode, |options| {
+        options.trust = Some(TlsVerification::Disable);
     });
     assert_eq!(address_wins.await, Ok(()));
-    // Whoever is not on this machine has to prove who it is, unless told otherwise.
-    let elsewhere = opened(&database, "host=db.example hostaddr=127.0.0.1", |_| {});
+    // A server on another machine has to present a trusted certificate by default.
+    let elsewhere = open_with_tls(&database, "host=db.example hostaddr=127.0.0.1", |_| {});
     assert!(elsewhere.await.is_err());
 }

@@ -1,4 +1,4 @@
--- Definitions by kind: the newest version of each counts.
+-- Number of definitions by kind. Only the newest version of each definition counts.
 SELECT kind, count(*)
 FROM catalog AS entry
 WHERE tenant_id = ?1

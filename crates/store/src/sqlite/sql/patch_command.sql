@@ -1,4 +1,5 @@
--- What a change leaves open stays. The end of a lease and the time before the next go together.
+-- Null parameters leave a column unchanged. `not_before` changes only together with the end of the
+-- lease.
 UPDATE command
 SET status = coalesce(?3, status),
     held = coalesce(?4, held),

@@ -1,4 +1,5 @@
--- How busy the pools are. Each half reads one small index: commands that are done with are in neither.
+-- Pending and leased commands per pool. Each half reads one small index that excludes completed
+-- commands.
 WITH waiting AS (
     SELECT pool, count(*) AS pending
     FROM command

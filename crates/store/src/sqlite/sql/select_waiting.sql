@@ -1,4 +1,4 @@
--- The first commands that may be leased. The condition on status and held is that of the index.
+-- First commands that may be leased. The condition on status and held matches that of the index.
 SELECT command_id, execution_id, priority
 FROM command
 WHERE pool = ?1

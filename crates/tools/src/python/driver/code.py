@@ -1,4 +1,4 @@
-"""The code of a step: compiling it, running it, and telling how it failed."""
+"""The code of a step: compiles it, runs it, and reports its failures."""
 
 import ast
 import builtins
@@ -6,13 +6,13 @@ import types
 from contextvars import Context
 
 BODY = "__noetl_body__"
-# A flag of code objects that have a parameter like `**names`.
-TAKES_ANY_NAME = 0x08
-CACHED_CODES = 256
-LONGEST_TRACEBACK = 64 * 1024
+# Flag of code objects that have a parameter like `**names`.
+VARKEYWORDS_FLAG = 0x08
+MAX_CACHED_CODES = 256
+MAX_TRACEBACK_CHARS = 64 * 1024
 
 
-class Unreadable(Exception):
+class CompileError(Exception):
     """The code of a step cannot be compiled."""
 
 
@@ -21,29 +21,29 @@ class Compiler:
         self.cache = {}
 
     def __call__(self, source, filename):
-        """The code object, and whether its statements live in a function to be called."""
+        """Returns the code object, and True if its statements are wrapped in a function."""
         key = (source, filename)
         found = self.cache.get(key)
         if found is None:
-            if len(self.cache) >= CACHED_CODES:
+            if len(self.cache) >= MAX_CACHED_CODES:
                 del self.cache[next(iter(self.cache))]
             try:
                 found = self.compile(source, filename)
             except Exception as error:
-                raise Unreadable() from error
+                raise CompileError() from error
             self.cache[key] = found
         return found
 
     def compile(self, source, filename):
         tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, True)
-        if not returns(tree.body):
+        if not has_toplevel_return(tree.body):
             return compile(tree, filename, "exec", 0, True), False
-        # Imports stay outside: `from x import *` and `from __future__` have to.
+        # Imports stay outside the function: `from x import *` and `from __future__` require it.
         head = 0
-        while head < len(tree.body) and stays_outside(tree.body[head]):
+        while head < len(tree.body) and is_import_or_docstring(tree.body[head]):
             head += 1
         inner, tree.body = tree.body[head:], tree.body[:head]
-        # What ends without a `return` says so, unlike a bare one.
+        # Code that ends without a `return` returns `...`, unlike a bare `return`.
         template = ast.parse("def %s(): return ..." % BODY, filename)
         function = template.body[0]
         end = ast.fix_missing_locations(ast.copy_location(function.body[0], inner[-1]))
@@ -57,14 +57,14 @@ class Compiler:
         return compile(tree, filename, "exec", 0, True), True
 
 
-def stays_outside(statement):
+def is_import_or_docstring(statement):
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant)
     return isinstance(statement, (ast.Import, ast.ImportFrom))
 
 
-def returns(statements):
-    """Whether there is a `return` outside of any function."""
+def has_toplevel_return(statements):
+    """Returns True if there is a `return` outside of any function."""
     waiting = list(statements)
     while waiting:
         node = waiting.pop()
@@ -106,12 +106,12 @@ def import_from(import_module, source, name):
 
 
 def parameters_of(function):
-    """Names that go by position only, names that go by name, and whether it takes any other."""
+    """Returns the positional-only names, the other names, and True if there is a `**` parameter."""
     if type(function) is types.FunctionType and not function.__dict__:
         code = function.__code__
         only = code.co_posonlyargcount
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        return names[:only], names[only:], bool(code.co_flags & TAKES_ANY_NAME)
+        return names[:only], names[only:], bool(code.co_flags & VARKEYWORDS_FLAG)
     from inspect import Parameter, signature
 
     positional, named, takes_any = [], [], False
@@ -143,7 +143,7 @@ def call_main(main, inputs):
     return value
 
 
-def fill(scope, request, inputs):
+def fill_scope(scope, request, inputs):
     context = request.get("context")
     variables = request.get("variables")
     if not isinstance(context, dict):
@@ -153,7 +153,7 @@ def fill(scope, request, inputs):
     context.setdefault("execution_id", request["execution_id"])
     context.setdefault("args", inputs)
     context.setdefault("variables", variables)
-    # Without this the code would get the private builtins of this module.
+    # Otherwise the code would get the private builtins of this module.
     scope["__builtins__"] = builtins
     scope["args"] = scope["input_data"] = inputs
     scope["context"] = context
@@ -164,19 +164,19 @@ def fill(scope, request, inputs):
 
 
 def evaluate(request, scope, inputs):
-    """Runs the code. Gives its value, `None` for nothing."""
+    """Runs the code. Returns its value, or `None` if it has none."""
     code, wrapped = compiler(request["code"], request["file"])
     import_libs(request.get("libs"), scope)
     try:
-        return value_of(code, wrapped, scope, inputs)
+        return run_code(code, wrapped, scope, inputs)
     except SystemExit as error:
-        # Leaving with success is no failure: what was assigned until then counts.
+        # An exit with success is not a failure: the result assigned so far is used.
         if error.code is None or error.code == 0:
             return scope.get("result")
         raise
 
 
-def value_of(code, wrapped, scope, inputs):
+def run_code(code, wrapped, scope, inputs):
     exec(code, scope)
     if wrapped:
         value = scope[BODY]()
@@ -190,7 +190,7 @@ def value_of(code, wrapped, scope, inputs):
 
 
 def describe(error, request):
-    """What is told about an exception: only the user's part of the traceback."""
+    """Describes an exception with only the user's part of the traceback."""
     import linecache
     import traceback
 
@@ -215,7 +215,7 @@ def describe(error, request):
         "type": type(error).__name__,
         "message": message_of(error),
         "last": last.splitlines()[-1] if last else type(error).__name__,
-        "traceback": text[-LONGEST_TRACEBACK:],
+        "traceback": text[-MAX_TRACEBACK_CHARS:],
         "line": line,
     }
 
@@ -226,8 +226,8 @@ def message_of(error):
     return str(error)
 
 
-def failure(status, error, request):
-    """The reply of a failed call, even where the code has torn down what describing needs."""
+def failure_reply(status, error, request):
+    """Builds the reply of a failed call, even if the code has broken what `describe` needs."""
     try:
         report = encode(describe(error, request))
     except BaseException:
@@ -237,7 +237,7 @@ def failure(status, error, request):
     return b'{"status":"%s","error":' % status.encode("ascii"), report
 
 
-def answer(request, scope, inputs, largest):
+def build_reply(request, scope, inputs, largest):
     try:
         value = Context().run(evaluate, request, scope, inputs)
         if value is None:
@@ -246,16 +246,16 @@ def answer(request, scope, inputs, largest):
         if len(body) > largest:
             return (b'{"status":"too_large","bytes":%d' % len(body),)
         return b'{"status":"value","value":', body
-    except Unreadable as wrapper:
-        return failure("unreadable", wrapper.__cause__, request)
+    except CompileError as wrapper:
+        return failure_reply("unreadable", wrapper.__cause__, request)
     except SystemExit as error:
-        return exited(error, request)
+        return exit_reply(error, request)
     except BaseException as error:
-        return failure("raised", error, request)
+        return failure_reply("raised", error, request)
 
 
-def exited(error, request):
-    report = failure("exited", error, request)
+def exit_reply(error, request):
+    report = failure_reply("exited", error, request)
     number = error.code if isinstance(error.code, int) else 1
     return (b'{"code":%d,' % number + report[0][1:],) + report[1:]
 

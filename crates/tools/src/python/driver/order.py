@@ -1,7 +1,7 @@
-"""Order between calls: streams, shared state and the private folder.
+"""Cleanup between calls: streams, shared state and the private directory.
 
-What a call changed is put back. What cannot be put back is reported, and the worker replaces the
-interpreter.
+Changes of a call are undone. A change that cannot be undone is reported, and the worker replaces
+the interpreter.
 """
 
 import _signal
@@ -31,12 +31,12 @@ WATCHED_SIGNALS = (
 _dup2, _umask, _getpid, _waitpid = os.dup2, os.umask, os.getpid, os.waitpid
 _listdir, _scandir, _unlink, _rmdir = os.listdir, os.scandir, os.unlink, os.rmdir
 _fcntl, _realpath, _sep = fcntl.fcntl, os.path.realpath, os.sep
-# The functions of `signal` itself dress up each number, which costs more than the call.
+# The functions of `signal` itself wrap each number in an enum, which costs more than the call.
 _getsignal, _alarm = _signal.getsignal, _signal.alarm
 
 
 class Input(io.RawIOBase):
-    """The standard input of a call: its inputs as JSON, written only when somebody reads."""
+    """The standard input of a call: its inputs as JSON, encoded only when it is read."""
 
     def __init__(self):
         self.value = None
@@ -53,14 +53,14 @@ class Input(io.RawIOBase):
 
 def open_output(fd):
     raw = io.FileIO(fd, "w", closefd=False)
-    # What is wrong goes out line by line, as everywhere.
+    # The standard error is line-buffered, as usual.
     return io.TextIOWrapper(
         io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=fd == 2
     )
 
 
 class Streams:
-    """The standard streams, put back after code that closed, replaced or redirected them."""
+    """The standard streams, restored after code that closed, replaced or redirected them."""
 
     def __init__(self):
         self.saved = [(fd, _fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)) for fd in (1, 2)]
@@ -80,7 +80,7 @@ class Streams:
         self.input.value = inputs
 
     def detach(self):
-        """Takes over from whatever streams the code has put in place."""
+        """Flushes the streams that the code installed, and restores the own ones."""
         for name in ("stdout", "stderr"):
             try:
                 stream = getattr(sys, name)
@@ -90,8 +90,8 @@ class Streams:
                 pass
         self.restore()
 
-    def mend(self):
-        """Flushes, and replaces what is closed. Tells whether nothing had to be replaced."""
+    def repair(self):
+        """Flushes, and replaces closed streams. Returns True if none had to be replaced."""
         same = True
         for fd, saved in self.saved:
             name = "stdout" if fd == 1 else "stderr"
@@ -103,7 +103,7 @@ class Streams:
                 setattr(self, name, open_output(fd))
         self.input.value = None
         if self.input.bytes is not None or self.stdin.closed:
-            # Somebody has read from it: the next call needs one that is at its beginning.
+            # It has been read from: the next call needs one that is at its beginning.
             same = False
             self.open_input()
         if not same:
@@ -111,8 +111,8 @@ class Streams:
         return same
 
 
-class Watch:
-    """Notices changes to what all calls share."""
+class StateWatch:
+    """Detects changes to the state that all calls share."""
 
     def __init__(self):
         modules = (builtins, sys, os, os.path, io, json, json.encoder, json.decoder)
@@ -129,20 +129,20 @@ class Watch:
         self.umask = _umask(0o077)
         _umask(self.umask)
         self.pid = _getpid()
-        self.learn()
+        self.record_values()
 
-    def learn(self):
+    def record_values(self):
         self.values = [list(table.values()) for table in self.tables]
 
     def accept(self, table, names):
-        """Takes the present values of some names for the right ones."""
+        """Accepts the current values of some names as the expected ones."""
         values = self.values[[seen is table for seen in self.tables].index(True)]
         for index, name in enumerate(table):
             if name in names and index < len(values):
                 values[index] = table[name]
 
-    def put_back(self):
-        """Puts back what can be, and says what cannot."""
+    def restore_state(self):
+        """Undoes the changes that can be undone, and returns the name of one that cannot."""
         _umask(self.umask)
         _alarm(0)
         if sys.path != self.path:
@@ -168,7 +168,7 @@ class Watch:
             if modules.get(name) is not module:
                 return "modules"
         for table, values in zip(self.tables, self.values):
-            # Lists of the same objects are equal without a look inside of them.
+            # Lists of identical objects are equal without comparing the objects.
             if list(table.values()) != values:
                 return "patched"
         if [_getsignal(number) for number in WATCHED_SIGNALS] != self.signals:
@@ -190,7 +190,7 @@ class Watch:
             logging.root.setLevel(30)
         asyncio = modules.get("asyncio")
         if asyncio is not None and sys.version_info < (3, 14):
-            # Otherwise the next call would meet a closed loop, or none.
+            # Otherwise the next call would get a closed loop, or none.
             asyncio.set_event_loop_policy(None)
 
     def children(self):
@@ -202,15 +202,15 @@ class Watch:
             return None
 
 
-def empty(folder):
-    """Empties the private folder."""
+def empty_directory(folder):
+    """Empties the private directory."""
     if not _listdir(folder):
         return
     with _scandir(folder) as entries:
         for entry in entries:
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    empty(entry.path)
+                    empty_directory(entry.path)
                     _rmdir(entry.path)
                 else:
                     _unlink(entry.path)
@@ -218,8 +218,8 @@ def empty(folder):
                 pass
 
 
-def forget_local_modules(before, folder):
-    """Forgets modules of the call's own folder: the next call may have others by that name."""
+def unload_local_modules(before, folder):
+    """Unloads modules of the call's own directory: the next call may have others of that name."""
     root = _realpath(folder)
     for name, module in list(sys.modules.items())[before:]:
         path = getattr(module, "__file__", None)

@@ -1,7 +1,7 @@
 """Runs python steps, one call after another, in one warm interpreter.
 
-The driver runs with a private copy of the builtins and keeps its own references to all it needs, so
-that code which tears the house down cannot keep its own call from being answered.
+The driver runs with a private copy of the builtins and keeps its own references to everything it
+needs, so that code which damages shared state cannot prevent the reply to its own call.
 
 The channel carries frames in both directions: four bytes of length, little endian, then JSON.
 """
@@ -21,20 +21,20 @@ _pread = os.pread
 
 
 class Channel:
-    """The private way to the worker. It arrives as the standard input and is moved aside."""
+    """The private channel to the worker: the initial standard input on another descriptor."""
 
     def __init__(self):
-        # The command of fcntl picks the lowest free descriptor from 100 on, closed on exec.
+        # F_DUPFD_CLOEXEC picks the lowest free descriptor from 100 on, closed on exec.
         self.fd = _fcntl(0, fcntl.F_DUPFD_CLOEXEC, 100)
         nothing = os.open(os.devnull, os.O_RDONLY)
         _dup2(nothing, 0)
         os.close(nothing)
         self.flags = _fcntl(self.fd, fcntl.F_GETFL)
-        # When the worker goes away in the middle of a call, the kernel kills the whole group.
+        # If the worker ends during a call, the kernel kills the whole group.
         self.guarded = hasattr(fcntl, "F_SETSIG")
         if self.guarded:
-            # A group that was led from outside of the pid namespace has no number here; then the end
-            # of this process is the end of the namespace.
+            # A group whose leader is outside the pid namespace has no number here. Then the end of
+            # this process is the end of the namespace.
             _fcntl(self.fd, fcntl.F_SETOWN, -os.getpgrp() or os.getpid())
             _fcntl(self.fd, fcntl.F_SETSIG, signal.SIGKILL)
         self._async = os.O_ASYNC if self.guarded else 0
@@ -66,9 +66,9 @@ class Channel:
 
 
 class Memory:
-    """How much memory this process has.
+    """Resident memory of this process.
 
-    Linux lets a process inherit the peak of the one that started it, so the peak tells nothing there.
+    On Linux a process inherits the peak of its parent, so the peak is not meaningful there.
     """
 
     def __init__(self):
@@ -88,8 +88,8 @@ class Memory:
         return int(_pread(self.fd, 128, 0).split()[1]) * self.page
 
 
-class House:
-    """Everything around the calls."""
+class CallRunner:
+    """Runs calls and cleans up after each."""
 
     def __init__(self, channel, hello):
         self.channel = channel
@@ -100,7 +100,7 @@ class House:
             lower_limit(name, limit)
         self.memory = Memory()
         self.streams = Streams()
-        self.watch = Watch()
+        self.watch = StateWatch()
 
     def call(self, request):
         inputs = request["input"]
@@ -114,12 +114,12 @@ class House:
         except OSError as error:
             parts = (b'{"status":"no_folder","message":' + encode(str(error)),)
         else:
-            fill(scope, request, inputs)
-            parts = answer(request, scope, inputs, self.largest)
-        # A forked child that came back here would answer twice.
+            fill_scope(scope, request, inputs)
+            parts = build_reply(request, scope, inputs, self.largest)
+        # A forked child that returns here would send a second reply.
         if _getpid() != self.watch.pid:
             _exit(0)
-        return parts, self.leave(request["code"], scope, modules_before, folder)
+        return parts, self.clean_up(request["code"], scope, modules_before, folder)
 
     def prepare(self, request, folder):
         _chdir(self.scratch)
@@ -140,22 +140,24 @@ class House:
                 soft = min(soft, hard)
             setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
-    def leave(self, source, scope, modules_before, folder):
-        """Puts the house in order; tells why it cannot be, if so."""
+    def clean_up(self, source, scope, modules_before, folder):
+        """Cleans up after a call. Returns the reason if the interpreter must be replaced."""
         try:
             self.streams.detach()
             sys.modules.pop(MODULE, None)
-            # Streams of the code may close ours when they go, so ours are looked at afterwards.
+            # Streams of the code may close the driver's streams when they are deleted, so the
+            # driver's are checked afterwards.
             scope.clear()
-            if not self.streams.mend():
+            if not self.streams.repair():
                 self.watch.accept(vars(sys), STREAM_NAMES)
             if "seed" in source and "random" in sys.modules:
-                # A fresh seed takes longer than all else here, so it is for those who fixed one.
+                # Reseeding takes longer than all other cleanup, so it is done only for code that
+                # may have set a seed.
                 sys.modules["random"].seed()
-            dirty = self.watch.put_back()
+            dirty = self.watch.restore_state()
             if len(sys.modules) != modules_before:
-                forget_local_modules(modules_before, folder)
-            empty(self.scratch)
+                unload_local_modules(modules_before, folder)
+            empty_directory(self.scratch)
             if self.memory.resident() > self.max_memory:
                 return "memory"
             return dirty
@@ -178,16 +180,16 @@ def lower_limit(name, limit):
 
 def serve():
     channel = Channel()
-    house = House(channel, channel.receive())
+    runner = CallRunner(channel, channel.receive())
     channel.send(b'{"status":"ready"}')
     while True:
         request = channel.receive()
         channel.guard(True)
-        parts, dirty = house.call(request)
+        parts, dirty = runner.call(request)
         channel.guard(False)
         reason = b"null" if dirty is None else quote(dirty).encode("ascii")
         channel.send(*parts, b',"dirty":', reason, b"}")
-        # The next request brings its own values; until then nothing of this call stays.
+        # The next request has its own values. Until then nothing of this call is kept.
         request = parts = None
 
 

@@ -1,4 +1,4 @@
-"""Values on their way in and out.
+"""Encoding and decoding of values.
 
 The parts of the driver run in one namespace, in the order in which the worker sends them.
 """
@@ -7,9 +7,9 @@ import json
 import re
 from _json import encode_basestring_ascii as quote
 
-# Deeper than any value that the other side accepts, and far from the end of the stack.
-DEEPEST_VALUE = 200
-# Nineteen digits may be a number that 64 bits cannot hold; shorter ones never are.
+# Deeper than any value that the worker accepts, and far below the recursion limit.
+MAX_VALUE_DEPTH = 200
+# Numbers with nineteen digits may exceed 64 bits. Shorter ones never do.
 LONG_NUMBER = re.compile("[0-9]{19}")
 
 _decode = json.JSONDecoder().decode
@@ -20,7 +20,7 @@ def _whole(text):
     return number if -(1 << 63) <= number < 1 << 64 else float(text)
 
 
-# The worker writes large floats without an exponent, so digits beyond 64 bits are one.
+# The worker writes large floats without an exponent, so integers beyond 64 bits are floats.
 _decode_long = json.JSONDecoder(parse_int=_whole).decode
 
 
@@ -29,11 +29,11 @@ def decode(text):
 
 
 def as_plain(value):
-    """What stands in for a value that JSON does not know."""
+    """Returns the replacement of a value that JSON does not support."""
     if isinstance(value, (bytes, bytearray)):
         return value.decode("utf-8", "replace")
     if hasattr(type(value), "__index__"):
-        # Whole numbers of numeric libraries.
+        # Integers of numeric libraries.
         try:
             return type(value).__index__(value)
         except TypeError:
@@ -45,9 +45,9 @@ _fast = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=as_plain).
 
 
 def clean(value, depth=0):
-    """The value with text in place of all that JSON cannot hold."""
-    if depth > DEEPEST_VALUE:
-        raise ValueError("the result is nested too deeply, or holds itself")
+    """Returns the value with text in place of everything that JSON cannot hold."""
+    if depth > MAX_VALUE_DEPTH:
+        raise ValueError("the result is nested too deeply or contains itself")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-//! Events to test with: two known ones, and any that can be.
+//! Fixtures for records: fixed ones and strategies.
 
 mod chain;
 mod forms;
@@ -15,68 +15,68 @@ use crate::status::StatusName;
 use crate::text::Text;
 use crate::time::Timestamp;
 
-pub(super) fn at(text: &str) -> Timestamp {
+pub(super) fn parse_time(text: &str) -> Timestamp {
     Timestamp::parse(text).unwrap()
 }
 
-fn read(text: &str) -> Json {
+fn parse_json(text: &str) -> Json {
     json::parse(text.as_bytes()).unwrap()
 }
 
 /// The first event of a log.
-pub(super) fn record() -> EventRecord {
+pub(super) fn first_record() -> EventRecord {
     let event = NewEvent::new(
         ExecutionId::new(7).unwrap(),
         EventId::new(8).unwrap(),
         EventType::PlaybookStarted,
-        at("2026-11-05T14:30:00Z"),
+        parse_time("2026-11-05T14:30:00Z"),
     );
     EventRecord {
         event: NewEvent {
             node_name: Some("etl/nightly".into()),
-            context: Some(read(r#"{"workload":{"b":1.0,"a":[0.5,null]}}"#)),
+            context: Some(parse_json(r#"{"workload":{"b":1.0,"a":[0.5,null]}}"#)),
             ..event
         },
         seq: Seq::FIRST,
-        ingest_time: at("2026-11-05T14:30:00.001Z"),
+        ingest_time: parse_time("2026-11-05T14:30:00.001Z"),
         envelope_checksum: None,
     }
 }
 
-/// The second.
+/// The second event of a log.
 fn second_record() -> EventRecord {
     let event = NewEvent::new(
         ExecutionId::new(7).unwrap(),
         EventId::new(9).unwrap(),
         EventType::StepEnter,
-        at("2026-11-05T14:30:00.000250Z"),
+        parse_time("2026-11-05T14:30:00.000250Z"),
     );
     EventRecord {
         event: NewEvent {
             node_name: Some("lo\"ad".into()),
-            duration: Some(Elapsed::from_ms(12.0).unwrap()),
+            duration: Some(ElapsedTime::from_ms(12.0).unwrap()),
             ..event
         },
         seq: Seq::new(2).unwrap(),
-        ingest_time: at("2026-11-05T14:30:00.002Z"),
+        ingest_time: parse_time("2026-11-05T14:30:00.002Z"),
         envelope_checksum: None,
     }
 }
 
-/// A record that has every field there is.
+/// A record with every field set.
 fn full_record() -> EventRecord {
     let text = |value: &str| Some(Text::from(value));
-    let copied = CopiedFields {
+    let projected = ProjectedFields {
         current_index: Some(3),
         current_item: text("item"),
         context_key: text("key"),
         context_value: text("value"),
         distributed_state: text("state"),
-        trace_component: Some(read(r#"{"span":"s"}"#)),
-        extra: Some(read(r#"{"region":"eu"}"#)),
+        trace_component: Some(parse_json(r#"{"span":"s"}"#)),
+        extra: Some(parse_json(r#"{"region":"eu"}"#)),
     };
     let event = NewEvent {
-        event_time: at("2026-11-05T14:29:59Z"),
+        event_time: parse_time("2026-11-05T14:29:59Z"),
         node_id: text("node"),
         node_type: text("http"),
         catalog_id: Some(CatalogId::new(11).unwrap()),
@@ -91,9 +91,9 @@ fn full_record() -> EventRecord {
         stream_id: text("orders"),
         stream_version: Some(16),
         schema_name: text("noetl.event"),
-        result: Some(read("[1]")),
-        meta: Some(read(r#"{"run":1}"#)),
-        payload_ref: Some(read(r#"{"ref":"r"}"#)),
+        result: Some(parse_json("[1]")),
+        meta: Some(parse_json(r#"{"run":1}"#)),
+        payload_ref: Some(parse_json(r#"{"ref":"r"}"#)),
         error: text("error"),
         stack_trace: text("trace"),
         worker_id: text("worker"),
@@ -101,8 +101,8 @@ fn full_record() -> EventRecord {
         causation_id: text("cause"),
         correlation_id: text("correlation"),
         idempotency_key: text("idempotency"),
-        context: Some(read("{}")),
-        copied: copied.into_option(),
+        context: Some(parse_json("{}")),
+        projected: projected.into_option(),
         ..second_record().event
     };
     EventRecord {
@@ -112,16 +112,16 @@ fn full_record() -> EventRecord {
     }
 }
 
-fn any_text() -> impl Strategy<Value = Option<Text>> {
+fn arb_text() -> impl Strategy<Value = Option<Text>> {
     prop::option::weighted(0.3, "[^\\x00]{0,12}".prop_map(Text::from))
 }
 
-fn any_value() -> impl Strategy<Value = Option<Json>> {
-    let present = json::tests::any_json().prop_filter("present", |value| !value.is_null());
+fn arb_value() -> impl Strategy<Value = Option<Json>> {
+    let present = json::tests::arb_json().prop_filter("present", |value| !value.is_null());
     prop::option::weighted(0.3, present)
 }
 
-fn any_time() -> impl Strategy<Value = Timestamp> {
+fn arb_time() -> impl Strategy<Value = Timestamp> {
     let micros = Timestamp::MIN.as_micros()..=Timestamp::MAX.as_micros();
     prop_oneof![
         micros.prop_map(|micros| Timestamp::from_micros(micros).unwrap()),
@@ -129,8 +129,8 @@ fn any_time() -> impl Strategy<Value = Timestamp> {
     ]
 }
 
-fn any_copied_fields() -> impl Strategy<Value = Option<Box<CopiedFields>>> {
-    let extra = prop::collection::btree_map("x[a-z]{1,3}", any_value(), 1..3).prop_map(|fields| {
+fn arb_projected_fields() -> impl Strategy<Value = Option<Box<ProjectedFields>>> {
+    let extra = prop::collection::btree_map("x[a-z]{1,3}", arb_value(), 1..3).prop_map(|fields| {
         Json::object(
             fields
                 .into_iter()
@@ -138,14 +138,14 @@ fn any_copied_fields() -> impl Strategy<Value = Option<Box<CopiedFields>>> {
         )
     });
     let fields = (
-        prop::array::uniform4(any_text()),
+        prop::array::uniform4(arb_text()),
         prop::option::of(any::<i64>()),
-        any_value(),
+        arb_value(),
         prop::option::of(extra),
     );
     let fields = fields.prop_map(|(texts, current_index, trace_component, extra)| {
         let [current_item, context_key, context_value, distributed_state] = texts;
-        CopiedFields {
+        ProjectedFields {
             current_index,
             current_item,
             context_key,
@@ -155,35 +155,34 @@ fn any_copied_fields() -> impl Strategy<Value = Option<Box<CopiedFields>>> {
             extra,
         }
     });
-    prop_oneof![3 => Just(None), 1 => fields.prop_map(CopiedFields::into_option)]
+    prop_oneof![3 => Just(None), 1 => fields.prop_map(ProjectedFields::into_option)]
 }
 
-fn any_name() -> impl Strategy<Value = EventName> {
+fn arb_event_name() -> impl Strategy<Value = EventName> {
     prop_oneof![
         prop::sample::select(EventType::ALL).prop_map(EventName::from),
-        "[^\\x00]{1,20}".prop_map(|text| EventName::read_copied(Some(&text)).unwrap()),
+        "[^\\x00]{1,20}".prop_map(|text| EventName::parse_lenient(Some(&text)).unwrap()),
     ]
 }
 
-/// Any event that can be.
-fn any_event() -> impl Strategy<Value = NewEvent> {
+fn arb_event() -> impl Strategy<Value = NewEvent> {
     let ids = prop::array::uniform7(prop::option::weighted(0.4, 1_i64..1 << 40));
-    let texts = prop::collection::vec(any_text(), 15);
-    let values = prop::array::uniform4(any_value());
+    let texts = prop::collection::vec(arb_text(), 15);
+    let values = prop::array::uniform4(arb_value());
     let numbers = (
         prop::option::of(any::<i64>()),
         prop::option::of(-1e9..1e9_f64),
     );
-    let fixed = (any_name(), "[^\\x00]{0,10}", any_time(), any_time());
-    (ids, texts, values, numbers, fixed, any_copied_fields()).prop_map(
-        |(ids, mut texts, values, (stream_version, duration), fixed, copied)| {
+    let fixed = (arb_event_name(), "[^\\x00]{0,10}", arb_time(), arb_time());
+    (ids, texts, values, numbers, fixed, arb_projected_fields()).prop_map(
+        |(ids, mut texts, values, (stream_version, duration), fixed, projected)| {
             let (event_type, status, event_time, created_at) = fixed;
             let [context, result, meta, payload_ref] = values;
             let mut text = || texts.pop().flatten();
             let execution_id = ExecutionId::new(ids[0].unwrap_or(1)).unwrap();
             let event_id = EventId::new(ids[1].unwrap_or(1)).unwrap();
             NewEvent {
-                status: StatusName::read(&status).unwrap(),
+                status: StatusName::parse(&status).unwrap(),
                 event_time,
                 node_id: text(),
                 node_name: text(),
@@ -200,7 +199,7 @@ fn any_event() -> impl Strategy<Value = NewEvent> {
                 stream_id: text(),
                 stream_version,
                 schema_name: text(),
-                duration: duration.map(|ms| Elapsed::from_ms(ms).unwrap()),
+                duration: duration.map(|ms| ElapsedTime::from_ms(ms).unwrap()),
                 context,
                 result,
                 meta,
@@ -212,16 +211,16 @@ fn any_event() -> impl Strategy<Value = NewEvent> {
                 causation_id: text(),
                 correlation_id: text(),
                 idempotency_key: text(),
-                copied,
+                projected,
                 ..NewEvent::new(execution_id, event_id, event_type, created_at)
             }
         },
     )
 }
 
-/// Any event with any place in its log.
-fn any_record() -> impl Strategy<Value = EventRecord> {
-    (any_event(), 1..=i64::MAX, any_time(), any::<bool>()).prop_map(
+/// Any event at any position in its log.
+fn arb_record() -> impl Strategy<Value = EventRecord> {
+    (arb_event(), 1..=i64::MAX, arb_time(), any::<bool>()).prop_map(
         |(event, seq, ingest_time, is_from_client)| EventRecord {
             envelope_checksum: is_from_client.then(|| event.envelope_checksum()),
             event,
@@ -232,10 +231,10 @@ fn any_record() -> impl Strategy<Value = EventRecord> {
 }
 
 #[test]
-fn an_event_is_not_a_heavy_thing() {
+fn event_size_is_limited() {
     assert!(size_of::<NewEvent>() <= 640, "{}", size_of::<NewEvent>());
     assert_eq!(
-        sha256(record().event.envelope()),
-        record().event.envelope_checksum()
+        sha256(first_record().event.to_envelope()),
+        first_record().event.envelope_checksum()
     );
 }

@@ -1,60 +1,65 @@
-//! Reading events of older schema versions.
+//! Upcasting of events of older schema versions.
 //!
-//! An event is never rewritten; whoever reads an old one lifts it, one version at a time. A new
-//! version is one file here, `from_v1.rs` for the first, with a function `lift` from records of
-//! that version to the next; its line in [`LIFTS`]; and a stored history that is read through it.
+//! A stored event is never rewritten. A reader upcasts an old event one version at a time. A new
+//! version needs one file here (`from_v1.rs` for the first) with a function from records of that
+//! version to the next, an entry in [`UPCASTS`], and a stored history that is read through it.
 
 use super::event::{EventRecord, SchemaVersion};
 
-/// Lifts a record by one version. It sees only records of its own version, and leaves the number to
-/// the caller.
-type Lift = fn(EventRecord) -> EventRecord;
+/// Upcasts a record by one version. It receives only records of that version, and leaves the
+/// version number to the caller.
+type UpcastFn = fn(EventRecord) -> EventRecord;
 
 /// From version 1 to 2, from 2 to 3, and so on.
-const LIFTS: &[Lift] = &[];
+const UPCASTS: &[UpcastFn] = &[];
 
 /// The version that this program writes, and that all readers see.
-pub(super) const CURRENT: SchemaVersion = version_after(LIFTS);
+pub(super) const CURRENT_SCHEMA_VERSION: SchemaVersion = latest_version(UPCASTS);
 
-/// The name of our own schema; an event without a name has it too.
-const OWN_SCHEMA: &str = "noetl.event";
+/// Name of the NoETL schema. An event without a schema name has it too.
+const NOETL_SCHEMA_NAME: &str = "noetl.event";
 
-/// Why an event cannot be read.
+/// Error for an event that cannot be upcast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UpcastError {
-    /// A newer program wrote it.
-    #[error("the event has schema version {found}, and this program knows versions up to {newest}")]
+    /// A newer program wrote the event.
+    #[error(
+        "the event has schema version {found}, but this program supports versions up to {newest}"
+    )]
     TooNew {
-        /// The version of the event.
+        /// Version of the event.
         found: u32,
-        /// The newest version known here.
+        /// Newest supported version.
         newest: u32,
     },
 }
 
-/// The record in the current schema version. One of a foreign schema is left as it is: its version
-/// says nothing about ours.
-pub fn upcast(record: EventRecord) -> Result<EventRecord, UpcastError> {
-    lift_through(LIFTS, record)
+/// Returns the record in the current schema version. A record of a foreign schema is returned
+/// unchanged, because its version is unrelated to ours.
+pub fn upcast_record(record: EventRecord) -> Result<EventRecord, UpcastError> {
+    apply_upcasts(UPCASTS, record)
 }
 
 impl EventRecord {
-    /// Whether [`upcast`] leaves the record as it is.
+    /// True if [`upcast_record`] returns the record unchanged.
     pub fn is_current(&self) -> bool {
-        is_current(self.event.schema_name.as_deref(), self.event.schema_version)
+        is_current_schema(self.event.schema_name.as_deref(), self.event.schema_version)
     }
 }
 
-/// Whether [`upcast`] leaves a record of a schema as it is.
-pub fn is_current(schema_name: Option<&str>, schema_version: SchemaVersion) -> bool {
-    schema_version == CURRENT || is_foreign(schema_name)
+/// True if [`upcast_record`] returns a record with this schema unchanged.
+pub fn is_current_schema(schema_name: Option<&str>, schema_version: SchemaVersion) -> bool {
+    schema_version == CURRENT_SCHEMA_VERSION || is_foreign_schema(schema_name)
 }
 
-fn lift_through(lifts: &[Lift], mut record: EventRecord) -> Result<EventRecord, UpcastError> {
-    if is_foreign(record.event.schema_name.as_deref()) {
+fn apply_upcasts(
+    upcasts: &[UpcastFn],
+    mut record: EventRecord,
+) -> Result<EventRecord, UpcastError> {
+    if is_foreign_schema(record.event.schema_name.as_deref()) {
         return Ok(record);
     }
-    let newest = version_after(lifts);
+    let newest = latest_version(upcasts);
     let found = record.event.schema_version;
     if found > newest {
         return Err(UpcastError::TooNew {
@@ -63,9 +68,9 @@ fn lift_through(lifts: &[Lift], mut record: EventRecord) -> Result<EventRecord, 
         });
     }
     let mut version = SchemaVersion::FIRST;
-    for lift in lifts {
+    for upcast in upcasts {
         if record.event.schema_version == version {
-            record = lift(record);
+            record = upcast(record);
             record.event.schema_version = version.next();
         }
         version = version.next();
@@ -73,14 +78,14 @@ fn lift_through(lifts: &[Lift], mut record: EventRecord) -> Result<EventRecord, 
     Ok(record)
 }
 
-fn is_foreign(schema_name: Option<&str>) -> bool {
-    schema_name.is_some_and(|name| name != OWN_SCHEMA)
+fn is_foreign_schema(schema_name: Option<&str>) -> bool {
+    schema_name.is_some_and(|name| name != NOETL_SCHEMA_NAME)
 }
 
-const fn version_after(lifts: &[Lift]) -> SchemaVersion {
+const fn latest_version(upcasts: &[UpcastFn]) -> SchemaVersion {
     let mut version = SchemaVersion::FIRST;
     let mut steps = 0;
-    while steps < lifts.len() {
+    while steps < upcasts.len() {
         version = version.next();
         steps += 1;
     }
@@ -90,46 +95,46 @@ const fn version_after(lifts: &[Lift]) -> SchemaVersion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::record;
+    use crate::record::tests::first_record;
 
-    fn one_to_two(mut record: EventRecord) -> EventRecord {
+    fn upcast_one_to_two(mut record: EventRecord) -> EventRecord {
         assert_eq!(record.event.schema_version.get(), 1);
-        record.event.node_type = Some("lifted from 1".into());
+        record.event.node_type = Some("upcast from 1".into());
         record
     }
 
-    fn two_to_three(mut record: EventRecord) -> EventRecord {
+    fn upcast_two_to_three(mut record: EventRecord) -> EventRecord {
         assert_eq!(record.event.schema_version.get(), 2);
         let before = record.event.node_type.take().unwrap_or("nothing".into());
         record.event.node_type = Some(format!("{before}, then from 2").into());
         record
     }
 
-    const TWO_LIFTS: &[Lift] = &[one_to_two, two_to_three];
+    const TWO_UPCASTS: &[UpcastFn] = &[upcast_one_to_two, upcast_two_to_three];
 
-    fn of_version(number: i64) -> EventRecord {
-        let mut record = record();
+    fn record_of_version(number: i64) -> EventRecord {
+        let mut record = first_record();
         record.event.node_type = None;
         record.event.schema_version = SchemaVersion::new(number).unwrap();
         record
     }
 
     #[test]
-    fn versions_are_lifted_one_by_one() {
+    fn versions_are_upcast_step_by_step() {
         for (version, outcome) in [
-            (1, Some("lifted from 1, then from 2")),
+            (1, Some("upcast from 1, then from 2")),
             (2, Some("nothing, then from 2")),
             (3, None),
         ] {
-            let lifted = lift_through(TWO_LIFTS, of_version(version)).unwrap();
-            assert_eq!(lifted.event.schema_version.get(), 3);
-            assert_eq!(lifted.event.node_type.as_deref(), outcome);
+            let upcasted = apply_upcasts(TWO_UPCASTS, record_of_version(version)).unwrap();
+            assert_eq!(upcasted.event.schema_version.get(), 3);
+            assert_eq!(upcasted.event.node_type.as_deref(), outcome);
         }
     }
 
     #[test]
-    fn newer_versions_are_refused() {
-        let error = lift_through(TWO_LIFTS, of_version(4)).unwrap_err();
+    fn rejects_newer_versions() {
+        let error = apply_upcasts(TWO_UPCASTS, record_of_version(4)).unwrap_err();
         assert_eq!(
             error,
             UpcastError::TooNew {
@@ -139,20 +144,20 @@ mod tests {
         );
         assert_eq!(
             error.to_string(),
-            "the event has schema version 4, and this program knows versions up to 3"
+            "the event has schema version 4, but this program supports versions up to 3"
         );
     }
 
     #[test]
-    fn foreign_schemas_are_left_alone() {
-        let mut foreign = of_version(9);
+    fn foreign_schemas_are_unchanged() {
+        let mut foreign = record_of_version(9);
         foreign.event.schema_name = Some("acme.order".into());
-        assert_eq!(lift_through(TWO_LIFTS, foreign.clone()), Ok(foreign));
+        assert_eq!(apply_upcasts(TWO_UPCASTS, foreign.clone()), Ok(foreign));
 
-        let mut own = of_version(1);
-        own.event.schema_name = Some(OWN_SCHEMA.into());
+        let mut own = record_of_version(1);
+        own.event.schema_name = Some(NOETL_SCHEMA_NAME.into());
         assert_eq!(
-            lift_through(TWO_LIFTS, own)
+            apply_upcasts(TWO_UPCASTS, own)
                 .unwrap()
                 .event
                 .schema_version
@@ -162,8 +167,8 @@ mod tests {
     }
 
     #[test]
-    fn records_of_this_version_stay() {
-        assert_eq!(record().event.schema_version, CURRENT);
-        assert_eq!(upcast(record()), Ok(record()));
+    fn current_version_is_unchanged() {
+        assert_eq!(first_record().event.schema_version, CURRENT_SCHEMA_VERSION);
+        assert_eq!(upcast_record(first_record()), Ok(first_record()));
     }
 }

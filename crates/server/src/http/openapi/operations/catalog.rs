@@ -1,4 +1,4 @@
-//! Definitions and credentials.
+//! Operations on definitions and credentials.
 
 use noetl_api::catalog::{CatalogList, UiSchema};
 use noetl_api::paths;
@@ -8,144 +8,149 @@ use noetl_types::ErrorCode::{
 };
 use serde_json::json;
 
-use super::queries::{Credential, Credentials, Keychain, Page, PlaybookOf, Sealed, VersionOf};
-use super::{Operation, Tag, delete, get, post, put};
+use super::queries::{
+    CredentialListParams, CredentialParams, KeychainParams, PageParams, PlaybookParams,
+    SealedCredentialParams, VersionParams,
+};
+use super::{
+    OperationSpec, OperationTag, delete_operation, get_operation, post_operation, put_operation,
+};
 
-const PLAYBOOK: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: hello, path: examples/hello}\nworkflow:\n  - step: start\n    tool: {kind: noop}\n";
+const EXAMPLE_PLAYBOOK: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: hello, path: examples/hello}\nworkflow:\n  - step: start\n    tool: {kind: noop}\n";
 
-pub(super) fn operations() -> Vec<Operation> {
-    let mut all = definitions();
-    all.extend(readers());
-    all.extend(credentials());
+pub(super) fn catalog_operations() -> Vec<OperationSpec> {
+    let mut all = definition_operations();
+    all.extend(read_operations());
+    all.extend(credential_operations());
     all
 }
 
-fn definitions() -> Vec<Operation> {
-    let tag = Tag::Playbooks;
+fn definition_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Playbooks;
     vec![
-        post("register_playbook", paths::CATALOG_REGISTER, tag, "Registers a definition")
-            .details("Stores the document under its path as the next version; the same content again is `unchanged`. A document with mistakes is refused with all of them, each with its line and column.")
-            .fails(&[YamlSyntax, VersionConflict, TooLarge, Validation])
-            .example(json!({ "content": PLAYBOOK })),
-        post("register_playbooks", paths::CATALOG_REGISTER_BATCH, tag, "Registers many definitions")
-            .details("Each by itself: a mistake in one does not keep the others out."),
-        put("put_playbook_content", paths::CATALOG_CONTENT, tag, "Registers a text as the next version of a playbook")
-            .query::<PlaybookOf>()
-            .needs(&["playbook_id"])
-            .fails(&[NotFound, YamlSyntax, VersionConflict])
-            .example(json!({ "content": PLAYBOOK })),
-        put("put_playbook", paths::CATALOG_PLAYBOOK, tag, "Registers a definition, as classic clients do")
-            .fails(&[YamlSyntax, VersionConflict])
-            .example(json!({ "content": PLAYBOOK })),
-        post("validate_playbook", paths::CATALOG_VALIDATE, tag, "Checks a document and stores nothing")
-            .fails(&[YamlSyntax])
-            .only_reads()
-            .example(json!({ "content": PLAYBOOK })),
-        delete("archive_playbook", paths::CATALOG_PLAYBOOK_OF, tag, "Puts a playbook into the archive")
-            .at("/api/catalog/playbooks/{playbook_id}")
-            .details("By its path or its catalog id; slashes of a path are written as `%2F`. Refused while runs of it go on.")
-            .fails(&[AlreadyTerminal, IdConflict]),
-        post("restore_playbook", paths::CATALOG_RESTORE, tag, "Takes a definition out of the archive")
-            .fails(&[NotFound])
+        post_operation("register_playbook", paths::CATALOG_REGISTER, tag, "Register a definition")
+            .details("Stores the document as the next version of its path. Identical content is `unchanged`. An invalid document is rejected with all of its errors, each with line and column.")
+            .error_codes(&[YamlSyntax, VersionConflict, TooLarge, Validation])
+            .example(json!({ "content": EXAMPLE_PLAYBOOK })),
+        post_operation("register_playbooks", paths::CATALOG_REGISTER_BATCH, tag, "Register several definitions")
+            .details("Definitions are processed independently: an error in one does not affect the others."),
+        put_operation("put_playbook_content", paths::CATALOG_CONTENT, tag, "Register new content of a playbook as its next version")
+            .query::<PlaybookParams>()
+            .required_params(&["playbook_id"])
+            .error_codes(&[NotFound, YamlSyntax, VersionConflict])
+            .example(json!({ "content": EXAMPLE_PLAYBOOK })),
+        put_operation("put_playbook", paths::CATALOG_PLAYBOOK, tag, "Register a definition (classic clients)")
+            .error_codes(&[YamlSyntax, VersionConflict])
+            .example(json!({ "content": EXAMPLE_PLAYBOOK })),
+        post_operation("validate_playbook", paths::CATALOG_VALIDATE, tag, "Validate a document without storing it")
+            .error_codes(&[YamlSyntax])
+            .read_only()
+            .example(json!({ "content": EXAMPLE_PLAYBOOK })),
+        delete_operation("archive_playbook", paths::CATALOG_PLAYBOOK_BY_ID, tag, "Archive a playbook")
+            .with_path("/api/catalog/playbooks/{playbook_id}")
+            .details("Identify the playbook by path, with slashes as `%2F`, or by catalog id. Fails while executions of the playbook are running.")
+            .error_codes(&[AlreadyTerminal, IdConflict]),
+        post_operation("restore_playbook", paths::CATALOG_RESTORE, tag, "Restore an archived definition")
+            .error_codes(&[NotFound])
             .example(json!({ "path": "examples/hello" })),
     ]
 }
 
-fn readers() -> Vec<Operation> {
-    let tag = Tag::Playbooks;
+fn read_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Playbooks;
     vec![
-        get(
+        get_operation(
             "playbook_content",
             paths::CATALOG_CONTENT,
             tag,
-            "The text of a playbook",
+            "Get the source text of a playbook",
         )
-        .query::<PlaybookOf>()
-        .needs(&["playbook_id"])
-        .fails(&[NotFound]),
-        post(
+        .query::<PlaybookParams>()
+        .required_params(&["playbook_id"])
+        .error_codes(&[NotFound]),
+        post_operation(
             "list_playbooks",
             paths::CATALOG_LIST,
             tag,
-            "The definitions, in the order of their paths",
+            "List definitions, ordered by path",
         )
-        .only_reads()
+        .read_only()
         .example(json!({ "resource_type": "playbook", "include_content": false, "limit": 50 })),
-        get(
+        get_operation(
             "playbook_paths",
             paths::CATALOG_LIST_KIND,
             tag,
-            "The paths of the definitions of a kind",
+            "List the paths of the definitions of a kind",
         ),
-        post(
+        post_operation(
             "list_agents",
             paths::CATALOG_AGENTS,
             tag,
-            "The definitions of agents",
+            "List definitions of agents",
         )
-        .only_reads(),
-        post(
+        .read_only(),
+        post_operation(
             "get_playbook",
             paths::CATALOG_RESOURCE,
             tag,
-            "A definition, by path or by id",
+            "Get a definition by path or catalog id",
         )
-        .only_reads()
-        .fails(&[NotFound, Forbidden])
+        .read_only()
+        .error_codes(&[NotFound, Forbidden])
         .example(json!({ "path": "examples/hello", "version": "latest" })),
-        get(
+        get_operation(
             "playbook_versions",
-            paths::CATALOG_OF,
+            paths::CATALOG_DETAIL,
             tag,
-            "The versions of a definition, newest first",
+            "List the versions of a definition, newest first",
         )
-        .at("/api/catalog/{path}/versions")
-        .details("Slashes of the path may stand as they are, or as `%2F`.")
-        .query::<Page>()
-        .answers::<CatalogList>(),
-        get(
-            "playbook_form",
-            paths::CATALOG_OF,
+        .with_path("/api/catalog/{path}/versions")
+        .details("Slashes in the path may be written as `/` or `%2F`.")
+        .query::<PageParams>()
+        .with_response::<CatalogList>(),
+        get_operation(
+            "playbook_ui_schema",
+            paths::CATALOG_DETAIL,
             tag,
-            "What a form for the input of a playbook needs to know",
+            "Get the UI schema for an input form of a playbook",
         )
-        .at("/api/catalog/{path}/ui_schema")
-        .details("Slashes of the path may stand as they are, or as `%2F`.")
-        .query::<VersionOf>()
-        .fails(&[Validation])
-        .answers::<UiSchema>(),
+        .with_path("/api/catalog/{path}/ui_schema")
+        .details("Slashes in the path may be written as `/` or `%2F`.")
+        .query::<VersionParams>()
+        .error_codes(&[Validation])
+        .with_response::<UiSchema>(),
     ]
 }
 
-fn credentials() -> Vec<Operation> {
-    let tag = Tag::Credentials;
+fn credential_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Credentials;
     vec![
-        get("list_credentials", paths::CREDENTIALS, tag, "The credentials, without their secrets")
-            .query::<Credentials>(),
-        post("put_credential", paths::CREDENTIALS, tag, "Keeps a credential; one of the same name is replaced")
-            .details("The secret is sealed and in no answer. Leaves a trail.")
+        get_operation("list_credentials", paths::CREDENTIALS, tag, "List credentials without their secrets")
+            .query::<CredentialListParams>(),
+        post_operation("put_credential", paths::CREDENTIALS, tag, "Create a credential, or replace the one with the same name")
+            .details("The secret is stored encrypted and is not part of the response. The call is audited.")
             .example(json!({ "name": "warehouse", "type": "bearer", "data": { "token": "t" } })),
-        get("get_credential", paths::CREDENTIAL, tag, "A credential, by its id or its name")
-            .query::<Credential>()
-            .details("With its secret for who has `cred:admin`, and for a worker with a live lease in a run that names it. Leaves a trail."),
-        get("get_sealed_credential", paths::CREDENTIAL_SEALED, tag, "A credential with its secret, sealed for a worker")
-            .query::<Sealed>()
-            .needs(&["worker_id"])
-            .details("For who would be shown it too. The worker has registered its `public_key`, in `runtime` or in `capabilities`. Leaves a trail."),
-        delete("delete_credential", paths::CREDENTIAL, tag, "Forgets a credential")
-            .details("Leaves a trail."),
-        post("rotate_credentials", paths::ROTATE_KEYS, tag, "Wraps secrets under the current key")
-            .details("Leaves a trail."),
-        get("get_keychain", paths::KEYCHAIN, tag, "What workers resolved for an entry of a keychain")
-            .query::<Keychain>()
-            .details("With its data for who has `cred:admin`, and for a worker that holds a command of a run of the definition. What is bound to the run comes before what the root of its tree shares, and that before what is bound to no run. Leaves a trail."),
-        post("put_keychain", paths::KEYCHAIN, tag, "Keeps what was resolved for a while; what was there is replaced")
-            .details("It is sealed, and in no answer to others. For a worker that holds a command of a run of the definition, and for who has `cred:admin`. Leaves a trail.")
+        get_operation("get_credential", paths::CREDENTIAL, tag, "Get a credential by id or name")
+            .query::<CredentialParams>()
+            .details("Includes the secret for callers with `cred:admin`, and for a worker with an active lease in an execution that uses the credential. The call is audited."),
+        get_operation("get_sealed_credential", paths::CREDENTIAL_SEALED, tag, "Get a credential with its secret, encrypted for a worker")
+            .query::<SealedCredentialParams>()
+            .required_params(&["worker_id"])
+            .details("Requires the same rights as reading the secret. The worker must have registered its `public_key` in `runtime` or `capabilities`. The call is audited."),
+        delete_operation("delete_credential", paths::CREDENTIAL, tag, "Delete a credential")
+            .details("The call is audited."),
+        post_operation("rotate_credentials", paths::ROTATE_KEYS, tag, "Encrypt the secrets of the tenant with the current key")
+            .details("The call is audited."),
+        get_operation("get_keychain", paths::KEYCHAIN, tag, "Get a resolved keychain entry")
+            .query::<KeychainParams>()
+            .details("Includes the data for callers with `cred:admin`, and for a worker that holds a command of an execution of the definition. An entry of the execution takes precedence over a shared entry of its root execution, and that over a global entry. The call is audited."),
+        post_operation("put_keychain", paths::KEYCHAIN, tag, "Store a resolved keychain entry, or replace it")
+            .details("The data is stored encrypted. Requires `cred:admin`, or a worker that holds a command of an execution of the definition. The call is audited.")
             .example(json!({ "data": { "token": "t" }, "scope_type": "global", "expires_in": 600 })),
-        delete("delete_keychain", paths::KEYCHAIN, tag, "Forgets what was resolved")
-            .query::<Keychain>()
-            .details("For a worker that holds a command of a run of the definition, and for who has `cred:admin`. Leaves a trail."),
-        get("list_keychain", paths::KEYCHAIN_OF, tag, "All that is kept for a definition, without its data")
-            .query::<Page>(),
+        delete_operation("delete_keychain", paths::KEYCHAIN, tag, "Delete a resolved keychain entry")
+            .query::<KeychainParams>()
+            .details("Requires `cred:admin`, or a worker that holds a command of an execution of the definition. The call is audited."),
+        get_operation("list_keychain", paths::KEYCHAIN_CATALOG, tag, "List the resolved keychain entries of a definition without their data")
+            .query::<PageParams>(),
     ]
 }

@@ -1,6 +1,6 @@
-//! A few words about each operation: what no type can tell.
+//! Texts and properties of operations that cannot be derived from types.
 //!
-//! A route that is not here fails the test of the document, and so does an entry without a route.
+//! The test of the OpenAPI document fails if a route has no entry here, or an entry has no route.
 
 mod catalog;
 mod platform;
@@ -13,15 +13,15 @@ use noetl_types::ErrorCode;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-use super::describe::Made;
+use super::describe::SchemaBuilder;
 use crate::http::tests::METHODS;
 
-/// What an operation is about: its chapter.
+/// Tag of an operation: its chapter on the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tag {
+pub(super) enum OperationTag {
     Playbooks,
     Runs,
-    Steering,
+    Control,
     Signals,
     Data,
     Credentials,
@@ -34,12 +34,12 @@ pub(super) enum Tag {
     NotSupported,
 }
 
-impl Tag {
-    /// In the order of the page.
+impl OperationTag {
+    /// All tags, in the order of the page.
     pub(super) const ALL: [Self; 13] = [
         Self::Playbooks,
         Self::Runs,
-        Self::Steering,
+        Self::Control,
         Self::Signals,
         Self::Data,
         Self::Credentials,
@@ -52,73 +52,88 @@ impl Tag {
         Self::NotSupported,
     ];
 
-    /// Its name, and what it holds.
-    pub(super) const fn words(self) -> (&'static str, &'static str) {
+    /// Name and description of the tag.
+    pub(super) const fn name_and_description(self) -> (&'static str, &'static str) {
         match self {
-            Self::Playbooks => ("Playbooks", "Definitions: registered, checked, listed."),
-            Self::Runs => ("Runs", "Runs begin and are looked at."),
-            Self::Steering => ("Steering", "Runs are held, ended and run again."),
-            Self::Signals => ("Signals", "Signals and decisions reach runs that wait."),
-            Self::Data => ("Data", "Results and variables beside the log of a run."),
-            Self::Credentials => ("Credentials", "Secrets that playbooks name."),
-            Self::Workers => ("Workers", "Workers get, keep and report commands."),
+            Self::Playbooks => (
+                "Playbooks",
+                "Register, validate and read playbooks and other definitions.",
+            ),
+            Self::Runs => ("Runs", "Start and inspect executions."),
+            Self::Control => ("Control", "Pause, resume, cancel and rerun executions."),
+            Self::Signals => (
+                "Signals",
+                "Send signals and approvals to waiting executions.",
+            ),
+            Self::Data => ("Data", "Results and variables of executions."),
+            Self::Credentials => (
+                "Credentials",
+                "Credentials and resolved keychain entries of playbooks.",
+            ),
+            Self::Workers => (
+                "Workers",
+                "Register workers, and lease, renew and report commands.",
+            ),
             Self::ClassicWorkers => (
                 "Classic workers",
-                "The wire of workers of earlier releases.",
+                "Protocol of workers of earlier releases.",
             ),
-            Self::Stream => ("Stream", "All events of the log."),
-            Self::Server => ("Server", "Whether and how the server is."),
-            Self::Identities => ("Identities", "Tokens, and the trail of what was done."),
+            Self::Stream => ("Stream", "The stream of all events."),
+            Self::Server => ("Server", "Health, status and metadata of the server."),
+            Self::Identities => ("Identities", "API tokens and the audit log."),
             Self::Platform => (
                 "Platform",
-                "What the parts of the platform ask of each other.",
+                "Internal API between components of the platform.",
             ),
-            Self::NotSupported => ("Not supported", "Known by name, and not done here."),
+            Self::NotSupported => (
+                "Not supported",
+                "Reserved routes that this version does not support.",
+            ),
         }
     }
 }
 
-/// What is said about an operation.
+/// Texts and properties of an operation.
 #[derive(Debug, Clone)]
-pub(super) struct Operation {
+pub(super) struct OperationSpec {
     pub(super) id: &'static str,
     pub(super) method: Method,
-    /// As the router has it.
+    /// Path pattern of the router.
     pub(super) route: &'static str,
-    /// As the document has it, where the two differ.
+    /// Path in the document, if it differs from the route.
     pub(super) path: Option<&'static str>,
-    pub(super) tag: Tag,
+    pub(super) tag: OperationTag,
     pub(super) summary: &'static str,
     pub(super) details: &'static str,
-    /// An object whose fields are the parameters.
-    pub(super) query: Option<Made>,
-    /// Those of them that must be there.
-    pub(super) needs: &'static [&'static str],
-    /// The answer, where the handler's type does not tell it.
-    pub(super) answer: Option<Made>,
+    /// Schema of an object whose fields are the query parameters.
+    pub(super) query: Option<SchemaBuilder>,
+    /// Names of the required query parameters.
+    pub(super) required_params: &'static [&'static str],
+    /// Schema of the response, if the type of the handler does not determine it.
+    pub(super) response: Option<SchemaBuilder>,
     pub(super) media_types: &'static [&'static str],
-    /// Headers of the answer.
+    /// Response headers with their descriptions.
     pub(super) headers: &'static [(&'static str, &'static str)],
-    /// Beside what every operation of its shape may fail with.
-    pub(super) fails: &'static [ErrorCode],
-    /// Another status under which the same answer comes.
-    pub(super) also: Option<u16>,
-    /// Whether it changes nothing, whatever its method is.
-    pub(super) only_reads: bool,
+    /// Error codes in addition to those of every operation of the same shape.
+    pub(super) error_codes: &'static [ErrorCode],
+    /// Second status with the same response body.
+    pub(super) also_status: Option<u16>,
+    /// True if the operation changes nothing, even if its method is not GET.
+    pub(super) read_only: bool,
     pub(super) is_deprecated: bool,
     pub(super) example: Option<Value>,
 }
 
-fn new(
+fn new_operation(
     method: Method,
     id: &'static str,
     route: &'static str,
-    tag: Tag,
+    tag: OperationTag,
     summary: &'static str,
-) -> Operation {
-    Operation {
+) -> OperationSpec {
+    OperationSpec {
         id,
-        only_reads: method == Method::GET,
+        read_only: method == Method::GET,
         method,
         route,
         path: None,
@@ -126,35 +141,55 @@ fn new(
         summary,
         details: "",
         query: None,
-        needs: &[],
-        answer: None,
+        required_params: &[],
+        response: None,
         media_types: &["application/json"],
         headers: &[],
-        fails: &[],
-        also: None,
+        error_codes: &[],
+        also_status: None,
         is_deprecated: false,
         example: None,
     }
 }
 
-fn get(id: &'static str, route: &'static str, tag: Tag, summary: &'static str) -> Operation {
-    new(Method::GET, id, route, tag, summary)
+fn get_operation(
+    id: &'static str,
+    route: &'static str,
+    tag: OperationTag,
+    summary: &'static str,
+) -> OperationSpec {
+    new_operation(Method::GET, id, route, tag, summary)
 }
 
-fn post(id: &'static str, route: &'static str, tag: Tag, summary: &'static str) -> Operation {
-    new(Method::POST, id, route, tag, summary)
+fn post_operation(
+    id: &'static str,
+    route: &'static str,
+    tag: OperationTag,
+    summary: &'static str,
+) -> OperationSpec {
+    new_operation(Method::POST, id, route, tag, summary)
 }
 
-fn put(id: &'static str, route: &'static str, tag: Tag, summary: &'static str) -> Operation {
-    new(Method::PUT, id, route, tag, summary)
+fn put_operation(
+    id: &'static str,
+    route: &'static str,
+    tag: OperationTag,
+    summary: &'static str,
+) -> OperationSpec {
+    new_operation(Method::PUT, id, route, tag, summary)
 }
 
-fn delete(id: &'static str, route: &'static str, tag: Tag, summary: &'static str) -> Operation {
-    new(Method::DELETE, id, route, tag, summary)
+fn delete_operation(
+    id: &'static str,
+    route: &'static str,
+    tag: OperationTag,
+    summary: &'static str,
+) -> OperationSpec {
+    new_operation(Method::DELETE, id, route, tag, summary)
 }
 
-impl Operation {
-    fn at(self, path: &'static str) -> Self {
+impl OperationSpec {
+    fn with_path(self, path: &'static str) -> Self {
         Self {
             path: Some(path),
             ..self
@@ -172,18 +207,21 @@ impl Operation {
         }
     }
 
-    fn needs(self, needs: &'static [&'static str]) -> Self {
-        Self { needs, ..self }
-    }
-
-    fn answers<T: JsonSchema>(self) -> Self {
+    fn required_params(self, required_params: &'static [&'static str]) -> Self {
         Self {
-            answer: Some(SchemaGenerator::subschema_for::<T>),
+            required_params,
             ..self
         }
     }
 
-    fn of_media(self, media_types: &'static [&'static str]) -> Self {
+    fn with_response<T: JsonSchema>(self) -> Self {
+        Self {
+            response: Some(SchemaGenerator::subschema_for::<T>),
+            ..self
+        }
+    }
+
+    fn with_media_types(self, media_types: &'static [&'static str]) -> Self {
         Self {
             media_types,
             ..self
@@ -194,20 +232,23 @@ impl Operation {
         Self { headers, ..self }
     }
 
-    fn fails(self, fails: &'static [ErrorCode]) -> Self {
-        Self { fails, ..self }
-    }
-
-    fn also(self, status: u16) -> Self {
+    fn error_codes(self, error_codes: &'static [ErrorCode]) -> Self {
         Self {
-            also: Some(status),
+            error_codes,
             ..self
         }
     }
 
-    fn only_reads(self) -> Self {
+    fn also_status(self, status: u16) -> Self {
         Self {
-            only_reads: true,
+            also_status: Some(status),
+            ..self
+        }
+    }
+
+    fn read_only(self) -> Self {
+        Self {
+            read_only: true,
             ..self
         }
     }
@@ -227,31 +268,33 @@ impl Operation {
     }
 }
 
-/// What is known by name alone, as its own address tells.
-pub(super) fn not_supported(method: &str, route: &str) -> Operation {
-    let method = METHODS.iter().find(|(_, known)| known.as_str() == method);
+/// Creates the entry of an unsupported route, with an id derived from its path.
+pub(super) fn unsupported_operation(method: &str, route: &str) -> OperationSpec {
+    let method = METHODS
+        .iter()
+        .find(|(_, candidate)| candidate.as_str() == method);
     let (_, method) = method.cloned().unwrap();
-    let words = route.replace("/api/", "").replace(['{', '}', '*'], "");
-    let id = format!("{}_{}", method.as_str(), words.replace(['/', '-'], "_"));
-    Operation {
-        // The document is made once, by a test.
+    let path = route.replace("/api/", "").replace(['{', '}', '*'], "");
+    let id = format!("{}_{}", method.as_str(), path.replace(['/', '-'], "_"));
+    OperationSpec {
+        // Leaking is fine: a test generates the document once.
         id: id.to_ascii_lowercase().leak(),
         method,
         route: route.to_owned().leak(),
-        ..get(
+        ..get_operation(
             "",
             "",
-            Tag::NotSupported,
-            "Answers `not_supported`, and changes nothing",
+            OperationTag::NotSupported,
+            "Not supported in this version; always fails with `not_supported`",
         )
     }
 }
 
-/// All of them.
-pub(super) fn all() -> Vec<Operation> {
-    let mut all = catalog::operations();
-    all.extend(runs::operations());
-    all.extend(workers::operations());
-    all.extend(platform::operations());
+/// All operations.
+pub(super) fn all_operations() -> Vec<OperationSpec> {
+    let mut all = catalog::catalog_operations();
+    all.extend(runs::execution_operations());
+    all.extend(workers::worker_operations());
+    all.extend(platform::platform_operations());
     all
 }

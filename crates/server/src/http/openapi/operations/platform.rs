@@ -1,302 +1,315 @@
-//! The server itself, its identities, the stream, and what the parts of the platform ask of each other.
+//! Operations on the server, tokens, the event stream, and the internal API.
 
-use noetl_api::health::Ready;
+use noetl_api::health::ReadinessResponse;
 use noetl_api::paths;
 use noetl_api::secret_audit::SecretAuditQuery;
-use noetl_api::system::HealthAnswer;
+use noetl_api::system::HealthResponse;
 use noetl_types::ErrorCode::{Forbidden, NotFound, NotReady, NotSupported, RetentionDropped};
 use noetl_types::Json;
 use serde_json::json;
 
-use super::queries::{Feed, FollowAll, Outbox, OutboxDead, Page, Quarantine, Shard};
-use super::runs::LIVE;
-use super::{Operation, Tag, delete, get, post};
+use super::queries::{
+    DeadOutboxParams, FeedParams, FollowAllParams, OutboxParams, PageParams, QuarantineParams,
+    ShardParams,
+};
+use super::runs::LIVE_MEDIA_TYPES;
+use super::{OperationSpec, OperationTag, delete_operation, get_operation, post_operation};
 
-pub(super) fn operations() -> Vec<Operation> {
-    let mut all = health();
-    all.extend(about());
-    all.extend(identities());
-    all.extend(stream());
-    all.extend(outbox());
-    all.extend(internal());
+pub(super) fn platform_operations() -> Vec<OperationSpec> {
+    let mut all = health_operations();
+    all.extend(server_operations());
+    all.extend(identity_operations());
+    all.extend(stream_operations());
+    all.extend(outbox_operations());
+    all.extend(internal_operations());
     all
 }
 
-fn health() -> Vec<Operation> {
-    let tag = Tag::Server;
+fn health_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Server;
     vec![
-        get("livez", paths::LIVEZ, tag, "The process lives"),
-        get(
-            "health",
-            paths::HEALTH,
-            tag,
-            "The same, for probes that ask there",
-        ),
-        get(
+        get_operation("livez", paths::LIVEZ, tag, "Liveness probe"),
+        get_operation("health", paths::HEALTH, tag, "Liveness probe (alias)"),
+        get_operation(
             "readyz",
             paths::READYZ,
             tag,
-            "Whether the server can work; each check by name",
+            "Readiness probe, with the result of each check",
         )
-        .answers::<Ready>()
-        .also(503),
-        get(
-            "metrics",
-            paths::METRICS,
-            tag,
-            "What the server counts, for Prometheus",
-        )
-        .answers::<String>()
-        .of_media(&["application/openmetrics-text; version=1.0.0; charset=utf-8"]),
-        get(
+        .with_response::<ReadinessResponse>()
+        .also_status(503),
+        get_operation("metrics", paths::METRICS, tag, "Get metrics for Prometheus")
+            .with_response::<String>()
+            .with_media_types(&["application/openmetrics-text; version=1.0.0; charset=utf-8"]),
+        get_operation(
             "api_health",
             paths::API_HEALTH,
             tag,
-            "How the server is, as classic clients ask",
+            "Get the health of the server (classic clients)",
         )
-        .answers::<HealthAnswer>()
-        .also(503),
+        .with_response::<HealthResponse>()
+        .also_status(503),
     ]
 }
 
-const NO_CONSOLE: &str = "Answers `forbidden` while NOETL_SQL_CONSOLE is off, and `not_supported` else: \
-     nothing would keep a statement to its tenant and from secrets.";
+const SQL_CONSOLE_HELP: &str = "Fails with `forbidden` if NOETL_SQL_CONSOLE is off, otherwise with `not_supported`: \
+     statements could not be restricted to a tenant or kept away from secrets.";
 
-fn about() -> Vec<Operation> {
-    let tag = Tag::Server;
+fn server_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Server;
     vec![
-        get(
+        get_operation(
             "server_status",
             paths::STATUS,
             tag,
-            "What the server knows of itself",
+            "Get the status of the server",
         ),
-        get(
+        get_operation(
             "pool_status",
             paths::POOL_STATUS,
             tag,
-            "The same, as classic clients ask",
+            "Get the status of the server (classic clients)",
         ),
-        get(
+        get_operation(
             "dashboard_stats",
             paths::DASHBOARD_STATS,
             tag,
-            "How much there is of everything",
+            "Get the statistics of the dashboard",
         ),
-        get(
+        get_operation(
             "dashboard_widgets",
             paths::DASHBOARD_WIDGETS,
             tag,
-            "The same as tiles",
+            "Get the widgets of the dashboard",
         ),
-        get(
+        get_operation(
             "shard_info",
             paths::SHARD_INFO,
             tag,
-            "Where a run is placed among shards",
+            "Get the shard of an execution",
         )
-        .query::<Shard>()
-        .needs(&["execution_id"]),
-        get("openapi", paths::OPENAPI, tag, "This document").answers::<Json>(),
-        get(
+        .query::<ShardParams>()
+        .required_params(&["execution_id"]),
+        get_operation("openapi", paths::OPENAPI, tag, "Get this document").with_response::<Json>(),
+        get_operation(
             "json_schema",
             paths::SCHEMA,
             tag,
-            "The JSON Schema of `playbook.json`, `subscription.json` or `config.json`",
+            "Get the JSON Schema `playbook.json`, `subscription.json` or `config.json`",
         )
-        .answers::<Json>()
-        .fails(&[NotFound, NotSupported]),
-        get(
+        .with_response::<Json>()
+        .error_codes(&[NotFound, NotSupported]),
+        get_operation(
             "validate_database",
             paths::DB_VALIDATE,
             tag,
-            "Whether the tables of the database are there",
+            "Check that the tables of the database exist",
         ),
-        post(
+        post_operation(
             "init_database",
             paths::DB_INIT,
             tag,
-            "Prepares the database, as a server does when it starts",
+            "Create missing tables of the database, as at server start",
         )
-        .details("Doing it again changes nothing. Leaves a trail."),
-        post(
-            "sql_console",
-            paths::SQL_CONSOLE,
-            Tag::NotSupported,
-            "This version has no SQL console",
+        .details("Calling it again has no effect. The call is audited."),
+        sql_console_operation(),
+        get_operation(
+            "docs",
+            paths::DOCS,
+            tag,
+            "Get this document as an HTML page",
         )
-        .details(NO_CONSOLE)
-        .fails(&[Forbidden, NotSupported]),
-        get("docs", paths::DOCS, tag, "This document for people")
-            .answers::<String>()
-            .of_media(&["text/html; charset=utf-8"]),
+        .with_response::<String>()
+        .with_media_types(&["text/html; charset=utf-8"]),
     ]
 }
 
-fn identities() -> Vec<Operation> {
-    let tag = Tag::Identities;
+fn sql_console_operation() -> OperationSpec {
+    post_operation(
+        "sql_console",
+        paths::SQL_CONSOLE,
+        OperationTag::NotSupported,
+        "SQL console (not supported in this version)",
+    )
+    .details(SQL_CONSOLE_HELP)
+    .error_codes(&[Forbidden, NotSupported])
+}
+
+fn identity_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Identities;
     vec![
-        get(
+        get_operation(
             "whoami",
             paths::WHOAMI,
             tag,
-            "Who the server takes the caller for, and what it may do",
+            "Get the identity and scopes of the caller",
         ),
-        get(
+        get_operation(
             "list_tokens",
             paths::TOKENS,
             tag,
-            "The tokens of the tenant, without their secrets",
+            "List the tokens of the tenant without their secrets",
         )
-        .query::<Page>(),
-        post(
+        .query::<PageParams>(),
+        post_operation(
             "create_token",
             paths::TOKENS,
             tag,
-            "Makes a token, which is shown in this answer and never again",
+            "Create a token; only this response contains its secret",
         )
-        .details("Leaves a trail.")
-        .fails(&[Forbidden, NotFound])
+        .details("The call is audited.")
+        .error_codes(&[Forbidden, NotFound])
         .example(json!({ "name": "ci", "scopes": ["exec:run", "exec:read"], "ttl_days": 30 })),
-        delete("revoke_token", paths::TOKEN, tag, "Takes a token back").details("Leaves a trail."),
-        get(
-            "audit_trail",
+        delete_operation(
+            "revoke_token",
+            paths::TOKEN,
+            tag,
+            "Revoke a token (takes effect within seconds)",
+        )
+        .details("The call is audited."),
+        get_operation(
+            "list_audit_entries",
             paths::AUDIT,
             tag,
-            "What was done in the tenant, newest first",
+            "List the audit log of the tenant, newest first",
         )
-        .query::<Page>(),
+        .query::<PageParams>(),
     ]
 }
 
-fn stream() -> Vec<Operation> {
-    let tag = Tag::Stream;
+fn stream_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Stream;
     vec![
-        get("follow_events", paths::EVENTS_STREAM, tag, "All events of the tenant as they are committed")
-            .details("Server-sent events, or lines of JSON where `Accept` is `application/jsonl`. The id of an event is its place among all of them, by which `Last-Event-ID` goes on.")
-            .query::<FollowAll>()
-            .answers::<String>()
-            .of_media(LIVE),
-        get("stream_status", paths::STREAM_STATUS, tag, "Where the stream of all events stands"),
-        get("stream_feed", paths::STREAM_FEED, tag, "A part of the feed of all events").query::<Feed>(),
-        get("stream_event", paths::STREAM_EVENT, tag, "An event as the stream carries it, whatever its size")
-            .answers::<Json>()
-            .fails(&[RetentionDropped]),
-        get("stream_standing", paths::STREAM_STANDING, tag, "Where the stream of all events stands, for operators"),
-        post("rebuild_stream", paths::STREAM_REBUILD, tag, "Has the whole log published again")
-            .fails(&[NotReady]),
+        get_operation("follow_events", paths::EVENTS_STREAM, tag, "Stream all events of the tenant as they are committed")
+            .details("Sends server-sent events, or JSON lines if `Accept` is `application/jsonl`. The id of an event is its feed position. Resume with `Last-Event-ID`.")
+            .query::<FollowAllParams>()
+            .with_response::<String>()
+            .with_media_types(LIVE_MEDIA_TYPES),
+        get_operation("stream_status", paths::STREAM_STATUS, tag, "Get the status of the event stream"),
+        get_operation("stream_feed", paths::STREAM_FEED, tag, "Read the feed of all events").query::<FeedParams>(),
+        get_operation("stream_event", paths::STREAM_EVENT, tag, "Get an event in the format of the stream, without size limit")
+            .with_response::<Json>()
+            .error_codes(&[RetentionDropped]),
+        get_operation("internal_stream_status", paths::INTERNAL_STREAM_STATUS, tag, "Get the status of the event stream (operators)"),
+        post_operation("rebuild_stream", paths::STREAM_REBUILD, tag, "Publish the whole log again")
+            .error_codes(&[NotReady]),
     ]
 }
 
-fn outbox() -> Vec<Operation> {
-    let tag = Tag::Platform;
+fn outbox_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Platform;
     vec![
-        get(
+        get_operation(
             "list_outbox",
             paths::OUTBOX,
             tag,
-            "Rows of the outbox, by id",
+            "List outbox rows, ordered by id",
         )
-        .query::<Outbox>(),
-        post(
+        .query::<OutboxParams>(),
+        post_operation(
             "claim_outbox",
             paths::OUTBOX_CLAIM,
             tag,
-            "Hands rows of the outbox to a publisher",
+            "Claim outbox rows for a publisher",
         ),
-        post(
+        post_operation(
             "mark_published",
             paths::OUTBOX_MARK_PUBLISHED,
             tag,
-            "Rows of the outbox are out",
+            "Mark outbox rows as published",
         ),
-        post(
+        post_operation(
             "mark_failed",
             paths::OUTBOX_MARK_FAILED,
             tag,
-            "A row of the outbox could not be published",
+            "Mark an outbox row as failed",
         ),
-        get(
+        get_operation(
             "outbox_pending_count",
             paths::OUTBOX_PENDING_COUNT,
             tag,
-            "How many rows could be claimed",
+            "Count the outbox rows that can be claimed",
         ),
-        get(
+        get_operation(
             "outbox_dead",
             paths::OUTBOX_DEAD,
             tag,
-            "Rows that failed too often",
+            "List outbox rows that reached the maximum number of attempts",
         )
-        .query::<OutboxDead>(),
-        get(
+        .query::<DeadOutboxParams>(),
+        get_operation(
             "list_quarantine",
             paths::QUARANTINE,
             tag,
-            "What was refused while its neighbours went on, oldest first",
+            "List events in quarantine, oldest first",
         )
         .details(
-            "Events that could not be copied into the log, and such that no broker takes. They are kept \
-             as long as rows of the outbox that are published.",
+            "Contains events that could not be copied into the log, and events that the broker rejects. They \
+             have the same retention as published outbox rows.",
         )
-        .query::<Quarantine>(),
-        post(
+        .query::<QuarantineParams>(),
+        post_operation(
             "replay_outbox",
             paths::OUTBOX_REPLAY,
             tag,
-            "Sends dead rows out again",
+            "Make dead outbox rows claimable again",
         ),
-        post(
+        post_operation(
             "discard_outbox",
             paths::OUTBOX_DISCARD,
             tag,
-            "Gives dead rows up",
+            "Discard dead outbox rows",
         ),
     ]
 }
 
-fn internal() -> Vec<Operation> {
-    let tag = Tag::Platform;
+fn internal_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Platform;
     vec![
-        post(
+        post_operation(
             "project_events",
             paths::EVENTS_PROJECT,
             tag,
-            "Copies events of others into the log",
+            "Copy events from elsewhere into the log",
         ),
-        post(
+        post_operation(
             "materialize_events",
             paths::EVENTS_MATERIALIZE,
             tag,
-            "The same, as workers tell them",
+            "Copy events of classic workers into the log",
         ),
-        post(
+        post_operation(
             "advance_projection",
             paths::PROJECTION_ADVANCE,
             tag,
-            "Lets read models follow their logs",
+            "Update read models from their logs",
         ),
-        post("purge", paths::CLEANUP_PURGE, tag, "Drops what is old"),
-        post(
+        post_operation(
+            "purge",
+            paths::CLEANUP_PURGE,
+            tag,
+            "Delete data beyond its retention",
+        ),
+        post_operation(
             "rotate_wallet",
             paths::WALLET_ROTATE,
             tag,
-            "Wraps the secrets of all tenants under the current key",
+            "Encrypt the secrets of all tenants with the current key",
         )
-        .details("Leaves a trail."),
-        get(
+        .details("The call is audited."),
+        get_operation(
             "wallet_key_status",
             paths::WALLET_KEY_STATUS,
             tag,
-            "How many secrets are under which key",
+            "Count secrets per encryption key",
         ),
-        get(
+        get_operation(
             "secret_audit",
             paths::SECRET_AUDIT,
             tag,
-            "What was done to the secrets of all tenants, newest first",
+            "List operations on secrets of all tenants, newest first",
         )
         .query::<SecretAuditQuery>(),
-        get("list_cells", paths::CELLS, tag, "The cells that there are"),
+        get_operation("list_cells", paths::CELLS, tag, "List cells (always empty)"),
     ]
 }

@@ -1,163 +1,164 @@
-//! Parameters that handlers read one by one: each type is the list of them, for the document alone.
+//! Query parameters of operations. The types are used only for their schemas: handlers parse the
+//! parameters one by one.
 
 #![expect(dead_code, reason = "only their schemas are used")]
 
 use noetl_types::limits::PageLimit;
-use noetl_types::replay::Projection;
+use noetl_types::replay::ProjectionKind;
 use noetl_types::{
     EventId, EventName, ExecutionId, OutboxId, PlaybookPath, QuarantineId, Text, Timestamp,
 };
 use schemars::JsonSchema;
 
 #[derive(JsonSchema)]
-pub(super) struct Page {
-    /// How many at most.
+pub(super) struct PageParams {
+    /// Maximum number of items.
     limit: Option<PageLimit>,
-    /// Where the page before ended.
+    /// Cursor of the previous page.
     cursor: Option<Text>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct VersionOf {
-    /// `latest`, or a number; the newest where absent.
+pub(super) struct VersionParams {
+    /// Version number or `latest`. Default: `latest`.
     version: Option<Text>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct PlaybookOf {
-    /// A path, or a catalog id.
+pub(super) struct PlaybookParams {
+    /// Path or catalog id of the playbook.
     playbook_id: Text,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct Resolve {
-    /// The address, as an answer or an event gave it.
+pub(super) struct ResolveParams {
+    /// Reference of a result, as found in a response or an event.
     r#ref: Text,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct Follow {
-    /// The id of the last event that was seen, as the header `Last-Event-ID`.
+pub(super) struct FollowParams {
+    /// Id of the last received event. The header `Last-Event-ID` takes precedence.
     last_event_id: Option<Text>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct FollowAll {
-    /// The id of the last event that was seen, as the header `Last-Event-ID`.
+pub(super) struct FollowAllParams {
+    /// Id of the last received event. The header `Last-Event-ID` takes precedence.
     last_event_id: Option<Text>,
-    /// Only events of this type.
+    /// Filter by event type.
     r#type: Option<EventName>,
-    /// Only events of this run.
+    /// Filter by execution.
     execution_id: Option<ExecutionId>,
-    /// Only events of runs of this path.
+    /// Filter by playbook path.
     path: Option<PlaybookPath>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct Replay {
-    /// The run.
+pub(super) struct ReplayParams {
+    /// Id of the execution.
     execution_id: ExecutionId,
-    /// Up to this event. At most one of the three.
+    /// Replay up to this event. Excludes `as_of_position` and `as_of_time`.
     as_of_event_id: Option<EventId>,
-    /// Up to this place of the log.
+    /// Replay up to this position of the log.
     as_of_position: Option<i64>,
-    /// Up to this time.
+    /// Replay up to this time.
     as_of_time: Option<Timestamp>,
-    /// Whose it is; the caller's own where absent.
+    /// Tenant of the execution. Default: the tenant of the caller.
     tenant_id: Option<Text>,
-    /// The same inside of the tenant.
+    /// Organization of the execution. Default: the organization of the caller.
     organization_id: Option<Text>,
-    /// What the caller wants to see.
-    projection: Option<Projection>,
-    /// How many events at most.
+    /// Part of the state to return.
+    projection: Option<ProjectionKind>,
+    /// Maximum number of events.
     #[schemars(range(min = 1))]
     limit: Option<u32>,
-    /// Whether to look at the data that events refer to.
+    /// Read the stored results that events refer to.
     resolve_payloads: Option<bool>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct Shard {
-    /// The run.
+pub(super) struct ShardParams {
+    /// Id of the execution.
     execution_id: ExecutionId,
-    /// Among how many; what the server is set to where absent.
+    /// Number of shards. Default: the setting of the server.
     #[schemars(range(min = 1, max = 1024))]
     shard_count: Option<u32>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct Feed {
-    /// A place that an answer named: `tx.position`. The end of the feed where absent.
+pub(super) struct FeedParams {
+    /// Position of an earlier response, as `tx.position`. Default: the end of the feed.
     #[schemars(regex(pattern = r"^[0-9]{1,18}\.[0-9]{1,18}$"))]
     after: Option<String>,
-    /// How many at most.
+    /// Maximum number of items.
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u32>,
-    /// How long to wait where there is nothing yet.
+    /// Maximum time in milliseconds to wait for new events.
     #[schemars(range(min = 0, max = 30_000))]
     wait_ms: Option<u32>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct Credentials {
-    /// Only those of this type.
+pub(super) struct CredentialListParams {
+    /// Filter by type.
     r#type: Option<Text>,
-    /// Only those whose name holds this text.
+    /// Filter by text in the name.
     q: Option<Text>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct Credential {
-    /// Whether the secret is wanted.
+pub(super) struct CredentialParams {
+    /// Include the secret.
     include_data: Option<bool>,
-    /// The run that needs it, for a worker.
+    /// Execution that needs the credential. Required for workers.
     execution_id: Option<ExecutionId>,
-    /// Who works on it, for a worker.
+    /// Worker that holds a command of the execution. Only for workers.
     worker_id: Option<Text>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct Sealed {
-    /// Who is to open it.
+pub(super) struct SealedCredentialParams {
+    /// Worker whose public key encrypts the secret.
     worker_id: Text,
-    /// The run that needs it, for a worker.
+    /// Execution that needs the credential. Required for workers.
     execution_id: Option<ExecutionId>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct Keychain {
-    /// Who shares it: `local`, `shared` or `global`, which it is where absent.
+pub(super) struct KeychainParams {
+    /// Scope of the entry: `local`, `shared` or `global`. Default: `global`.
     scope_type: Option<Text>,
-    /// The run that it is for, and that a worker needs it for.
+    /// Execution of the entry. Required for workers.
     execution_id: Option<ExecutionId>,
-    /// Who works on it, for a worker; any that holds a command of the run where absent.
+    /// Worker that holds a command of the execution. Default: any worker that does.
     worker_id: Option<Text>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct Outbox {
-    /// `PENDING`, `IN_FLIGHT`, `PUBLISHED`, `FAILED` or `DEAD`.
+pub(super) struct OutboxParams {
+    /// Filter by status: `PENDING`, `IN_FLIGHT`, `PUBLISHED`, `FAILED` or `DEAD`.
     status: Option<Text>,
-    /// The row that the page before ended with.
+    /// Id of the last row of the previous page.
     after: Option<OutboxId>,
-    /// How many at most.
+    /// Maximum number of items.
     limit: Option<PageLimit>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct Quarantine {
-    /// Only what was met there: `projector`, `materializer` or `stream`.
+pub(super) struct QuarantineParams {
+    /// Filter by source: `projector`, `materializer` or `stream`.
     source: Option<Text>,
-    /// The row that the page before ended with.
+    /// Id of the last row of the previous page.
     after: Option<QuarantineId>,
-    /// How many at most.
+    /// Maximum number of items.
     limit: Option<PageLimit>,
 }
 
 #[derive(JsonSchema)]
-pub(super) struct OutboxDead {
-    /// The row that the page before ended with.
+pub(super) struct DeadOutboxParams {
+    /// Id of the last row of the previous page.
     after: Option<OutboxId>,
-    /// How many at most.
+    /// Maximum number of items.
     limit: Option<PageLimit>,
 }

@@ -1,9 +1,9 @@
-//! Runs: begun, looked at, steered, and what is kept beside them.
+//! Operations on executions and their data.
 
-use noetl_api::execution::ExecutionLine;
+use noetl_api::execution::ExecutionSummary;
 use noetl_api::explain::ExplainQuery;
 use noetl_api::paths;
-use noetl_api::query::{ApprovalsQuery, DetailQuery, EventsQuery, ExecutionsQuery};
+use noetl_api::query::{ApprovalsQuery, EventsQuery, ExecutionDetailQuery, ExecutionsQuery};
 use noetl_api::signal::ApprovalList;
 use noetl_types::ErrorCode::{
     AlreadyDecided, AlreadyTerminal, DedupMismatch, Forbidden, IllegalTransition, NotFound,
@@ -12,198 +12,200 @@ use noetl_types::ErrorCode::{
 use noetl_types::Json;
 use serde_json::json;
 
-use super::queries::{Follow, Replay, Resolve};
-use super::{Operation, Tag, delete, get, post, put};
+use super::queries::{FollowParams, ReplayParams, ResolveParams};
+use super::{
+    OperationSpec, OperationTag, delete_operation, get_operation, post_operation, put_operation,
+};
 
-pub(super) const LIVE: &[&str] = &["text/event-stream", "application/jsonl"];
+pub(super) const LIVE_MEDIA_TYPES: &[&str] = &["text/event-stream", "application/jsonl"];
 
-const AS_OF: &[(&str, &str)] = &[(
+const SEQ_HEADER: &[(&str, &str)] = &[(
     "X-Seq",
-    "The place of the log that the answer is of: the end that it had, or where `at` is.",
+    "Sequence number of the log that the response reflects: its end, or the position given by `at`.",
 )];
 
-const NEXT_PAGE: &[(&str, &str)] = &[
+const PAGE_HEADERS: &[(&str, &str)] = &[
     (
         "X-Next-Cursor",
-        "The `cursor` of the next page; absent at the end.",
+        "Value of `cursor` for the next page; absent on the last page.",
     ),
-    ("Link", "The address of the next page, as `rel=\"next\"`."),
+    ("Link", "URL of the next page, with `rel=\"next\"`."),
 ];
 
-pub(super) fn operations() -> Vec<Operation> {
-    let mut all = starting();
-    all.extend(looking());
-    all.extend(steering());
-    all.extend(signals());
-    all.extend(data());
+pub(super) fn execution_operations() -> Vec<OperationSpec> {
+    let mut all = start_operations();
+    all.extend(read_operations());
+    all.extend(control_operations());
+    all.extend(signal_operations());
+    all.extend(data_operations());
     all
 }
 
-fn starting() -> Vec<Operation> {
-    let tag = Tag::Runs;
+fn start_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Runs;
     vec![
-        post("execute", paths::EXECUTE, tag, "Starts a run")
-            .details("Of `path` (and `version`), or of `catalog_id`, with `payload` laid over the workload. An answer means that the run is in the log for good.")
-            .fails(&[NotFound, Forbidden, DedupMismatch, Validation])
+        post_operation("execute", paths::EXECUTE, tag, "Start an execution")
+            .details("Select the playbook by `path` and optional `version`, or by `catalog_id`. `payload` is merged into the workload. A response means that the execution is stored durably.")
+            .error_codes(&[NotFound, Forbidden, DedupMismatch, Validation])
             .example(json!({ "path": "examples/hello", "payload": { "who": "Ada" } })),
-        post("execute_batch", paths::EXECUTE_BATCH, tag, "Starts many runs, independent of each other")
-            .details("Each item is the body of `POST /api/execute`; what became of each is told by itself.")
+        post_operation("execute_batch", paths::EXECUTE_BATCH, tag, "Start several executions")
+            .details("Each item is a body of `POST /api/execute`. Items are processed independently; the response contains the outcome of each.")
             .example(json!({ "executions": [{ "path": "examples/hello" }] })),
     ]
 }
 
-fn looking() -> Vec<Operation> {
-    let tag = Tag::Runs;
+fn read_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Runs;
     vec![
-        get("list_executions", paths::EXECUTIONS, tag, "The runs, newest first")
+        get_operation("list_executions", paths::EXECUTIONS, tag, "List executions, newest first")
             .query::<ExecutionsQuery>()
-            .answers::<Vec<ExecutionLine>>()
-            .headers(NEXT_PAGE),
-        get("execution", paths::EXECUTION, tag, "A run with its workload and a page of its log")
-            .query::<DetailQuery>()
-            .headers(AS_OF),
-        get("execution_status", paths::EXECUTION_STATUS, tag, "Where a run stands, its variables, its result or error")
-            .headers(AS_OF),
-        get("execution_events", paths::EXECUTION_EVENTS, tag, "The log of a run")
-            .details("`next_cursor` is the `cursor` of the next page, and absent at the end.")
+            .with_response::<Vec<ExecutionSummary>>()
+            .headers(PAGE_HEADERS),
+        get_operation("execution", paths::EXECUTION, tag, "Get an execution with its workload and a page of its events")
+            .query::<ExecutionDetailQuery>()
+            .headers(SEQ_HEADER),
+        get_operation("execution_status", paths::EXECUTION_STATUS, tag, "Get the status of an execution, with its variables and its result or error")
+            .headers(SEQ_HEADER),
+        get_operation("execution_events", paths::EXECUTION_EVENTS, tag, "List the events of an execution")
+            .details("Pass `next_cursor` as `cursor` to get the next page. It is absent on the last page.")
             .query::<EventsQuery>()
-            .headers(AS_OF),
-        get("follow_execution", paths::EXECUTION_EVENTS_STREAM, tag, "The log of a run as it grows, to its end")
-            .details("Server-sent events, or lines of JSON where `Accept` is `application/jsonl`. Each event is an `EventView`; its id is its `seq`, by which `Last-Event-ID` goes on.")
-            .query::<Follow>()
-            .answers::<String>()
-            .of_media(LIVE),
-        get("explain_execution", paths::EXECUTION_EXPLAIN, tag, "Why a run waits, or how it came to its end")
+            .headers(SEQ_HEADER),
+        get_operation("follow_execution", paths::EXECUTION_EVENTS_STREAM, tag, "Stream the events of an execution until it ends")
+            .details("Sends server-sent events, or JSON lines if `Accept` is `application/jsonl`. Each event is an `EventView` with its `seq` as id. Resume with `Last-Event-ID`.")
+            .query::<FollowParams>()
+            .with_response::<String>()
+            .with_media_types(LIVE_MEDIA_TYPES),
+        get_operation("explain_execution", paths::EXECUTION_EXPLAIN, tag, "Explain why an execution waits, or how it ended")
             .query::<ExplainQuery>()
-            .headers(AS_OF),
-        post("analyze_execution", paths::EXECUTION_ANALYZE, tag, "The same with some of its events, as classic clients ask")
-            .details("Of the last `max_events` events it shows `event_sample_size`: those that tell of a failure, then the newest.")
-            .only_reads(),
-        get("replay_state", paths::REPLAY_STATE, tag, "What a run looked like at any moment of it")
-            .details("Folded from its log, with a checksum.")
-            .query::<Replay>()
-            .needs(&["execution_id"])
-            .fails(&[NotFound, RetentionDropped]),
-        get("is_cancelled", paths::EXECUTION_CANCELLATION, tag, "Whether somebody ended a run"),
+            .headers(SEQ_HEADER),
+        post_operation("analyze_execution", paths::EXECUTION_ANALYZE, tag, "Explain an execution, with a sample of its events (classic clients)")
+            .details("Selects `event_sample_size` of the last `max_events` events: failures first, then the newest.")
+            .read_only(),
+        get_operation("replay_state", paths::REPLAY_STATE, tag, "Get the state of an execution at a point of its log")
+            .details("The state is computed from the log, with a checksum.")
+            .query::<ReplayParams>()
+            .required_params(&["execution_id"])
+            .error_codes(&[NotFound, RetentionDropped]),
+        get_operation("is_cancelled", paths::EXECUTION_CANCELLATION, tag, "Check if an execution was cancelled"),
     ]
 }
 
-fn steering() -> Vec<Operation> {
-    let tag = Tag::Steering;
+fn control_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Control;
     vec![
-        post(
+        post_operation(
             "cancel_execution",
             paths::EXECUTION_CANCEL,
             tag,
-            "Ends a run, and the runs that it waits for",
+            "Cancel an execution and the child executions that it waits for",
         )
-        .details("Doing it again changes nothing. Leaves a trail.")
-        .fails(&[AlreadyTerminal])
+        .details("Cancelling again has no effect. The call is audited.")
+        .error_codes(&[AlreadyTerminal])
         .example(json!({ "reason": "no longer needed" })),
-        post(
+        post_operation(
             "stop_execution",
             paths::EXECUTION_STOP,
             tag,
-            "Ends a run, as classic clients do",
+            "Cancel an execution (classic clients)",
         )
-        .fails(&[AlreadyTerminal]),
-        post(
+        .error_codes(&[AlreadyTerminal]),
+        post_operation(
             "pause_execution",
             paths::EXECUTION_PAUSE,
             tag,
-            "Holds a run: nothing new is started, what runs ends",
+            "Pause an execution: running commands finish, new ones are not started",
         )
-        .fails(&[IllegalTransition, AlreadyTerminal]),
-        post(
+        .error_codes(&[IllegalTransition, AlreadyTerminal]),
+        post_operation(
             "resume_execution",
             paths::EXECUTION_RESUME,
             tag,
-            "Lets a run go on",
+            "Resume a paused execution",
         )
-        .fails(&[IllegalTransition, AlreadyTerminal]),
-        post(
+        .error_codes(&[IllegalTransition, AlreadyTerminal]),
+        post_operation(
             "rerun_execution",
             paths::EXECUTION_RERUN,
             tag,
-            "The same playbook and input once more",
+            "Rerun an execution with the same playbook and input",
         ),
-        post(
+        post_operation(
             "finalize_execution",
             paths::EXECUTION_FINALIZE,
             tag,
-            "Ends a run that cannot end by itself",
+            "Force an execution to end with a given status",
         )
-        .fails(&[IllegalTransition, AlreadyTerminal])
+        .error_codes(&[IllegalTransition, AlreadyTerminal])
         .example(json!({ "status": "FAILED", "reason": "its worker is gone for good" })),
-        post(
+        post_operation(
             "clean_up_executions",
             paths::EXECUTIONS_CLEANUP,
             tag,
-            "Ends runs that nothing happens to any more",
+            "Cancel idle executions",
         )
         .example(json!({ "older_than_minutes": 60, "dry_run": true })),
     ]
 }
 
-fn signals() -> Vec<Operation> {
-    let tag = Tag::Signals;
+fn signal_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Signals;
     vec![
-        post(
+        post_operation(
             "signal_execution",
             paths::EXECUTION_SIGNAL,
             tag,
-            "Sends a signal to a run",
+            "Send a signal to an execution",
         )
-        .details("`delivered` says whether it waited for it; else it is kept.")
-        .fails(&[AlreadyTerminal])
+        .details("`delivered` is true if the execution was waiting for the signal. Otherwise the signal is stored until the execution waits for it.")
+        .error_codes(&[AlreadyTerminal])
         .example(json!({ "name": "paid", "key": "7", "payload": { "sum": 30 } })),
-        post(
+        post_operation(
             "broadcast_signal",
             paths::SIGNALS,
             tag,
-            "Sends a signal to every run that waits for it",
+            "Send a signal to all executions that wait for it",
         )
         .example(json!({ "name": "paid", "key": "7" })),
-        get(
+        get_operation(
             "list_approvals",
             paths::APPROVALS,
             tag,
-            "What waits for a person",
+            "List open approvals",
         )
-        .details("`next_cursor` is the `cursor` of the next page, and absent at the end.")
+        .details("Pass `next_cursor` as `cursor` to get the next page. It is absent on the last page.")
         .query::<ApprovalsQuery>()
-        .answers::<ApprovalList>()
-        .headers(NEXT_PAGE),
-        post(
-            "decide",
+        .with_response::<ApprovalList>()
+        .headers(PAGE_HEADERS),
+        post_operation(
+            "approve_execution",
             paths::EXECUTION_APPROVE,
             tag,
-            "Decides about something that a run waits for",
+            "Submit the decision of an approval",
         )
-        .fails(&[AlreadyDecided, AlreadyTerminal, Forbidden])
+        .error_codes(&[AlreadyDecided, AlreadyTerminal, Forbidden])
         .example(json!({ "step": "ask", "decision": "approve", "values": { "account": "A1" } })),
     ]
 }
 
-fn data() -> Vec<Operation> {
-    let tag = Tag::Data;
+fn data_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Data;
     vec![
-        get("resolve_result", paths::RESULT_RESOLVE, tag, "Data that is kept beside the log")
-            .details("As it was kept. What is no JSON comes as `application/octet-stream`.")
-            .query::<Resolve>()
-            .needs(&["ref"])
-            .answers::<Json>()
-            .of_media(&["application/json", "application/octet-stream"])
-            .fails(&[NotFound, RetentionDropped]),
-        put("put_result", paths::RESULT_PUT, tag, "Keeps data beside the log of a run")
-            .fails(&[TooLarge, OwnedByOther])
+        get_operation("resolve_result", paths::RESULT_RESOLVE, tag, "Get a stored result")
+            .details("Returns the data as stored. Data that is not JSON is returned as `application/octet-stream`.")
+            .query::<ResolveParams>()
+            .required_params(&["ref"])
+            .with_response::<Json>()
+            .with_media_types(&["application/json", "application/octet-stream"])
+            .error_codes(&[NotFound, RetentionDropped]),
+        put_operation("put_result", paths::RESULT_PUT, tag, "Store a result of an execution")
+            .error_codes(&[TooLarge, OwnedByOther])
             .example(json!({ "name": "rows", "data": [1, 2, 3] })),
-        get("list_variables", paths::VARS, tag, "The variables of a run"),
-        post("set_variables", paths::VARS, tag, "Sets variables of a run")
-            .details("Either `{name: value, …}`, or `{variables: [{var_name, var_value, var_type?, source_step?}]}`.")
+        get_operation("list_variables", paths::VARS, tag, "List the variables of an execution"),
+        post_operation("set_variables", paths::VARS, tag, "Set variables of an execution")
+            .details("The body is `{name: value, …}` or `{variables: [{var_name, var_value, var_type?, source_step?}]}`.")
             .example(json!({ "rows": 3 })),
-        delete("clear_variables", paths::VARS, tag, "Forgets all variables of a run"),
-        get("get_variable", paths::VAR, tag, "A variable of a run"),
-        delete("delete_variable", paths::VAR, tag, "Forgets a variable of a run"),
+        delete_operation("clear_variables", paths::VARS, tag, "Delete all variables of an execution"),
+        get_operation("get_variable", paths::VAR, tag, "Get a variable of an execution"),
+        delete_operation("delete_variable", paths::VAR, tag, "Delete a variable of an execution"),
     ]
 }

@@ -1,4 +1,4 @@
-//! Workers, of both wires.
+//! Operations of workers, current and classic.
 
 use noetl_api::paths;
 use noetl_api::query::{CommandsQuery, PoolsQuery};
@@ -8,116 +8,116 @@ use noetl_types::ErrorCode::{
 };
 use serde_json::json;
 
-use super::{Operation, Tag, delete, get, post};
+use super::{OperationSpec, OperationTag, delete_operation, get_operation, post_operation};
 
-pub(super) fn operations() -> Vec<Operation> {
-    let mut all = pools();
-    all.extend(commands());
-    all.extend(classic());
+pub(super) fn worker_operations() -> Vec<OperationSpec> {
+    let mut all = pool_operations();
+    all.extend(command_operations());
+    all.extend(classic_operations());
     all
 }
 
-fn pools() -> Vec<Operation> {
-    let tag = Tag::Workers;
+fn pool_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Workers;
     vec![
-        post(
+        post_operation(
             "register_worker",
             paths::POOL_REGISTER,
             tag,
-            "Makes a worker known",
+            "Register a worker",
         )
-        .fails(&[OwnedByOther, Forbidden])
+        .error_codes(&[OwnedByOther, Forbidden])
         .example(json!({ "name": "worker-1", "labels": { "pool_name": "shared" }, "capacity": 8 })),
-        post(
-            "worker_alive",
+        post_operation(
+            "heartbeat_worker",
             paths::POOL_HEARTBEAT,
             tag,
-            "Notes that a worker lives",
+            "Send a heartbeat of a worker",
         )
-        .details("`not_found` means: drop all work and register again.")
-        .fails(&[NotFound])
+        .details("On `not_found`, the worker must drop its work and register again.")
+        .error_codes(&[NotFound])
         .example(json!({ "name": "worker-1" })),
-        post(
-            "worker_leaves",
+        post_operation(
+            "deregister_worker",
             paths::POOL_DEREGISTER,
             tag,
-            "Lets a worker go; its leases end at once",
+            "Deregister a worker; its leases end immediately",
         )
         .example(json!({ "name": "worker-1" })),
-        delete(
-            "worker_leaves_classic",
+        delete_operation(
+            "deregister_worker_classic",
             paths::POOL_DEREGISTER,
             tag,
-            "The same, as classic workers do",
+            "Deregister a worker (classic workers)",
         )
         .deprecated(),
-        post(
+        post_operation(
             "drain_worker",
             paths::POOL_DRAIN,
             tag,
-            "Asks a worker to finish and leave",
+            "Drain a worker: it finishes its commands and stops",
         )
-        .fails(&[NotFound])
+        .error_codes(&[NotFound])
         .example(json!({ "name": "worker-1" })),
-        get(
+        get_operation(
             "list_pools",
             paths::POOLS,
             tag,
-            "The workers, and how busy their pools are",
+            "List workers and the load of their pools",
         )
         .query::<PoolsQuery>(),
     ]
 }
 
-fn commands() -> Vec<Operation> {
-    let tag = Tag::Workers;
+fn command_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::Workers;
     vec![
-        get(
+        get_operation(
             "list_commands",
             paths::COMMANDS,
             tag,
-            "The queue, oldest first",
+            "List commands, oldest first",
         )
         .query::<CommandsQuery>(),
-        post(
+        post_operation(
             "lease_commands",
             paths::COMMANDS_LEASE,
             tag,
-            "Hands out commands",
+            "Lease commands",
         )
-        .details("Waits up to `wait_ms` where there are none.")
-        .fails(&[Forbidden])
+        .details("If no command is available, waits up to `wait_ms`.")
+        .error_codes(&[Forbidden])
         .example(json!({ "worker_id": "worker-1", "pool": "shared", "max": 1 })),
-        post(
-            "keep_commands",
+        post_operation(
+            "renew_commands",
             paths::COMMANDS_HEARTBEAT,
             tag,
-            "Keeps commands: their leases are renewed",
+            "Renew the leases of commands",
         )
         .example(json!({ "worker_id": "worker-1", "leases": [] })),
-        post(
+        post_operation(
             "report_commands",
             paths::COMMANDS_REPORT,
             tag,
-            "Takes what became of commands, and hands out the next",
+            "Report results of commands, and lease the next ones",
         )
-        .details("Each report stands for itself; the answer says of each whether it counts.")
+        .details("Reports are processed independently; the response contains the outcome of each.")
         .example(json!({ "worker_id": "worker-1", "reports": [] })),
     ]
 }
 
-fn classic() -> Vec<Operation> {
-    let tag = Tag::ClassicWorkers;
+fn classic_operations() -> Vec<OperationSpec> {
+    let tag = OperationTag::ClassicWorkers;
     vec![
-        get("classic_command", paths::COMMAND, tag, "A command, by the event that issued it"),
-        post("claim_command", paths::COMMAND_CLAIM, tag, "Gives a command to a worker that names it")
-            .fails(&[ActiveClaim, AlreadyTerminal, Paused, OwnedByOther, Forbidden])
+        get_operation("classic_command", paths::COMMAND, tag, "Get a command by the event that issued it"),
+        post_operation("claim_command", paths::COMMAND_CLAIM, tag, "Claim a command")
+            .error_codes(&[ActiveClaim, AlreadyTerminal, Paused, OwnedByOther, Forbidden])
             .example(json!({ "worker_id": "worker-1" })),
-        post("post_event", paths::EVENTS, tag, "Takes an event of a worker")
-            .fails(&[NotFound, RetentionDropped, IdConflict, StaleAttempt, Forbidden])
+        post_operation("post_event", paths::EVENTS, tag, "Post an event")
+            .error_codes(&[NotFound, RetentionDropped, IdConflict, StaleAttempt, Forbidden])
             .example(json!({ "execution_id": "1", "step": "start", "event_type": "call.done", "payload": {} })),
-        post("post_events", paths::EVENTS_BATCH, tag, "Takes several events of one run")
-            .fails(&[NotFound, RetentionDropped, IdConflict, StaleAttempt, Forbidden])
+        post_operation("post_events", paths::EVENTS_BATCH, tag, "Post several events of one execution")
+            .error_codes(&[NotFound, RetentionDropped, IdConflict, StaleAttempt, Forbidden])
             .example(json!({ "execution_id": "1", "events": [] })),
     ]
 }

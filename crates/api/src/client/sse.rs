@@ -1,0 +1,148 @@
+//! Parser of server-sent events from chunks of a connection.
+
+use crate::error::ApiError;
+
+/// A server-sent event.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct SseFrame {
+    /// Id to resume after, if the event has one.
+    pub(super) id: Option<String>,
+    /// Name of the event; `message` if it has none.
+    pub(super) event: String,
+    /// Data of the event.
+    pub(super) data: String,
+}
+
+/// Incremental parser. Incomplete input is buffered up to a limit.
+#[derive(Debug)]
+pub(super) struct SseParser {
+    /// Incomplete line.
+    line: Vec<u8>,
+    /// Incomplete frame.
+    frame: SseFrame,
+    has_data: bool,
+    /// True if the last line ended with a carriage return, so that a following line feed belongs to
+    /// it.
+    after_return: bool,
+    /// Maximum bytes of a frame.
+    max_bytes: usize,
+}
+
+impl SseParser {
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self {
+            line: Vec::new(),
+            frame: SseFrame::default(),
+            has_data: false,
+            after_return: false,
+            max_bytes,
+        }
+    }
+
+    /// Adds bytes and returns the frames that are now complete.
+    pub(super) fn push_bytes(&mut self, bytes: &[u8]) -> Result<Vec<SseFrame>, ApiError> {
+        let mut complete = Vec::new();
+        for byte in bytes {
+            let after_return = std::mem::take(&mut self.after_return);
+            match byte {
+                b'\n' if after_return => {}
+                b'\n' | b'\r' => {
+                    self.after_return = *byte == b'\r';
+                    complete.extend(self.end_line()?);
+                }
+                byte => {
+                    if self.line.len() + self.frame.data.len() >= self.max_bytes {
+                        let text = format!("an event has more than {} bytes", self.max_bytes);
+                        return Err(ApiError::Unreadable(text.into()));
+                    }
+                    self.line.push(*byte);
+                }
+            }
+        }
+        Ok(complete)
+    }
+
+    /// Processes a complete line. An empty line ends its frame.
+    fn end_line(&mut self) -> Result<Option<SseFrame>, ApiError> {
+        let line = std::mem::take(&mut self.line);
+        let line = String::from_utf8(line)
+            .map_err(|_| ApiError::Unreadable("an event is not in UTF-8".into()))?;
+        if line.is_empty() {
+            return Ok(self.end_frame());
+        }
+        let (name, value) = line.split_once(':').unwrap_or((&line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            "id" if !value.contains('\0') => self.frame.id = Some(value.to_owned()),
+            "event" => value.clone_into(&mut self.frame.event),
+            "data" => {
+                if self.has_data {
+                    self.frame.data.push('\n');
+                }
+                self.has_data = true;
+                self.frame.data.push_str(value);
+            }
+            // A comment, a reconnection time, or an unknown field.
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn end_frame(&mut self) -> Option<SseFrame> {
+        let mut frame = std::mem::take(&mut self.frame);
+        if !std::mem::take(&mut self.has_data) {
+            return None;
+        }
+        if frame.event.is_empty() {
+            frame.event.push_str("message");
+        }
+        Some(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM_TEXT: &str = "retry: 2000\n\n: still here\n\nid: 1\nevent: a\ndata: {\"x\":1}\n\n\
+        id: 2\r\nevent: b\r\ndata: one\r\ndata:two\r\n\r\ndata\n\nevent: none\n\nid: 3\ndata: cut";
+
+    fn expected_frames() -> Vec<SseFrame> {
+        let frame = |id: Option<&str>, event: &str, data: &str| SseFrame {
+            id: id.map(str::to_owned),
+            event: event.to_owned(),
+            data: data.to_owned(),
+        };
+        vec![
+            frame(Some("1"), "a", "{\"x\":1}"),
+            frame(Some("2"), "b", "one\ntwo"),
+            frame(None, "message", ""),
+        ]
+    }
+
+    #[test]
+    fn frames_are_independent_of_chunking() {
+        for size in [1, 2, 3, 7, STREAM_TEXT.len()] {
+            let mut parser = SseParser::new(100);
+            let complete: Vec<SseFrame> = STREAM_TEXT
+                .as_bytes()
+                .chunks(size)
+                .flat_map(|chunk| parser.push_bytes(chunk).unwrap())
+                .collect();
+            assert_eq!(complete, expected_frames(), "{size}");
+        }
+    }
+
+    #[test]
+    fn rejects_oversized_frame() {
+        let mut parser = SseParser::new(1000);
+        let result = parser.push_bytes(&[b'x'; 1001]);
+        assert!(matches!(result, Err(ApiError::Unreadable(_))));
+        let mut parser = SseParser::new(1000);
+        let line = format!("data: {}\n", "x".repeat(100));
+        let refused = (0..20).find_map(|_| parser.push_bytes(line.as_bytes()).err());
+        assert!(matches!(refused, Some(ApiError::Unreadable(_))));
+        let mut parser = SseParser::new(1000);
+        assert!(parser.push_bytes(b"data: \xff\n").is_err());
+    }
+}

@@ -1,0 +1,325 @@
+//! `noetl runs cancel`, `pause` and `resume`
+
+use std::cmp::Reverse;
+use std::io::Write as _;
+
+use clap::Args;
+use noetl_api::Client as ApiClient;
+use noetl_api::execution::{CancelRequest, ControlRequest, ExecutionSummary};
+use noetl_api::query::ExecutionsQuery;
+use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus};
+use serde::Serialize;
+
+use super::find_run;
+use super::list::{self, RunFilterArgs, run_table};
+use crate::config::{Client, SettingFlags};
+use crate::confirm::{ConfirmArgs, confirm};
+use crate::error::Error;
+use crate::exit::CommandExit;
+use crate::io::Io;
+use crate::output::{OutputArgs, OutputFormat, TextTable};
+use crate::render::palette;
+use crate::render::text_layout::{escape_control, pluralize};
+use crate::roles::{Target, TargetError};
+use crate::target::{Access, TargetConnection};
+
+/// Cancel runs
+///
+/// Running tasks of a cancelled run are stopped and no new ones are started. Shows the runs and
+/// asks for confirmation. Without a terminal, --yes is required. Runs that have ended are not
+/// changed. With --all, runs of the platform itself are kept unless --system is given or --path
+/// starts with system/.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl runs cancel 4821
+  noetl runs cancel --all --path etl/ --dry-run     only show the runs
+  noetl runs cancel --all --path etl/ --yes")]
+pub(crate) struct CancelArgs {
+    /// Runs: ids, unique parts of ids, or last
+    #[arg(
+        value_name = "RUN",
+        required_unless_present = "all",
+        // Filters select among all runs. They do not apply to runs that are named.
+        conflicts_with_all = ["status", "path", "label", "since", "until", "query", "system"]
+    )]
+    runs: Vec<String>,
+    /// Cancel all unfinished runs that match the filters
+    #[arg(long, conflicts_with = "runs")]
+    all: bool,
+    #[command(flatten)]
+    filter: RunFilterArgs,
+    /// Reason, stored in the log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Only show the runs that would be cancelled
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    target: SettingFlags<Client>,
+}
+
+/// Maximum runs cancelled by one command.
+const MAX_CANCELLED_RUNS: usize = 10_000;
+/// Maximum runs shown before the confirmation.
+const MAX_SHOWN_RUNS: usize = 20;
+
+/// Pause runs
+///
+/// No new commands are started until the runs are resumed. Running commands finish. Timers
+/// continue.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl runs pause last
+  noetl runs pause 4821 4822 --reason 'the warehouse is down'")]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    runs: RunControlArgs,
+}
+
+/// Resume paused runs
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl runs resume last
+  noetl runs resume 4821 4822 --reason 'the warehouse is back'")]
+pub(crate) struct ResumeArgs {
+    #[command(flatten)]
+    runs: RunControlArgs,
+}
+
+#[derive(Debug, Args)]
+struct RunControlArgs {
+    /// Runs: ids, unique parts of ids, or last
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<String>,
+    /// Reason, stored in the log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    target: SettingFlags<Client>,
+}
+
+pub(super) fn cancel_runs(
+    args: &CancelArgs,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+    let runs = connection.block_on(select_runs(args, &connection.target, io))?;
+    if runs.is_empty() {
+        io.print_message("there are no matching runs, or they have ended")?;
+        return print_results(&[], args.output, io);
+    }
+    if args.dry_run && !args.output.is_table() {
+        args.output
+            .print_list(&runs, |times| run_table(&runs, times), io)?;
+        return Ok(CommandExit::Ok);
+    }
+    print_selected_runs(&runs, io)?;
+    if args.dry_run {
+        let runs = pluralize(runs.len(), "run");
+        io.print_message(format_args!("{runs} would be cancelled"))?;
+        return Ok(CommandExit::Ok);
+    }
+    let question = format!(
+        "Cancel {} at {}?",
+        pluralize(runs.len(), "run"),
+        connection.display_name()
+    );
+    let expected = if runs.len() == 1 {
+        "yes".to_owned()
+    } else {
+        runs.len().to_string()
+    };
+    if !confirm(args.confirm, &question, &expected, io)? {
+        return Ok(CommandExit::Failed);
+    }
+    let request = CancelRequest {
+        reason: args.reason.as_deref().map(Into::into),
+        cascade: None,
+    };
+    let mut results = Vec::new();
+    let cancelled = connection.block_on(async {
+        let server = connection.target.require_server()?;
+        for run in &runs {
+            let id = run.execution_id;
+            let (status, result) = match server.cancel_execution(id, &request).await {
+                Ok(_) => (ExecutionStatus::Cancelled, "cancelled"),
+                // With many runs, one may end before it is cancelled, which is not an error.
+                Err(error) if args.all && error.code() == Some(ErrorCode::AlreadyTerminal) => {
+                    (fetch_status(server, id).await?, "has already ended")
+                }
+                Err(error) => return Err(TargetError::from(error).into()),
+            };
+            if args.output.is_table() {
+                writeln!(io.out, "{id} {result}")?;
+            }
+            results.push(ControlResult::new(id, status));
+        }
+        Ok(())
+    });
+    // Printed even if a later request failed, since the earlier runs have been cancelled.
+    let exit = print_results(&results, args.output, io)?;
+    cancelled.map(|()| exit)
+}
+
+/// State of a run after an operation, for JSON output.
+#[derive(Debug, Serialize)]
+struct ControlResult {
+    execution_id: ExecutionId,
+    status: ExecutionStatus,
+}
+
+impl ControlResult {
+    const fn new(execution_id: ExecutionId, status: ExecutionStatus) -> Self {
+        Self {
+            execution_id,
+            status,
+        }
+    }
+}
+
+/// Prints the results for programs. Table output has already been printed line by line.
+fn print_results(
+    results: &[ControlResult],
+    output: OutputArgs,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    if !output.is_table() {
+        output.print_list(results, |_| TextTable::new([]), io)?;
+    }
+    Ok(CommandExit::Ok)
+}
+
+async fn fetch_status(server: &ApiClient, id: ExecutionId) -> Result<ExecutionStatus, Error> {
+    let status = server.get_execution_status(id).await;
+    Ok(status.map_err(TargetError::from)?.status)
+}
+
+/// Selects the runs to cancel.
+async fn select_runs(
+    args: &CancelArgs,
+    target: &Target,
+    io: &mut Io<'_>,
+) -> Result<Vec<ExecutionSummary>, Error> {
+    if args.all {
+        let mut runs = fetch_unfinished_runs(&args.filter, target).await?;
+        if runs.len() > MAX_CANCELLED_RUNS {
+            runs.truncate(MAX_CANCELLED_RUNS);
+            // Printed even in quiet mode, since the other runs continue.
+            let text = format!(
+                "more than {MAX_CANCELLED_RUNS} runs match; these are the newest, repeat the command for \
+                 the others"
+            );
+            io.print_warnings(&[text])?;
+        }
+        return Ok(runs);
+    }
+    let mut runs = Vec::new();
+    for name in &args.runs {
+        let id = find_run(target, name).await?;
+        runs.push(target.fetch_execution(id).await?.summary);
+    }
+    Ok(runs)
+}
+
+/// Fetches the unfinished runs that match the filter, newest first. Returns one more than the limit
+/// if there are too many.
+///
+/// Queries each status separately. Otherwise finished runs would fill the page before older
+/// unfinished runs are reached.
+async fn fetch_unfinished_runs(
+    filter: &RunFilterArgs,
+    target: &Target,
+) -> Result<Vec<ExecutionSummary>, Error> {
+    let mut runs = Vec::new();
+    let is_selected = |status: &ExecutionStatus| {
+        !status.is_terminal() && filter.status.is_none_or(|only| only == *status)
+    };
+    for status in ExecutionStatus::ALL.iter().copied().filter(is_selected) {
+        let query = ExecutionsQuery {
+            status: Some(status),
+            ..filter.cancel_query()
+        };
+        runs.extend(list::fetch_runs(target, query, MAX_CANCELLED_RUNS + 1).await?);
+    }
+    runs.sort_by_key(|run| Reverse(run.execution_id));
+    // A run that changed its status between the queries is found twice.
+    runs.dedup_by_key(|run| run.execution_id);
+    Ok(runs)
+}
+
+/// Shows the selected runs before the confirmation.
+fn print_selected_runs(runs: &[ExecutionSummary], io: &mut Io<'_>) -> Result<(), Error> {
+    let output = OutputArgs {
+        format: OutputFormat::Table,
+        no_headers: true,
+        time: None,
+    };
+    let times = output.time_formatter(io);
+    let first = &runs[..runs.len().min(MAX_SHOWN_RUNS)];
+    let text = run_table(first, &times).render_table(false, false, &io.err);
+    io.print_message(text.trim_end())?;
+    if runs.len() > MAX_SHOWN_RUNS {
+        io.print_message(format_args!("and {} more", runs.len() - MAX_SHOWN_RUNS))?;
+    }
+    Ok(())
+}
+
+pub(super) fn pause_runs(
+    args: &PauseArgs,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    set_paused(&args.runs, true, quiet, io)
+}
+
+pub(super) fn resume_runs(
+    args: &ResumeArgs,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    set_paused(&args.runs, false, quiet, io)
+}
+
+fn set_paused(
+    args: &RunControlArgs,
+    is_pause: bool,
+    quiet: bool,
+    io: &mut Io<'_>,
+) -> Result<CommandExit, Error> {
+    let connection = TargetConnection::connect(&args.target.given, Access::Write, quiet, io)?;
+    let request = ControlRequest {
+        reason: args.reason.as_deref().map(Into::into),
+    };
+    let mut results = Vec::new();
+    let result = connection.block_on(async {
+        for name in &args.runs {
+            let id: ExecutionId = find_run(&connection.target, name).await?;
+            let server = connection.target.require_server()?;
+            let response = if is_pause {
+                server.pause_execution(id, &request).await
+            } else {
+                server.resume_execution(id, &request).await
+            };
+            let response = response.map_err(TargetError::from)?;
+            results.push(ControlResult::new(id, response.status));
+            if args.output.is_table() {
+                let status = escape_control(response.status.as_str());
+                let paint = io.out.paint();
+                writeln!(io.out, "{id} {}", paint.text(palette::NAME, status))?;
+            }
+        }
+        Ok(())
+    });
+    let exit = print_results(&results, args.output, io)?;
+    result.map(|()| exit)
+}

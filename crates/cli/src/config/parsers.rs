@@ -1,0 +1,274 @@
+//! Parsers of setting values. Errors describe the accepted values.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use noetl_server::http::{AllowedOrigins, CertificateIdentities};
+use noetl_store::TlsVerification;
+use noetl_tools::egress::EgressPolicy;
+use noetl_tools::sandbox::SandboxMode;
+use noetl_types::{ByteSize, MachineId, PoolName, WorkerId};
+use tracing_subscriber::EnvFilter;
+
+use super::setting::ParseFault;
+use super::{LogFormat, StoreChoice};
+
+/// Parses a number from `MIN` to `MAX`.
+pub(super) fn parse_number<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, ParseFault> {
+    text.parse()
+        .ok()
+        .filter(|number| (MIN..=MAX).contains(number))
+        .ok_or_else(|| format!("must be a number from {MIN} to {MAX}"))
+}
+
+/// Parses a size from `MIN` KiB to `MAX` KiB.
+pub(super) fn parse_size<const MIN: u64, const MAX: u64>(
+    text: &str,
+) -> Result<ByteSize, ParseFault> {
+    let (min, max) = (ByteSize::from_kib(MIN), ByteSize::from_kib(MAX));
+    ByteSize::parse(text)
+        .ok()
+        .filter(|size| (min..=max).contains(size))
+        .ok_or_else(|| format!("must be a size from {min} to {max}, or a number of bytes"))
+}
+
+pub(super) fn parse_port(text: &str) -> Result<u16, ParseFault> {
+    text.parse()
+        .map_err(|_| "must be a number from 0 to 65535".to_owned())
+}
+
+pub(super) fn parse_bool(text: &str) -> Result<bool, ParseFault> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => Err("must be true or false".to_owned()),
+    }
+}
+
+pub(super) fn parse_text(text: &str) -> Result<String, ParseFault> {
+    if text.trim().is_empty() || text.contains(char::is_control) {
+        return Err("must be a single line of text".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn parse_ip_address(text: &str) -> Result<IpAddr, ParseFault> {
+    if text == "localhost" {
+        return Ok(IpAddr::from([127, 0, 0, 1]));
+    }
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    IpAddr::from_str(bare).map_err(|_| "must be an address such as 127.0.0.1 or 0.0.0.0".to_owned())
+}
+
+pub(super) fn parse_socket_address(text: &str) -> Result<SocketAddr, ParseFault> {
+    let local = text.strip_prefix("localhost:");
+    let text = local.map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    text.parse()
+        .map_err(|_| "must be an address and a port such as 127.0.0.1:9090".to_owned())
+}
+
+pub(super) fn parse_http_url(text: &str) -> Result<String, ParseFault> {
+    let rest = text
+        .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"))
+        .ok_or_else(|| "must start with http:// or https://".to_owned())?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') {
+        return Err("must not contain a user name or a token".to_owned());
+    }
+    if authority.is_empty() || text.contains(char::is_whitespace) {
+        return Err("must contain a host, as in http://localhost:8082".to_owned());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+pub(super) fn parse_mtls_identities(text: &str) -> Result<CertificateIdentities, ParseFault> {
+    CertificateIdentities::parse_list(text)
+}
+
+pub(super) fn parse_origins(text: &str) -> Result<AllowedOrigins, ParseFault> {
+    AllowedOrigins::parse_list(text)
+}
+
+/// Parses one or more addresses of NATS servers, separated by commas.
+pub(super) fn parse_nats_url(text: &str) -> Result<String, ParseFault> {
+    for url in text.split(',').map(str::trim) {
+        let rest = url
+            .strip_prefix("nats://")
+            .or_else(|| url.strip_prefix("tls://"))
+            .ok_or_else(|| "must start with nats:// or tls://".to_owned())?;
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        if host.is_empty() || host.starts_with(':') || url.contains(char::is_whitespace) {
+            return Err("must contain a host, as in nats://localhost:4222".to_owned());
+        }
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn parse_path(text: &str) -> Result<PathBuf, ParseFault> {
+    parse_text(text).map(PathBuf::from)
+}
+
+pub(super) fn parse_store(text: &str) -> Result<StoreChoice, ParseFault> {
+    if let Some(file) = text.strip_prefix("sqlite:") {
+        if file.is_empty() {
+            return Err("'sqlite:' must be followed by a path".to_owned());
+        }
+        return Ok(StoreChoice::Sqlite(PathBuf::from(file)));
+    }
+    match text {
+        "memory" => Ok(StoreChoice::Memory),
+        "postgres" => Ok(StoreChoice::Postgres),
+        _ if text.starts_with("postgres://") || text.starts_with("postgresql://") => Err(
+            "must be just 'postgres'; set the address in NOETL_DSN, which is never printed"
+                .to_owned(),
+        ),
+        _ => Err("must be sqlite:PATH, postgres or memory".to_owned()),
+    }
+}
+
+/// Parses a SQL identifier that needs no quotes.
+pub(super) fn parse_identifier(text: &str) -> Result<String, ParseFault> {
+    let mut chars = text.chars();
+    let has_valid_start = chars
+        .next()
+        .is_some_and(|first| first.is_ascii_lowercase() || first == '_');
+    let is_valid = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_');
+    if has_valid_start && chars.all(is_valid) && text.len() <= 63 {
+        return Ok(text.to_owned());
+    }
+    Err("must contain only lower case letters, digits and _, at most 63".to_owned())
+}
+
+pub(super) fn parse_machine_id(text: &str) -> Result<MachineId, ParseFault> {
+    text.parse()
+        .ok()
+        .and_then(|number: u16| MachineId::new(number).ok())
+        .ok_or_else(|| "must be a number from 0 to 1023".to_owned())
+}
+
+pub(super) fn parse_pool_name(text: &str) -> Result<PoolName, ParseFault> {
+    PoolName::new(text).map_err(|error| error.to_string())
+}
+
+pub(super) fn parse_worker_id(text: &str) -> Result<WorkerId, ParseFault> {
+    WorkerId::new(text).map_err(|error| error.to_string())
+}
+
+pub(super) fn parse_egress_policy(text: &str) -> Result<EgressPolicy, ParseFault> {
+    EgressPolicy::parse(text).map_err(|error| error.to_string())
+}
+
+pub(super) fn parse_ssl_mode(text: &str) -> Result<TlsVerification, ParseFault> {
+    TlsVerification::parse_sslmode(text)
+        .map_err(|_| "must be disable, prefer, require, verify-ca or verify-full".to_owned())
+}
+
+/// Parses absolute paths of directories, separated by commas.
+pub(super) fn parse_directories(text: &str) -> Result<Vec<PathBuf>, ParseFault> {
+    let directory = |text: &str| {
+        let path = PathBuf::from(text.trim());
+        if path.is_absolute() {
+            Ok(path)
+        } else {
+            Err(format!("'{text}' is not an absolute path"))
+        }
+    };
+    text.split(',').map(directory).collect()
+}
+
+/// Parses named URLs. URLs can contain keys, so no error message contains one.
+pub(super) fn parse_named_urls(text: &str) -> Result<BTreeMap<String, String>, ParseFault> {
+    let mut urls = BTreeMap::new();
+    for item in text.split(',') {
+        let (name, url) = item
+            .split_once('=')
+            .map(|(name, url)| (name.trim(), url.trim()))
+            .filter(|(name, _)| is_server_name(name))
+            .ok_or_else(|| "each item must have the form NAME=URL".to_owned())?;
+        parse_http_url(url).map_err(|fault| format!("'{name}': {fault}"))?;
+        if urls.insert(name.to_owned(), url.to_owned()).is_some() {
+            return Err(format!("'{name}' is given twice"));
+        }
+    }
+    Ok(urls)
+}
+
+/// True for letters, digits, `-`, `_` and `.`, so that no URL is taken for a name.
+fn is_server_name(name: &str) -> bool {
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.chars().all(is_valid)
+}
+
+/// Parses names of container images. A final `*` matches any suffix.
+pub(super) fn parse_images(text: &str) -> Result<Vec<String>, ParseFault> {
+    let image = |text: &str| {
+        let text = text.trim();
+        let start = text.strip_suffix('*').unwrap_or(text);
+        if text.is_empty() || start.contains('*') || text.contains(char::is_whitespace) {
+            return Err(format!(
+                "'{text}' is not an image name; * is allowed only at the end"
+            ));
+        }
+        Ok(text.to_owned())
+    };
+    text.split(',').map(image).collect()
+}
+
+pub(super) fn parse_sandbox_mode(text: &str) -> Result<SandboxMode, ParseFault> {
+    SandboxMode::parse(text).ok_or_else(|| "must be off, best_effort or strict".to_owned())
+}
+
+/// Parses a log filter. Returned as text, since the filter is built where it is used.
+pub(super) fn parse_log_filter(text: &str) -> Result<String, ParseFault> {
+    let filter = EnvFilter::builder().parse(text);
+    filter.map(|_| text.to_owned()).map_err(|error| {
+        format!("must be a level or a filter such as 'info,noetl_server=debug' ({error})")
+    })
+}
+
+pub(super) fn parse_log_format(text: &str) -> Result<LogFormat, ParseFault> {
+    match text {
+        "auto" => Ok(LogFormat::Auto),
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("must be auto, text or json".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_named_server_urls() {
+        let urls = parse_named_urls("a=http://h/mcp, b-2=https://h:8443/x?y=1").unwrap();
+        assert_eq!(urls["a"], "http://h/mcp");
+        assert_eq!(urls["b-2"], "https://h:8443/x?y=1");
+        for invalid in [
+            "",
+            "a",
+            "=http://h",
+            "a=h",
+            "a b=http://h",
+            "a=http://h,a=http://i",
+            "a=http://h,",
+        ] {
+            assert!(parse_named_urls(invalid).is_err(), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn parses_image_patterns() {
+        assert_eq!(
+            parse_images("alpine:3, r.example.com/*").unwrap(),
+            ["alpine:3", "r.example.com/*"]
+        );
+        assert_eq!(parse_images("*").unwrap(), ["*"]);
+        for invalid in ["", "a,", "a*b", "*a", "a b"] {
+            assert!(parse_images(invalid).is_err(), "{invalid}");
+        }
+    }
+}

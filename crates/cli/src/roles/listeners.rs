@@ -1,0 +1,185 @@
+//! Listeners of a server.
+
+use std::io;
+use std::net::SocketAddr;
+
+use noetl_server::http::{
+    CertificateIdentities, HttpListeners, HttpSettings, InternalToken, ListenerTls,
+};
+use noetl_types::Millis;
+use tokio::net::TcpListener;
+
+use super::error::StartError;
+use super::store::StoreLocation;
+use crate::config::table::{
+    BODY_MAX, BODY_TIMEOUT_SECS, CORS_ORIGINS, DEV, DISABLE_METRICS, HEAD_TIMEOUT_SECS, HOST,
+    INTERNAL_BIND, INTERNAL_TOKEN, MAX_CONNECTIONS, METRICS_BIND, MTLS_IDENTITIES, PORT,
+    RATE_PER_TENANT, RATE_PER_TOKEN, SQL_CONSOLE, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
+    UNSAFE_DURABILITY, UNSAFE_PLAINTEXT, WORKER_METRICS_BIND,
+};
+use crate::config::{Config, ConfigError, Setting, config_schema};
+use crate::error::Error;
+
+/// Default requests per second per token and tenant on a shared database.
+const DEFAULT_REQUESTS_PER_SEC: u32 = 5_000;
+
+/// HTTP settings of a server. `is_dev` is the default for accepting local clients without a token.
+pub(crate) fn http_settings(
+    config: &Config,
+    location: &StoreLocation,
+    is_dev: bool,
+) -> Result<HttpSettings, Error> {
+    let tls = match (config.get(&TLS_CERT)?, config.get(&TLS_KEY)?) {
+        (Some(certificate), Some(key)) => {
+            let authority = config.get(&TLS_CLIENT_CA)?;
+            let tls = ListenerTls::from_pem_files(&certificate, &key, authority.as_deref());
+            Some(tls.map_err(|error| ConfigError::Unsafe(error.to_string()))?)
+        }
+        (None, None) if config.is_given(&TLS_CLIENT_CA) => {
+            let text = "NOETL_TLS_CLIENT_CA requires client certificates, which need encrypted \
+                connections; set NOETL_TLS_CERT and NOETL_TLS_KEY too, or unset all";
+            return Err(ConfigError::Unsupported(text).into());
+        }
+        (None, None) => None,
+        (Some(_), None) => {
+            return Err(ConfigError::Missing {
+                name: "NOETL_TLS_KEY",
+            }
+            .into());
+        }
+        (None, Some(_)) => {
+            return Err(ConfigError::Missing {
+                name: "NOETL_TLS_CERT",
+            }
+            .into());
+        }
+    };
+    let identities = config.get(&MTLS_IDENTITIES)?.unwrap_or_default();
+    if identities != CertificateIdentities::default() && !config.is_given(&TLS_CLIENT_CA) {
+        let text = "NOETL_MTLS_IDENTITIES needs client certificates, which are requested only if \
+            NOETL_TLS_CLIENT_CA names their authority; set both or neither";
+        return Err(ConfigError::Unsupported(text).into());
+    }
+    let rate = match location {
+        StoreLocation::Database(_) => DEFAULT_REQUESTS_PER_SEC,
+        StoreLocation::File { .. } | StoreLocation::Memory => 0,
+    };
+    Ok(HttpSettings {
+        is_dev: config.get(&DEV)?.unwrap_or(is_dev),
+        tls,
+        certificate_identities: identities,
+        head_timeout: millis_from_secs(config.value(&HEAD_TIMEOUT_SECS)?),
+        body_timeout: millis_from_secs(config.value(&BODY_TIMEOUT_SECS)?),
+        max_body: config.value(&BODY_MAX)?,
+        max_connections: usize::try_from(config.value(&MAX_CONNECTIONS)?).unwrap_or(usize::MAX),
+        unsafe_plaintext: config.value(&UNSAFE_PLAINTEXT)?,
+        unsafe_durability: config.value(&UNSAFE_DURABILITY)?,
+        rate_per_token: config.get(&RATE_PER_TOKEN)?.unwrap_or(rate),
+        rate_per_tenant: config.get(&RATE_PER_TENANT)?.unwrap_or(rate),
+        sql_console: config.value(&SQL_CONSOLE)?,
+        config_schema: Some(config_schema().to_string().into()),
+        internal_token: config
+            .get(&INTERNAL_TOKEN)?
+            .map(|token| InternalToken::new(&token)),
+        allowed_origins: config.get(&CORS_ORIGINS)?.unwrap_or_default(),
+        ..HttpSettings::default()
+    })
+}
+
+fn millis_from_secs(seconds: u32) -> Millis {
+    Millis::from_secs(seconds.into())
+}
+
+/// Bound listeners of a server and their addresses.
+pub(crate) struct BoundListeners {
+    pub(crate) listeners: HttpListeners,
+    pub(crate) public: SocketAddr,
+    pub(crate) internal: Option<SocketAddr>,
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
+/// Binds the configured addresses if they are safe.
+pub(crate) async fn bind_listeners(
+    config: &Config,
+    settings: &HttpSettings,
+) -> Result<BoundListeners, Error> {
+    let public = SocketAddr::new(config.value(&HOST)?, config.value(&PORT)?);
+    let bind_extra = async |setting: &'static Setting<SocketAddr>| match config.get(setting)? {
+        Some(address) => {
+            check_address(address, settings)?;
+            bind_address(address, setting.info.name).await.map(Some)
+        }
+        None => Ok::<_, Error>(None),
+    };
+    check_address(public, settings)?;
+    let (public, address) = bind_address(public, PORT.info.name).await?;
+    let (internal, internal_address) = bind_extra(&INTERNAL_BIND).await?.unzip();
+    let (metrics, metrics_address) = bind_extra(&METRICS_BIND).await?.unzip();
+    Ok(BoundListeners {
+        listeners: HttpListeners {
+            public,
+            internal,
+            metrics,
+        },
+        public: address,
+        internal: internal_address,
+        metrics: metrics_address,
+    })
+}
+
+/// Binds the metrics listener of a worker, if configured.
+pub(crate) async fn bind_worker_metrics(
+    config: &Config,
+) -> Result<Option<(TcpListener, SocketAddr)>, Error> {
+    let Some(address) = config.get(&WORKER_METRICS_BIND)? else {
+        return Ok(None);
+    };
+    if config.value(&DISABLE_METRICS)? {
+        return Ok(None);
+    }
+    let is_loopback = address.ip().to_canonical().is_loopback();
+    if !is_loopback && !config.value(&UNSAFE_PLAINTEXT)? {
+        let text = "WORKER_METRICS_BIND can be reached from other machines, and metrics would be sent \
+            unencrypted; use a loopback address such as 127.0.0.1:9090, or set NOETL_UNSAFE_PLAINTEXT=true";
+        return Err(ConfigError::Unsupported(text).into());
+    }
+    bind_address(address, WORKER_METRICS_BIND.info.name)
+        .await
+        .map(Some)
+}
+
+async fn bind_address(
+    address: SocketAddr,
+    setting: &'static str,
+) -> Result<(TcpListener, SocketAddr), Error> {
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::AddrInUse => StartError::PortInUse { address, setting },
+        _ => StartError::Listen {
+            address,
+            setting,
+            source,
+        },
+    };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let local_address = listener.local_addr().map_err(failed)?;
+    Ok((listener, local_address))
+}
+
+/// Checks an address before anything is opened. The server performs the same checks.
+fn check_address(address: SocketAddr, settings: &HttpSettings) -> Result<(), ConfigError> {
+    if address.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    let ip = address.ip();
+    if settings.is_dev {
+        return Err(ConfigError::Unsafe(format!(
+            "{ip} can be reached from other machines, and NOETL_DEV accepts callers without a token"
+        )));
+    }
+    if settings.tls.is_none() && !settings.unsafe_plaintext {
+        return Err(ConfigError::Unsafe(format!(
+            "{ip} can be reached from other machines, and tokens would be sent unencrypted"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! Followers that wait for progress of an execution.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use noetl_types::{ExecutionId, ExecutionVersion};
+use tokio::sync::watch;
+
+/// Known progress of an execution that is followed.
+#[derive(Debug, Clone)]
+struct ObservedProgress<T> {
+    /// Latest known version.
+    version: ExecutionVersion,
+    /// Result, once the execution has ended.
+    end: Option<T>,
+    /// Number of wake-ups for possible growth, and for a possible end, in another process.
+    growth_wakeups: u64,
+    end_wakeups: u64,
+}
+
+type WatchMap<T> = HashMap<ExecutionId, watch::Sender<ObservedProgress<T>>>;
+
+/// The followers of all executions.
+#[derive(Debug)]
+pub struct ExecutionFollowers<T> {
+    watched: Arc<Mutex<WatchMap<T>>>,
+}
+
+/// A follower of one execution.
+#[derive(Debug)]
+pub struct ExecutionFollower<T> {
+    watched: Arc<Mutex<WatchMap<T>>>,
+    execution_id: ExecutionId,
+    progress: watch::Receiver<ObservedProgress<T>>,
+    /// Number of wake-ups already handled.
+    growth_wakeups: u64,
+    end_wakeups: u64,
+}
+
+impl<T> Default for ExecutionFollowers<T> {
+    fn default() -> Self {
+        Self {
+            watched: Arc::default(),
+        }
+    }
+}
+
+fn lock_watched<T>(watched: &Mutex<WatchMap<T>>) -> MutexGuard<'_, WatchMap<T>> {
+    // A map of senders is consistent between any two calls.
+    watched.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: Clone> ExecutionFollowers<T> {
+    /// Follows an execution from now on.
+    pub fn follow_execution(&self, execution_id: ExecutionId) -> ExecutionFollower<T> {
+        let mut watched = lock_watched(&self.watched);
+        let sender = watched.entry(execution_id).or_insert_with(|| {
+            watch::Sender::new(ObservedProgress {
+                version: ExecutionVersion::EMPTY,
+                end: None,
+                growth_wakeups: 0,
+                end_wakeups: 0,
+            })
+        });
+        let progress = sender.subscribe();
+        let (growth_wakeups, end_wakeups) = {
+            let progress = progress.borrow();
+            (progress.growth_wakeups, progress.end_wakeups)
+        };
+        ExecutionFollower {
+            watched: Arc::clone(&self.watched),
+            execution_id,
+            progress,
+            growth_wakeups,
+            end_wakeups,
+        }
+    }
+
+    /// True if the execution has followers.
+    pub fn has_followers(&self, execution_id: ExecutionId) -> bool {
+        lock_watched(&self.watched).contains_key(&execution_id)
+    }
+
+    /// Notifies the followers of an execution of its version, and of its result if it has ended.
+    /// Later notifications do not erase the result.
+    pub fn notify_progress(
+        &self,
+        execution_id: ExecutionId,
+        version: ExecutionVersion,
+        end: Option<T>,
+    ) {
+        if let Some(sender) = lock_watched(&self.watched).get(&execution_id) {
+            sender.send_modify(|progress| {
+                progress.version = progress.version.max(version);
+                if end.is_some() {
+                    progress.end = end;
+                }
+            });
+        }
+    }
+
+    /// Wakes the followers of an execution that has grown in another process, and possibly ended.
+    pub fn notify_changed(&self, execution_id: ExecutionId, has_ended: bool) {
+        if let Some(sender) = lock_watched(&self.watched).get(&execution_id) {
+            bump_wakeups(sender, has_ended);
+        }
+    }
+
+    /// Wakes all followers: any execution may have grown or ended.
+    pub fn notify_all(&self) {
+        for sender in lock_watched(&self.watched).values() {
+            bump_wakeups(sender, true);
+        }
+    }
+}
+
+fn bump_wakeups<T>(sender: &watch::Sender<ObservedProgress<T>>, has_ended: bool) {
+    sender.send_modify(|progress| {
+        progress.growth_wakeups += 1;
+        progress.end_wakeups += u64::from(has_ended);
+    });
+}
+
+impl<T: Clone> ExecutionFollower<T> {
+    /// Waits until the execution is past a version, or may be. The caller then reads its log. If
+    /// the execution is driven by another process, there may be no notification at all, so the
+    /// caller must also query the store periodically.
+    pub async fn wait_past(&mut self, version: ExecutionVersion) {
+        let before = self.growth_wakeups;
+        let is_past = |progress: &ObservedProgress<T>| {
+            progress.version > version || progress.growth_wakeups != before
+        };
+        // The observed value is behind a lock that must not be held across the wait below.
+        let progress = self
+            .progress
+            .wait_for(is_past)
+            .await
+            .map(|progress| progress.growth_wakeups);
+        match progress {
+            Ok(growth_wakeups) => self.growth_wakeups = growth_wakeups,
+            // The sender exists as long as there is a follower.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Waits until the execution has ended, and returns its result. Returns `None` if it may have
+    /// ended in another process, so that the caller must query the store.
+    pub async fn wait_for_end(&mut self) -> Option<T> {
+        let before = self.end_wakeups;
+        let is_over = |progress: &ObservedProgress<T>| {
+            progress.end.is_some() || progress.end_wakeups != before
+        };
+        let progress = self.progress.wait_for(is_over).await;
+        let progress = progress.map(|progress| (progress.end.clone(), progress.end_wakeups));
+        match progress {
+            Ok((end, end_wakeups)) => {
+                self.end_wakeups = end_wakeups;
+                end
+            }
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl<T> Drop for ExecutionFollower<T> {
+    fn drop(&mut self) {
+        let mut watched = lock_watched(&self.watched);
+        let is_last = watched
+            .get(&self.execution_id)
+            .is_some_and(|sender| sender.receiver_count() == 1);
+        if is_last {
+            watched.remove(&self.execution_id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn test_execution_id() -> ExecutionId {
+        ExecutionId::new(7).unwrap()
+    }
+
+    fn log_version(number: i64) -> ExecutionVersion {
+        ExecutionVersion::new(number).unwrap()
+    }
+
+    /// True if a future is ready immediately.
+    async fn is_ready<F: Future>(wait: F) -> bool {
+        tokio::time::timeout(std::time::Duration::ZERO, wait)
+            .await
+            .is_ok()
+    }
+
+    #[tokio::test]
+    async fn follower_sees_progress_and_end() {
+        let followers = ExecutionFollowers::default();
+        let mut follower = followers.follow_execution(test_execution_id());
+        followers.notify_progress(test_execution_id(), log_version(3), None);
+        follower.wait_past(log_version(2)).await;
+        assert!(!is_ready(follower.wait_past(log_version(3))).await);
+        followers.notify_progress(test_execution_id(), log_version(9), Some("done"));
+        assert_eq!(follower.wait_for_end().await, Some("done"));
+    }
+
+    #[tokio::test]
+    async fn end_is_kept_after_later_events() {
+        let followers = ExecutionFollowers::default();
+        let mut follower = followers.follow_execution(test_execution_id());
+        followers.notify_progress(test_execution_id(), log_version(9), Some("done"));
+        followers.notify_progress(test_execution_id(), log_version(10), None);
+        assert_eq!(follower.wait_for_end().await, Some("done"));
+        follower.wait_past(log_version(9)).await;
+    }
+
+    #[tokio::test]
+    async fn recheck_wakes_each_follower_once() {
+        let followers = ExecutionFollowers::<()>::default();
+        let mut follower = followers.follow_execution(test_execution_id());
+        followers.notify_changed(test_execution_id(), false);
+        follower.wait_past(log_version(3)).await;
+        assert!(
+            !is_ready(follower.wait_past(log_version(3))).await,
+            "already rechecked"
+        );
+        assert!(!is_ready(follower.wait_for_end()).await, "it has not ended");
+        followers.notify_changed(test_execution_id(), true);
+        assert_eq!(follower.wait_for_end().await, None);
+        assert!(
+            !is_ready(follower.wait_for_end()).await,
+            "already rechecked"
+        );
+        followers.notify_all();
+        assert_eq!(follower.wait_for_end().await, None);
+        follower.wait_past(log_version(3)).await;
+        let mut late = followers.follow_execution(test_execution_id());
+        assert!(
+            !is_ready(late.wait_past(log_version(3))).await,
+            "a new follower reads first"
+        );
+    }
+
+    #[test]
+    fn dropped_followers_are_removed() {
+        let followers = ExecutionFollowers::<()>::default();
+        let (first, second) = (
+            followers.follow_execution(test_execution_id()),
+            followers.follow_execution(test_execution_id()),
+        );
+        drop(first);
+        assert!(followers.has_followers(test_execution_id()));
+        drop(second);
+        assert!(!followers.has_followers(test_execution_id()));
+    }
+}

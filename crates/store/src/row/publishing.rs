@@ -1,0 +1,334 @@
+//! The tables of the outbox, quarantined items and stream cursors.
+
+use noetl_types::{FeedPosition, Json, Text, json};
+
+use super::cell::{Cell, CellProblem, CellRef, FromCell, ToCell};
+use super::event_body::decode_optional_event_body;
+use super::table::{ColumnKind, CorruptRow, RowCells, RowReader, Table};
+use crate::model::{
+    ClaimedMessage, LogEpoch, OutboxPayload, OutboxRow, OutboxStatus, QuarantinedItem,
+    StreamCursor, event_subject,
+};
+use crate::prepare_append::{PreparedAppend, PreparedEvent};
+
+/// A table whose rows are deleted with their executions.
+pub(crate) struct DependentTable {
+    pub(crate) table: &'static str,
+    /// The column with the execution id.
+    pub(crate) execution_column: &'static str,
+    /// The primary key columns.
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(dead_code, reason = "PostgreSQL finds rows by their physical location")
+    )]
+    pub(crate) key_columns: &'static str,
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(dead_code, reason = "PostgreSQL bounds a step by rows alone")
+    )]
+    pub(crate) large_columns: &'static [&'static str],
+}
+
+impl DependentTable {
+    const fn new(
+        table: &'static str,
+        key_columns: &'static str,
+        large_columns: &'static [&'static str],
+    ) -> Self {
+        Self {
+            table,
+            execution_column: "execution_id",
+            key_columns,
+            large_columns,
+        }
+    }
+}
+
+/// All dependent tables, except the log and the executions themselves. The last one has no index by
+/// execution and few rows, and is scanned when the others are empty.
+pub(crate) static DEPENDENT_TABLES: &[DependentTable] = &[
+    DependentTable::new("command", "command_id", &["error"]),
+    DependentTable::new("timer", "execution_id, timer_id", &[]),
+    DependentTable::new("wait", "execution_id, command_id, number", &["detail"]),
+    DependentTable::new("errand", "execution_id, errand_id", &["body"]),
+    DependentTable::new("result_store", "execution_id, result_id", &["data"]),
+    DependentTable::new("transient", "execution_id, var_name", &["var_value"]),
+    DependentTable::new(
+        "projection_snapshot",
+        "execution_id, kind, fold_version, version",
+        &["state"],
+    ),
+    DependentTable::new("outbox", "outbox_id", &["payload", "last_error"]),
+    DependentTable {
+        execution_column: "origin_execution_id",
+        ..DependentTable::new(
+            "step_cache",
+            "tenant_id, scope, key_sha256",
+            &["result", "result_ref"],
+        )
+    },
+    DependentTable::new(
+        "concurrency_slot",
+        "tenant_id, slot_key, execution_id, step_name, run",
+        &[],
+    ),
+];
+
+/// The columns that an append writes. The store prepends the log epoch to the message.
+pub(crate) static NEW_OUTBOX: Table = Table {
+    name: "outbox",
+    columns: &[
+        ("execution_id", ColumnKind::Int),
+        ("event_id", ColumnKind::Int),
+        ("message", ColumnKind::Text),
+        ("subject", ColumnKind::Text),
+        ("available_at", ColumnKind::Time),
+        ("bytes", ColumnKind::Int),
+    ],
+};
+
+/// An outbox row as shown to operators.
+pub(crate) static OUTBOX: Table = Table {
+    name: "outbox",
+    columns: &[
+        ("outbox_id", ColumnKind::Int),
+        ("event_id", ColumnKind::Int),
+        ("execution_id", ColumnKind::Int),
+        ("subject", ColumnKind::Text),
+        ("message_id", ColumnKind::Text),
+        ("payload_codec", ColumnKind::Text),
+        ("status", ColumnKind::Text),
+        ("attempts", ColumnKind::Int),
+        ("forgiven", ColumnKind::Int),
+        ("available_at", ColumnKind::Time),
+        ("claim_owner", ColumnKind::Text),
+        ("locked_at", ColumnKind::Time),
+        ("lease_until", ColumnKind::Time),
+        ("published_at", ColumnKind::Time),
+        ("dead_at", ColumnKind::Time),
+        ("discarded_at", ColumnKind::Time),
+        ("last_error", ColumnKind::Text),
+        ("created_at", ColumnKind::Time),
+    ],
+};
+
+/// An outbox row as returned to a publisher, followed by the columns of its event.
+pub(crate) static CLAIMED_OUTBOX: Table = Table {
+    name: "outbox",
+    columns: &[
+        ("outbox_id", ColumnKind::Int),
+        ("event_id", ColumnKind::Int),
+        ("execution_id", ColumnKind::Int),
+        ("subject", ColumnKind::Text),
+        ("message_id", ColumnKind::Text),
+        ("payload", ColumnKind::Json),
+        ("payload_codec", ColumnKind::Text),
+        ("attempts", ColumnKind::Int),
+    ],
+};
+
+/// Error of a row whose number of attempts is invalid.
+pub(crate) const INVALID_ATTEMPTS_ERROR: &str =
+    "the row is damaged: its number of attempts is invalid";
+
+/// Replacement for an attempt count that is too large. It is high enough that no fence in use is
+/// repeated, and low enough that the row can still be claimed many times.
+pub(crate) const MAX_REPAIRED_ATTEMPTS: u32 = u32::MAX - 1_000_000;
+
+/// A quarantined item.
+pub(crate) static QUARANTINE: Table = Table {
+    name: "outbox_quarantine",
+    columns: &[
+        ("quarantine_id", ColumnKind::Int),
+        ("source", ColumnKind::Text),
+        ("raw", ColumnKind::Text),
+        ("code", ColumnKind::Text),
+        ("message", ColumnKind::Text),
+        ("created_at", ColumnKind::Time),
+        ("raw_sha256", ColumnKind::Bytes),
+    ],
+};
+
+/// A stream cursor.
+pub(crate) static STREAM: Table = Table {
+    name: "stream_cursor",
+    columns: &[
+        ("name", ColumnKind::Text),
+        ("tx", ColumnKind::Int),
+        ("position", ColumnKind::Int),
+        ("epoch", ColumnKind::Int),
+        ("owner", ColumnKind::Text),
+        ("lease_until", ColumnKind::Time),
+        ("log_epoch", ColumnKind::Int),
+        ("stream_created_at", ColumnKind::Time),
+        ("updated_at", ColumnKind::Time),
+    ],
+};
+
+impl ToCell for OutboxStatus {
+    fn to_cell(&self) -> Cell {
+        self.as_str().to_cell()
+    }
+}
+
+impl FromCell for OutboxStatus {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
+        let text = Text::from_cell(cell)?;
+        Self::parse(&text).map_err(CellProblem::value)
+    }
+}
+
+impl ToCell for LogEpoch {
+    fn to_cell(&self) -> Cell {
+        self.get().to_cell()
+    }
+}
+
+impl FromCell for LogEpoch {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
+        u64::from_cell(cell).map(Self::new)
+    }
+}
+
+/// Approximate message size, in addition to the event's columns.
+const ENVELOPE_BYTES: usize = 1024;
+
+/// Encodes the outbox rows of an append, each with its message size, so that a claim can be bounded
+/// without reading events.
+pub(super) fn encode_outbox_rows(
+    prepared: &PreparedAppend,
+    events: &[Vec<Cell>],
+) -> Vec<Vec<Cell>> {
+    let row = |(event, cells): (&PreparedEvent, &Vec<Cell>)| {
+        let record = &event.record;
+        let new_event = &record.event;
+        let message = format!("{}:{}", new_event.execution_id, record.seq);
+        cells![
+            new_event.execution_id,
+            new_event.event_id,
+            *message,
+            event_subject(&new_event.tenant_id, &new_event.event_type),
+            record.ingest_time,
+            i64::try_from(
+                cells.iter().map(Cell::approximate_bytes).sum::<usize>() + ENVELOPE_BYTES
+            )
+            .unwrap_or(i64::MAX),
+        ]
+    };
+    let events = prepared.events.iter().zip(events);
+    let events = events.filter(|_| prepared.append.use_outbox);
+    events.map(row).collect()
+}
+
+pub(crate) fn decode_outbox_row(cells: RowCells<'_>) -> Result<OutboxRow, CorruptRow> {
+    let mut row = RowReader::new(&OUTBOX, cells);
+    Ok(OutboxRow {
+        outbox_id: row.read_next()?,
+        event_id: row.read_next()?,
+        execution_id: row.read_next()?,
+        subject: row.read_next()?,
+        message_id: row.read_next()?,
+        payload_codec: row.read_next()?,
+        status: row.read_next()?,
+        attempts: row.read_next()?,
+        forgiven: row.read_next()?,
+        available_at: row.read_next()?,
+        claim_owner: row.read_next()?,
+        locked_at: row.read_next()?,
+        lease_until: row.read_next()?,
+        published_at: row.read_next()?,
+        dead_at: row.read_next()?,
+        discarded_at: row.read_next()?,
+        last_error: row.read_next()?,
+        created_at: row.read_next()?,
+    })
+}
+
+/// Parses a payload of an external writer. Invalid JSON is passed on as a string, because one
+/// malformed row must not block a publisher.
+fn parse_payload(text: Text) -> Json {
+    json::parse(text.as_bytes()).unwrap_or_else(|_| text.into())
+}
+
+/// Decodes a claimed row with its event, whose columns follow.
+pub(crate) fn decode_claimed_message(
+    mut cells: RowCells<'_>,
+) -> Result<ClaimedMessage, CorruptRow> {
+    let mut row = RowReader::new(
+        &CLAIMED_OUTBOX,
+        cells.split_front(CLAIMED_OUTBOX.columns.len()),
+    );
+    let (outbox_id, event_id, execution_id) =
+        (row.read_next()?, row.read_next()?, row.read_next()?);
+    let (subject, message_id) = (row.read_next()?, row.read_next()?);
+    let payload = match row.read_next::<Option<Text>>()? {
+        Some(text) => OutboxPayload::External(parse_payload(text)),
+        None => decode_optional_event_body(cells)?
+            .map_or(OutboxPayload::External(Json::Null), OutboxPayload::Event),
+    };
+    Ok(ClaimedMessage {
+        outbox_id,
+        event_id,
+        execution_id,
+        subject,
+        message_id,
+        payload,
+        payload_codec: row.read_next()?,
+        attempts: row.read_next()?,
+    })
+}
+
+pub(crate) fn encode_quarantined_item(item: &QuarantinedItem) -> Vec<Cell> {
+    cells![
+        item.quarantine_id,
+        item.source,
+        item.raw,
+        item.code,
+        item.message,
+        item.created_at,
+        item.raw_sha256(),
+    ]
+}
+
+pub(crate) fn decode_quarantined_item(cells: RowCells<'_>) -> Result<QuarantinedItem, CorruptRow> {
+    let mut row = RowReader::new(&QUARANTINE, cells);
+    Ok(QuarantinedItem {
+        quarantine_id: row.read_next()?,
+        source: row.read_next()?,
+        raw: row.read_next()?,
+        code: row.read_next()?,
+        message: row.read_next()?,
+        created_at: row.read_next()?,
+    })
+}
+
+pub(crate) fn encode_stream_cursor(cursor: &StreamCursor) -> Vec<Cell> {
+    cells![
+        cursor.name,
+        cursor.position.tx,
+        cursor.position.position,
+        cursor.epoch,
+        cursor.owner,
+        cursor.lease_until,
+        cursor.log_epoch,
+        cursor.stream_created_at,
+        cursor.updated_at,
+    ]
+}
+
+pub(crate) fn decode_stream_cursor(cells: RowCells<'_>) -> Result<StreamCursor, CorruptRow> {
+    let mut row = RowReader::new(&STREAM, cells);
+    Ok(StreamCursor {
+        name: row.read_next()?,
+        position: FeedPosition {
+            tx: row.read_next()?,
+            position: row.read_next()?,
+        },
+        epoch: row.read_next()?,
+        owner: row.read_next()?,
+        lease_until: row.read_next()?,
+        log_epoch: row.read_next()?,
+        stream_created_at: row.read_next()?,
+        updated_at: row.read_next()?,
+    })
+}

@@ -1,0 +1,142 @@
+//! Command-line arguments, in all forms that playbooks may use.
+
+use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
+
+use crate::config::{Config, scalar_text, wrong_type};
+
+/// Reads the arguments of a key.
+///
+/// A list holds one argument per item. A text is split at whitespace, with quotes and backslashes
+/// as in a shell, but without other shell syntax: no variables, no pipes. A map holds options:
+/// `{name: value}` becomes `--name value`, `true` becomes the bare option, `false` and null are
+/// omitted, and a list repeats the option.
+pub(crate) fn read_args(config: Config<'_>, key: &str) -> Result<Vec<String>, TaskError> {
+    let Some(value) = config.get(key) else {
+        return Ok(Vec::new());
+    };
+    match value {
+        Json::Str(text) => split_args(text).ok_or_else(|| {
+            let message = format!("'{key}' contains an unclosed quote");
+            TaskError::new(TaskErrorKind::Parse, message)
+        }),
+        Json::List(items) => items.iter().map(|item| read_arg(key, item)).collect(),
+        Json::Map(options) => args_from_options(key, options),
+        Json::Null | Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
+            Err(wrong_type(key, "a list, a text or a map", value))
+        }
+    }
+}
+
+fn read_arg(key: &str, value: &Json) -> Result<String, TaskError> {
+    scalar_text(value)
+        .filter(|text| !text.contains('\0'))
+        .ok_or_else(|| wrong_type(key, "a list of texts and numbers", value))
+}
+
+fn args_from_options(key: &str, options: &JsonMap) -> Result<Vec<String>, TaskError> {
+    let mut args = Vec::new();
+    for (name, value) in options {
+        let values = value.as_list().unwrap_or(std::slice::from_ref(value));
+        for value in values {
+            match value {
+                Json::Null | Json::Bool(false) => {}
+                Json::Bool(true) => args.push(format!("--{name}")),
+                value => {
+                    args.extend([
+                        format!("--{name}"),
+                        read_arg(&format!("{key}.{name}"), value)?,
+                    ]);
+                }
+            }
+        }
+    }
+    Ok(args)
+}
+
+/// Splits a text into arguments. Returns `None` if a quote is not closed.
+fn split_args(text: &str) -> Option<Vec<String>> {
+    let mut args = Vec::new();
+    let mut arg: Option<String> = None;
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            char if char.is_whitespace() => args.extend(arg.take()),
+            '\'' => {
+                let arg = arg.get_or_insert_default();
+                loop {
+                    match chars.next()? {
+                        '\'' => break,
+                        char => arg.push(char),
+                    }
+                }
+            }
+            '"' => {
+                let arg = arg.get_or_insert_default();
+                loop {
+                    match chars.next()? {
+                        '"' => break,
+                        '\\' => match chars.next()? {
+                            char @ ('"' | '\\') => arg.push(char),
+                            char => arg.extend(['\\', char]),
+                        },
+                        char => arg.push(char),
+                    }
+                }
+            }
+            '\\' => arg.get_or_insert_default().extend(chars.next()),
+            char => arg.get_or_insert_default().push(char),
+        }
+    }
+    args.extend(arg);
+    Some(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_types::json::parse;
+
+    use super::*;
+
+    fn parse_args(value: &str) -> Result<Vec<String>, String> {
+        let config = JsonMap::from([("args".into(), parse(value.as_bytes()).unwrap())]);
+        read_args(Config(&config), "args").map_err(|error| error.message.to_string())
+    }
+
+    #[test]
+    fn parses_all_forms() {
+        for (value, expected) in [
+            ("null", &[][..]),
+            (r#"["a b", 1, true, 1.5]"#, &["a b", "1", "true", "1.5"]),
+            (r#""""#, &[]),
+            (
+                r#""echo  'a b' \"c \\\" d\" e\\ f ''""#,
+                &["echo", "a b", "c \" d", "e f", ""],
+            ),
+            (r#""a && b | $c""#, &["a", "&&", "b", "|", "$c"]),
+            (
+                r#"{"v": true, "q": false, "n": null, "k": [1, "x"], "a": "b c"}"#,
+                &["--a", "b c", "--k", "1", "--k", "x", "--v"],
+            ),
+        ] {
+            assert_eq!(parse_args(value).unwrap(), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn rejects_other_values() {
+        for (value, message) in [
+            ("5", "'args' must be a list, a text or a map, not number"),
+            (
+                r#"["a", [1]]"#,
+                "'args' must be a list of texts and numbers, not list",
+            ),
+            (
+                r#"{"a": {"b": 1}}"#,
+                "'args.a' must be a list of texts and numbers, not map",
+            ),
+            (r#""a 'b""#, "'args' contains an unclosed quote"),
+        ] {
+            assert_eq!(parse_args(value).unwrap_err(), message);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! File access of tools from within the worker: never the platform's own files, and otherwise only
+//! files below the directories that the operator allows.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use noetl_types::{ByteSize, TaskError, TaskErrorKind};
+use rustix::fs::OFlags;
+use tokio::io::AsyncReadExt as _;
+
+use crate::sandbox::{SandboxMode, host_sockets};
+use crate::settings::Settings;
+
+/// Directory in which the kernel exposes the worker's environment, memory and open files.
+const PROC_DIR: &str = "/proc";
+
+/// Variables that hold the engine address of a container client.
+const ENGINE_ADDRESS_VARIABLES: [&str; 2] = ["DOCKER_HOST", "CONTAINER_HOST"];
+
+/// Resolves the links of a path and checks that the operator allows access to it. The file itself
+/// need not exist yet, but its directory must.
+pub(crate) fn resolve_allowed_path(
+    description: &str,
+    path: &Path,
+    settings: &Settings,
+) -> Result<PathBuf, TaskError> {
+    let description = format!("the {description} '{}'", path.display());
+    let real = real_path(path).map_err(|error| file_error(&description, &error))?;
+    check_file_roots(&real, &description, settings)?;
+    if real.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(not_regular_file(&description));
+    }
+    Ok(real)
+}
+
+/// Reads a file that the operator allows access to and that is no larger than `max_size`.
+pub(crate) async fn read_allowed_file(
+    description: &str,
+    path: &Path,
+    max_size: ByteSize,
+    settings: &Settings,
+) -> Result<Vec<u8>, TaskError> {
+    let real = resolve_allowed_path(description, path, settings)?;
+    let description = format!("the {description} '{}'", path.display());
+    let failed = |error: io::Error| file_error(&description, &error);
+    // A pipe that replaced the file must not block the open until it has a writer.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = tokio::fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(flags).open(&real).await;
+    let file = file.map_err(failed)?;
+    if !file.metadata().await.map_err(failed)?.is_file() {
+        return Err(not_regular_file(&description));
+    }
+    // The reported size is not reliable: the file may grow while it is read.
+    let mut bytes = Vec::new();
+    let read_limit = max_size.as_bytes().saturating_add(1);
+    let read = file.take(read_limit).read_to_end(&mut bytes).await;
+    read.map_err(failed)?;
+    if u64::try_from(bytes.len()).is_ok_and(|size| size < read_limit) {
+        return Ok(bytes);
+    }
+    let message = format!("{description} is larger than the allowed {max_size}");
+    Err(TaskError::new(TaskErrorKind::Limit, message))
+}
+
+/// Rejects a path, with its links resolved, that belongs to the platform or is outside the
+/// operator's directories, if any are set.
+pub(crate) fn check_file_roots(
+    real: &Path,
+    description: &str,
+    settings: &Settings,
+) -> Result<(), TaskError> {
+    check_platform_paths(real, description, settings)?;
+    match &settings.file_roots {
+        Some(roots) if !is_below_any(real, roots) => Err(access_denied(
+            description,
+            "is outside the allowed folders (NOETL_FILE_ROOTS)",
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Rejects a path, with its links resolved, that no container may mount: one that
+/// [`check_file_roots`] rejects, or one through which the container could escape the sandbox.
+pub(crate) fn check_mount_source(
+    real: &Path,
+    description: &str,
+    settings: &Settings,
+) -> Result<(), TaskError> {
+    let sandbox = &settings.sandbox;
+    if sandbox.mode != SandboxMode::Off {
+        check_platform_paths(real, description, settings)?;
+        let mut sockets = host_sockets().into_iter().chain(engine_sockets(settings));
+        if sockets.any(|socket| paths_overlap(real, &resolve_existing_prefix(&socket))) {
+            let reason = "contains a socket of the worker's host, which sandboxed tasks \
+                          (NOETL_SANDBOX) may not access";
+            return Err(access_denied(description, reason));
+        }
+        if is_below_any(real, &sandbox.writable) {
+            return Ok(());
+        }
+    }
+    check_file_roots(real, description, settings)?;
+    if sandbox.mode == SandboxMode::Strict && settings.file_roots.is_none() {
+        let reason = "cannot be mounted with NOETL_SANDBOX=strict; add its folder to \
+                      NOETL_SANDBOX_WRITABLE or NOETL_FILE_ROOTS";
+        return Err(access_denied(description, reason));
+    }
+    Ok(())
+}
+
+/// Rejects paths of the platform. With the sandbox enabled this includes every directory above such
+/// a path. Without it, that may be the home directory of users who run their own playbooks.
+fn check_platform_paths(
+    real: &Path,
+    description: &str,
+    settings: &Settings,
+) -> Result<(), TaskError> {
+    let sandbox = &settings.sandbox;
+    let is_platform_path = |hidden: PathBuf| match sandbox.mode {
+        SandboxMode::Off => real.starts_with(hidden),
+        SandboxMode::BestEffort | SandboxMode::Strict => paths_overlap(real, &hidden),
+    };
+    let mut hidden = sandbox
+        .hidden
+        .iter()
+        .map(|path| resolve_existing_prefix(path));
+    if hidden.any(is_platform_path) || real.starts_with(PROC_DIR) {
+        let reason = "belongs to the platform and is not accessible to tasks";
+        return Err(access_denied(description, reason));
+    }
+    Ok(())
+}
+
+/// True if one of two paths contains the other.
+fn paths_overlap(first: &Path, second: &Path) -> bool {
+    first.starts_with(second) || second.starts_with(first)
+}
+
+fn is_below_any(real: &Path, folders: &[PathBuf]) -> bool {
+    let contains_path = |folder: &PathBuf| {
+        let folder = folder.canonicalize();
+        folder.is_ok_and(|folder| real.starts_with(folder))
+    };
+    folders.iter().any(contains_path)
+}
+
+/// Unix sockets of the engine that the container client is configured with.
+fn engine_sockets(settings: &Settings) -> impl Iterator<Item = PathBuf> {
+    let environment = &settings.container.environment;
+    let addresses = ENGINE_ADDRESS_VARIABLES
+        .iter()
+        .filter_map(|name| environment.get(*name));
+    addresses
+        .filter_map(|address| address.strip_prefix("unix://"))
+        .map(PathBuf::from)
+}
+
+/// Absolute path with links resolved for the part that exists.
+fn resolve_existing_prefix(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let resolved = path.ancestors().find_map(|ancestor| {
+        let real = ancestor.canonicalize().ok()?;
+        let rest = path.strip_prefix(ancestor).ok()?;
+        // Joining an empty path would append a slash.
+        Some(if rest.as_os_str().is_empty() {
+            real
+        } else {
+            real.join(rest)
+        })
+    });
+    resolved.unwrap_or(path)
+}
+
+fn access_denied(description: &str, reason: &str) -> TaskError {
+    TaskError::new(TaskErrorKind::Auth, format!("{description} {reason}"))
+}
+
+fn file_error(description: &str, error: &io::Error) -> TaskError {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => TaskErrorKind::NotFound,
+        _ => TaskErrorKind::StorageAccess,
+    };
+    TaskError::new(kind, format!("{description} cannot be used: {error}"))
+}
+
+/// Error for a device or a pipe, whose content may be endless.
+fn not_regular_file(description: &str) -> TaskError {
+    let message = format!("{description} cannot be used: it is not a regular file");
+    TaskError::new(TaskErrorKind::StorageAccess, message)
+}
+
+fn real_path(path: &Path) -> io::Result<PathBuf> {
+    match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // A dangling link would be followed when the file is created.
+            if path.is_symlink() {
+                return Err(error);
+            }
+            let name = path.file_name().ok_or(error)?;
+            let folder = match path.parent() {
+                Some(folder) if !folder.as_os_str().is_empty() => folder,
+                Some(_) | None => Path::new("."),
+            };
+            Ok(folder.canonicalize()?.join(name))
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_allowed_folders_are_accessible() {
+        let folder = tempfile::tempdir().unwrap();
+        let (allowed, denied) = (folder.path().join("open"), folder.path().join("shut"));
+        for folder in [&allowed, &denied] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        std::os::unix::fs::symlink(&denied, allowed.join("link")).unwrap();
+        std::os::unix::fs::symlink(denied.join("gone.db"), allowed.join("nowhere.db")).unwrap();
+        let settings = Settings {
+            file_roots: Some(vec![allowed.clone()]),
+            ..Settings::default()
+        };
+        let kind = |path: PathBuf| {
+            resolve_allowed_path("database", &path, &settings).map_err(|error| error.kind)
+        };
+        assert!(kind(allowed.join("new.db")).is_ok());
+        assert_eq!(kind(denied.join("new.db")), Err(TaskErrorKind::Auth));
+        assert_eq!(
+            kind(allowed.join("../shut/new.db")),
+            Err(TaskErrorKind::Auth)
+        );
+        assert_eq!(kind(allowed.join("link/new.db")), Err(TaskErrorKind::Auth));
+        assert_eq!(
+            kind(allowed.join("nowhere.db")),
+            Err(TaskErrorKind::NotFound)
+        );
+        assert_eq!(
+            kind(allowed.join("no/folder.db")),
+            Err(TaskErrorKind::NotFound)
+        );
+    }
+
+    /// Settings of a sandbox that hides a path.
+    fn hidden_path_settings(mode: SandboxMode, hidden: &Path) -> Settings {
+        let mut settings = Settings::default();
+        settings.sandbox.mode = mode;
+        settings.sandbox.hidden = vec![hidden.to_owned()];
+        settings
+    }
+
+    #[test]
+    fn platform_files_are_denied_by_any_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, other) = (folder.path().join("data"), folder.path().join("other"));
+        for folder in [&data, &other] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        std::os::unix::fs::symlink(&data, other.join("link")).unwrap();
+        std::fs::write(data.join("noetl.db"), "x").unwrap();
+        for mode in [SandboxMode::Off, SandboxMode::BestEffort] {
+            let settings = hidden_path_settings(mode, &other.join("link"));
+            let kind = |path: PathBuf| {
+                resolve_allowed_path("database", &path, &settings).map_err(|error| error.kind)
+            };
+            assert!(kind(other.join("mine.db")).is_ok());
+            for path in [
+                data.join("noetl.db"),
+                data.join("new.db"),
+                other.join("link/noetl.db"),
+                other.join("../data/noetl.db"),
+                PathBuf::from("/proc/self/environ"),
+                PathBuf::from("/proc/1/../self/environ"),
+            ] {
+                assert_eq!(kind(path.clone()), Err(TaskErrorKind::Auth), "{path:?}");
+            }
+        }
+        // A path that does not exist yet is denied already.
+        let settings = hidden_path_settings(SandboxMode::Off, &other.join("later.db"));
+        let error =
+            resolve_allowed_path("database", &other.join("later.db"), &settings).unwrap_err();
+        assert!(
+            error.message.contains("belongs to the platform"),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn parents_of_platform_files_are_denied_in_sandbox() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        let hidden = real.join("no/such/data");
+        let check = |mode| check_file_roots(&real, "'it'", &hidden_path_settings(mode, &hidden));
+        assert!(check(SandboxMode::Off).is_ok());
+        assert!(check(SandboxMode::BestEffort).is_err());
+        assert!(check(SandboxMode::Strict).is_err());
+    }
+
+    #[test]
+    fn allowed_folder_does_not_expose_platform_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let hidden = folder.path().join("noetl.db");
+        let settings = Settings {
+            file_roots: Some(vec![folder.path().to_owned()]),
+            ..hidden_path_settings(SandboxMode::Off, &hidden)
+        };
+        assert!(
+            resolve_allowed_path("database", &folder.path().join("mine.db"), &settings).is_ok()
+        );
+        assert!(resolve_allowed_path("database", &hidden, &settings).is_err());
+    }
+
+    #[tokio::test]
+    async fn reads_only_regular_files_up_to_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, file) = (folder.path().join("pipe"), folder.path().join("file"));
+        let status = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(status.unwrap().success());
+        std::fs::write(&file, "12345").unwrap();
+        let settings = Settings::default();
+        let read = async |path: &Path, max_bytes| {
+            let max_bytes = ByteSize::from_bytes(max_bytes);
+            let read = read_allowed_file("script", path, max_bytes, &settings).await;
+            read.map_err(|error| error.kind)
+        };
+        assert_eq!(read(&file, 5).await, Ok(b"12345".to_vec()));
+        assert_eq!(read(&file, 4).await, Err(TaskErrorKind::Limit));
+        for special in [&*pipe, Path::new("/dev/zero"), folder.path()] {
+            let result = read(special, 5).await;
+            assert_eq!(result, Err(TaskErrorKind::StorageAccess), "{special:?}");
+        }
+        let missing = read(&folder.path().join("gone"), 5).await;
+        assert_eq!(missing, Err(TaskErrorKind::NotFound));
+    }
+}

@@ -1,0 +1,130 @@
+//! Conversion of server and connection errors to task errors.
+
+use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
+use tokio_postgres::error::{DbError, ErrorPosition};
+
+/// Error of a statement.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "`map_err` passes the error by value"
+)]
+pub(super) fn statement_error(error: tokio_postgres::Error) -> TaskError {
+    if let Some(db_error) = error.as_db_error() {
+        return server_error(db_error);
+    }
+    let cause = error_source(&error);
+    let is_io = cause.is_some_and(|cause| cause.downcast_ref::<std::io::Error>().is_some());
+    if is_io || error.is_closed() {
+        let reason = cause.map_or_else(|| "it is closed".to_owned(), ToString::to_string);
+        let message = format!("the connection to the server was lost: {reason}");
+        return TaskError::new(TaskErrorKind::DbConnection, message);
+    }
+    let message = match cause {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    };
+    TaskError::new(TaskErrorKind::DbError, message)
+}
+
+/// Error of a failed connection attempt.
+pub(super) fn login_error(server: &str, error: &tokio_postgres::Error) -> TaskError {
+    if let Some(db_error) = error.as_db_error() {
+        return server_error(db_error);
+    }
+    let message = match error_source(error) {
+        Some(cause) => format!("the connection to {server} failed: {error}: {cause}"),
+        None => format!("the connection to {server} failed: {error}"),
+    };
+    TaskError::new(TaskErrorKind::DbConnection, message)
+}
+
+/// SQLSTATE of an error, if the server reported one.
+pub(super) fn sqlstate(error: Option<&TaskError>) -> Json {
+    error
+        .and_then(|error| error.code.clone())
+        .unwrap_or_default()
+}
+
+fn error_source(error: &tokio_postgres::Error) -> Option<&(dyn std::error::Error + 'static)> {
+    std::error::Error::source(error)
+}
+
+/// Error kind of an SQLSTATE.
+fn sqlstate_kind(code: &str) -> TaskErrorKind {
+    match (code.get(..2), code) {
+        // The server is shutting down, starting or full, which is equivalent to a missing one.
+        (Some("08"), _) | (_, "57P01" | "57P02" | "57P03" | "53300") => TaskErrorKind::DbConnection,
+        (Some("23"), _) => TaskErrorKind::DbConstraint,
+        (_, "40001" | "40P01") => TaskErrorKind::DbDeadlock,
+        (_, "57014" | "55P03") => TaskErrorKind::DbTimeout,
+        // The credential is wrong, so a retry would fail again.
+        (Some("28"), _) => TaskErrorKind::Auth,
+        (_, _) => TaskErrorKind::DbError,
+    }
+}
+
+fn server_error(db_error: &DbError) -> TaskError {
+    let code = db_error.code().code();
+    let mut message = format!(
+        "{}: {} (SQLSTATE {code})",
+        db_error.severity(),
+        db_error.message()
+    );
+    let mut details = JsonMap::from([
+        ("severity".into(), Json::from(db_error.severity())),
+        ("message".into(), Json::from(db_error.message())),
+    ]);
+    for (label, name, text) in [
+        ("Detail", "detail", db_error.detail()),
+        ("Hint", "hint", db_error.hint()),
+    ] {
+        if let Some(text) = text {
+            message.push_str(&format!("\n{label}: {text}"));
+            details.insert(name.into(), Json::from(text));
+        }
+    }
+    for (name, text) in [
+        ("schema", db_error.schema()),
+        ("table", db_error.table()),
+        ("column", db_error.column()),
+        ("constraint", db_error.constraint()),
+        ("where", db_error.where_()),
+    ] {
+        if let Some(text) = text {
+            details.insert(name.into(), Json::from(text));
+        }
+    }
+    if let Some(ErrorPosition::Original(position)) = db_error.position() {
+        details.insert("position".into(), Json::from(*position));
+    }
+    TaskError {
+        code: Some(Json::from(code)),
+        details: Some(details.into()),
+        ..TaskError::new(sqlstate_kind(code), message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sqlstate_class_has_kind() {
+        for (code, expected) in [
+            ("08006", TaskErrorKind::DbConnection),
+            ("23505", TaskErrorKind::DbConstraint),
+            ("40001", TaskErrorKind::DbDeadlock),
+            ("40P01", TaskErrorKind::DbDeadlock),
+            ("40002", TaskErrorKind::DbError),
+            ("57014", TaskErrorKind::DbTimeout),
+            ("55P03", TaskErrorKind::DbTimeout),
+            ("57P01", TaskErrorKind::DbConnection),
+            ("53300", TaskErrorKind::DbConnection),
+            ("28P01", TaskErrorKind::Auth),
+            ("42601", TaskErrorKind::DbError),
+            ("", TaskErrorKind::DbError),
+        ] {
+            assert_eq!(sqlstate_kind(code), expected, "{code}");
+        }
+    }
+}

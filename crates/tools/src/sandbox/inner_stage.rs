@@ -1,0 +1,143 @@
+//! The inner stage: the first process of the new namespaces. Enables the remaining layers, starts
+//! the program and reaps orphaned processes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::process::Command;
+
+use nix::sys::signal::SigSet;
+use rustix::process::{
+    Resource, Rlimit, Signal, WaitOptions, getrlimit, set_parent_process_death_signal, setrlimit,
+    wait,
+};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, remove_capability_from_bounding_set, set_capabilities,
+    set_no_new_privs,
+};
+
+use super::outer_stage::SandboxState;
+use super::{Layer, MAX_TASK_PROCESSES, VARIABLE_PREFIX, mounts, seccomp};
+
+/// Enables the remaining layers and runs the program.
+pub(super) fn run(args: &[OsString]) -> Result<u8, String> {
+    let (state, program) = args.split_first().ok_or("the state is missing")?;
+    let state = state.to_str().ok_or("the state is not text")?;
+    let mut state: SandboxState = serde_json::from_str(state).map_err(|error| error.to_string())?;
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;
+    let no_signals = SigSet::empty();
+    no_signals
+        .thread_set_mask()
+        .map_err(|error| error.to_string())?;
+    enable_remaining_layers(&mut state);
+    state.check_strict()?;
+    if state.request.probe {
+        let report = serde_json::to_vec(&state.missing).map_err(|error| error.to_string())?;
+        std::io::stdout()
+            .write_all(&report)
+            .map_err(|error| error.to_string())?;
+        return Ok(0);
+    }
+    run_program(&state, program)
+}
+
+fn enable_remaining_layers(state: &mut SandboxState) {
+    if state.is_active(Layer::MountNamespace) {
+        let has_pid_namespace = state.is_active(Layer::PidNamespace);
+        if has_pid_namespace && let Err(reason) = mounts::mount_proc() {
+            state.active.retain(|layer| *layer != Layer::PidNamespace);
+            state.record_layer(
+                Layer::PidNamespace,
+                Err(format!("/proc cannot be mounted: {reason}")),
+            );
+        }
+        state.record_layer(
+            Layer::ReadOnlyRoot,
+            mounts::enable_read_only_root(&state.request),
+        );
+    } else {
+        state.record_layer(
+            Layer::ReadOnlyRoot,
+            Err("requires a mount namespace".to_owned()),
+        );
+    }
+    if state.is_active(Layer::UserNamespace) {
+        limit_processes();
+    }
+    state.record_layer(Layer::NoNewPrivileges, drop_privileges());
+    state.record_layer(Layer::Seccomp, seccomp::enable_seccomp());
+}
+
+/// Lowers the process limit of the task. The kernel counts processes per user of each user
+/// namespace, so the limit applies to this task alone and can be much lower than one that all tasks
+/// share.
+fn limit_processes() {
+    let current = getrlimit(Resource::Nproc);
+    let lower = |limit: Option<u64>| {
+        Some(limit.map_or(MAX_TASK_PROCESSES, |limit| limit.min(MAX_TASK_PROCESSES)))
+    };
+    let lowered = Rlimit {
+        current: lower(current.current),
+        maximum: lower(current.maximum),
+    };
+    // Lowering a limit is always permitted.
+    let _ = setrlimit(Resource::Nproc, lowered);
+}
+
+/// Drops all privileges of this process and its children, including those inside its namespaces.
+fn drop_privileges() -> Result<(), String> {
+    for capability in CapabilitySet::all().iter() {
+        // This fails for capabilities that the kernel does not know or that the process may not
+        // drop. Unless the user is root, the following calls drop them.
+        let _ = remove_capability_from_bounding_set(capability);
+    }
+    let empty = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, empty).map_err(|error| error.to_string())?;
+    set_no_new_privs(true).map_err(|error| error.to_string())
+}
+
+fn run_program(state: &SandboxState, program: &[OsString]) -> Result<u8, String> {
+    let (name, args) = program.split_first().ok_or("the program is missing")?;
+    let child = Command::new(name)
+        .args(args)
+        .env_clear()
+        .envs(task_variables())
+        .current_dir(&state.request.cwd)
+        .spawn()
+        .map_err(|error| {
+            let cwd = &state.request.cwd;
+            if cwd.is_dir() {
+                format!("'{}' cannot be started: {error}", name.display())
+            } else {
+                format!("the folder '{}' is not visible to tasks", cwd.display())
+            }
+        })?;
+    let child = i32::try_from(child.id()).ok();
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if Some(pid.as_raw_nonzero().get()) == child => {
+                let code = status
+                    .exit_status()
+                    .or(status.terminating_signal().map(|signal| 128 + signal));
+                return Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
+            }
+            // An orphaned process, or an interrupted wait.
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// Environment variables of the task, with their original names.
+fn task_variables() -> BTreeMap<OsString, OsString> {
+    let restore_name = |(name, value): (OsString, OsString)| {
+        let name = name.as_bytes().strip_prefix(VARIABLE_PREFIX.as_bytes())?;
+        Some((OsString::from_vec(name.to_vec()), value))
+    };
+    std::env::vars_os().filter_map(restore_name).collect()
+}

@@ -1,0 +1,77 @@
+//! Status of the sandbox layers, determined by one launcher probe.
+
+use std::process::Stdio;
+
+use tokio::process::Command;
+
+use super::{InactiveLayer, LAUNCHER_COMMAND, LaunchRequest, SandboxMode, SandboxSettings};
+
+/// Timeout of the probe, long enough for a busy machine.
+const PROBE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Status of the sandbox of a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxStatus {
+    /// Mode that the operator chose.
+    pub mode: SandboxMode,
+    /// True if user code has no network access.
+    pub is_offline: bool,
+    /// Layers that could not be enabled, or the reason why the probe failed.
+    pub missing: Result<Vec<InactiveLayer>, String>,
+}
+
+impl SandboxStatus {
+    /// Runs a probe that enables the layers without a program and reports which are inactive.
+    pub async fn probe(sandbox: &SandboxSettings) -> Self {
+        let missing = match (sandbox.mode, &sandbox.launcher) {
+            (SandboxMode::Off, _) => Ok(Vec::new()),
+            (_, None) => Err("this build has no launcher".to_owned()),
+            (_, Some(_)) => query_launcher(sandbox).await,
+        };
+        Self {
+            mode: sandbox.mode,
+            is_offline: sandbox.is_offline,
+            missing,
+        }
+    }
+
+    /// Describes the inactive layers. Returns an empty list if all are active.
+    pub fn describe_inactive(&self) -> Vec<String> {
+        match &self.missing {
+            _ if self.mode == SandboxMode::Off => vec!["sandbox off".to_owned()],
+            Ok(missing) => missing.iter().map(ToString::to_string).collect(),
+            Err(reason) => vec![format!("all layers ({reason})")],
+        }
+    }
+}
+
+async fn query_launcher(sandbox: &SandboxSettings) -> Result<Vec<InactiveLayer>, String> {
+    let launcher = sandbox
+        .launcher
+        .as_ref()
+        .ok_or("this build has no launcher")?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let request = LaunchRequest {
+        strict: sandbox.mode == SandboxMode::Strict,
+        offline: sandbox.is_offline,
+        private: folder.path().to_owned(),
+        cwd: folder.path().to_owned(),
+        writable: sandbox.writable.clone(),
+        hidden: sandbox.hidden.clone(),
+        probe: true,
+    };
+    let request = serde_json::to_string(&request).map_err(|error| error.to_string())?;
+    let output = Command::new(launcher)
+        .args([LAUNCHER_COMMAND, &request])
+        .env_clear()
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(PROBE_TIMEOUT, output).await;
+    let output = output.map_err(|_| "the launcher did not respond".to_owned())?;
+    let output = output.map_err(|error| error.to_string())?;
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        stderr.trim().to_owned()
+    })
+}

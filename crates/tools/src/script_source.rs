@@ -1,0 +1,206 @@
+//! Loading of scripts: from the playbook itself, a file, or the web.
+//!
+//! Owns the forms in which a playbook names a script. Files are read only from the operator's
+//! directories, and URLs through the same egress guard as any other request.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use noetl_types::{ByteSize, Json, JsonMap, TaskError, TaskErrorKind};
+
+use crate::config::{Config, invalid_value, missing_key, wrong_type};
+use crate::file_access;
+use crate::http::{HttpClient, HttpRequest, parse_http_url};
+use crate::settings::Settings;
+
+/// Maximum size of a script that is loaded from a file or a URL.
+const MAX_SCRIPT_SIZE: ByteSize = ByteSize::from_mib(16);
+
+/// Loads scripts.
+#[derive(Debug)]
+pub(crate) struct ScriptLoader {
+    settings: Arc<Settings>,
+    http: Arc<HttpClient>,
+}
+
+/// A loaded script.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LoadedScript {
+    /// Text of the script.
+    pub(crate) text: String,
+    /// Address of the script; `None` for an inline one.
+    pub(crate) uri: Option<String>,
+}
+
+/// Location of a script.
+#[derive(Debug, PartialEq, Eq)]
+enum ScriptLocation<'s> {
+    Inline(&'s str),
+    File(&'s str),
+    Web(&'s str),
+}
+
+impl ScriptLoader {
+    pub(crate) fn new(settings: Arc<Settings>, http: Arc<HttpClient>) -> Self {
+        Self { settings, http }
+    }
+
+    /// Loads the script that a map names.
+    pub(crate) async fn load_script(&self, script: Config<'_>) -> Result<LoadedScript, TaskError> {
+        let empty = JsonMap::new();
+        let (text, uri) = match find_location(script, Config(&empty))? {
+            ScriptLocation::Inline(text) => (text.to_owned(), None),
+            ScriptLocation::File(path) => {
+                (self.read_script_file(path).await?, Some(path.to_owned()))
+            }
+            ScriptLocation::Web(url) => (self.fetch_script(url).await?, Some(url.to_owned())),
+        };
+        Ok(LoadedScript { text, uri })
+    }
+
+    async fn fetch_script(&self, url: &str) -> Result<String, TaskError> {
+        let request = HttpRequest::get(parse_http_url("script.uri", url)?);
+        let response = self.http.send_and_read(&request, MAX_SCRIPT_SIZE).await?;
+        if let Some(mut error) = response.status_error() {
+            error.message = format!("the script cannot be read: {}", error.message).into();
+            return Err(error);
+        }
+        decode_utf8(response.into_body())
+    }
+
+    async fn read_script_file(&self, uri: &str) -> Result<String, TaskError> {
+        let path = Path::new(uri.strip_prefix("file://").unwrap_or(uri));
+        decode_utf8(
+            file_access::read_allowed_file("script", path, MAX_SCRIPT_SIZE, &self.settings).await?,
+        )
+    }
+}
+
+/// Finds the location of the script. Both the short and the long form of a source are in use: the
+/// type as a text next to the address, or a separate map.
+fn find_location<'s>(
+    script: Config<'s>,
+    empty: Config<'s>,
+) -> Result<ScriptLocation<'s>, TaskError> {
+    let (kind, source) = match script.get("source") {
+        Some(Json::Str(kind)) => (Some(&**kind), empty),
+        Some(Json::Map(source)) => {
+            let source = Config(source);
+            (source.text("type")?.or(script.text("type")?), source)
+        }
+        Some(other) => return Err(wrong_type("script.source", "a map", other)),
+        None => (script.text("type")?, empty),
+    };
+    let find_value = |keys: &[&str]| {
+        let mut maps = [source, script].into_iter();
+        maps.find_map(|map| keys.iter().find_map(|key| map.get(key)))
+    };
+    let text = |key: &str, value: Option<&'s Json>| {
+        let value = value.ok_or_else(|| missing_key(&format!("'{key}'")))?;
+        let text = value.as_str();
+        text.ok_or_else(|| wrong_type(key, "a text", value))
+    };
+    let content = find_value(&["content", "code"]);
+    let uri = script
+        .get("uri")
+        .or_else(|| find_value(&["uri", "path", "url", "endpoint"]));
+    match kind {
+        Some("inline") => text("script.content", content).map(ScriptLocation::Inline),
+        None if content.is_some() => text("script.content", content).map(ScriptLocation::Inline),
+        Some("file" | "local") => text("script.uri", uri).map(ScriptLocation::File),
+        Some("http" | "https") => text("script.uri", uri).map(ScriptLocation::Web),
+        None => location_from_scheme(text("script.uri", uri)?),
+        Some(other) => Err(unsupported_location(&format!("scripts of type '{other}'"))),
+    }
+}
+
+/// Derives the location from the scheme of an address.
+fn location_from_scheme(uri: &str) -> Result<ScriptLocation<'_>, TaskError> {
+    match uri.split_once("://") {
+        None | Some(("file", _)) => Ok(ScriptLocation::File(uri)),
+        Some(("http" | "https", _)) => Ok(ScriptLocation::Web(uri)),
+        Some(_) => Err(unsupported_location(&format!("the script '{uri}'"))),
+    }
+}
+
+fn unsupported_location(subject: &str) -> TaskError {
+    TaskError::new(
+        TaskErrorKind::Unsupported,
+        format!("{subject} cannot be loaded by this worker; use inline, file or http"),
+    )
+}
+
+fn decode_utf8(bytes: Vec<u8>) -> Result<String, TaskError> {
+    String::from_utf8(bytes)
+        .map_err(|_| invalid_value("script.uri", "names a script that is not valid UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_types::json::parse;
+
+    use super::*;
+
+    fn parse_source(text: &str) -> Result<String, String> {
+        let (script, empty) = (parse(text.as_bytes()).unwrap(), JsonMap::new());
+        let script = Config(script.as_map().unwrap());
+        match find_location(script, Config(&empty)) {
+            Ok(location) => Ok(format!("{location:?}")),
+            Err(error) => Err(format!("{}: {}", error.kind, error.message)),
+        }
+    }
+
+    #[test]
+    fn parses_source_forms() {
+        for (script, expected) in [
+            (r#"{"content": "x"}"#, r#"Inline("x")"#),
+            (
+                r#"{"type": "inline", "content": "x", "uri": "u"}"#,
+                r#"Inline("x")"#,
+            ),
+            (
+                r#"{"source": {"type": "inline", "code": "x"}}"#,
+                r#"Inline("x")"#,
+            ),
+            (r#"{"uri": "/a.py"}"#, r#"File("/a.py")"#),
+            (r#"{"uri": "file:///a.py"}"#, r#"File("file:///a.py")"#),
+            (r#"{"type": "local", "uri": "a.sh"}"#, r#"File("a.sh")"#),
+            (
+                r#"{"source": {"type": "file", "path": "/a"}}"#,
+                r#"File("/a")"#,
+            ),
+            (r#"{"source": "file", "uri": "/a"}"#, r#"File("/a")"#),
+            (r#"{"uri": "https://h/a"}"#, r#"Web("https://h/a")"#),
+            (
+                r#"{"source": {"type": "http", "endpoint": "http://h"}}"#,
+                r#"Web("http://h")"#,
+            ),
+        ] {
+            assert_eq!(parse_source(script).as_deref(), Ok(expected), "{script}");
+        }
+        for (script, part) in [
+            (
+                r#"{"type": "inline"}"#,
+                "schema: 'script.content' is missing",
+            ),
+            (r#"{"type": "file"}"#, "schema: 'script.uri' is missing"),
+            ("{}", "schema: 'script.uri' is missing"),
+            (
+                r#"{"content": 1}"#,
+                "schema: 'script.content' must be a text",
+            ),
+            (r#"{"source": 1}"#, "schema: 'script.source' must be a map"),
+            (
+                r#"{"type": "gcs", "uri": "gs://b/k"}"#,
+                "unsupported: scripts of type 'gcs'",
+            ),
+            (
+                r#"{"uri": "s3://b/k"}"#,
+                "unsupported: the script 's3://b/k'",
+            ),
+        ] {
+            let error = parse_source(script).unwrap_err();
+            assert!(error.starts_with(part), "{error}");
+        }
+    }
+}

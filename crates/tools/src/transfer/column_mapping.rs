@@ -1,0 +1,246 @@
+//! Mapping of source columns to target columns, and the statement that inserts them.
+
+use std::sync::Arc;
+
+use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
+
+use super::plan::{TransferPlan, WriteMode};
+use crate::sql::{quote_name, quote_names};
+
+/// Column mapping of a row.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ColumnMapping {
+    /// Indexes of the values in a source row.
+    source_indexes: Vec<usize>,
+    /// Names of the columns in the target.
+    pub(super) target_names: Vec<Arc<str>>,
+}
+
+impl ColumnMapping {
+    /// Maps the columns of a source to those of a target, if they are known.
+    pub(super) fn from_plan(
+        plan: &TransferPlan<'_>,
+        source: &[Arc<str>],
+        target: Option<&[Arc<str>]>,
+    ) -> Result<Self, TaskError> {
+        let pairs = match plan.mapping {
+            Some(mapping) => read_mapping(mapping, source)?,
+            None => source
+                .iter()
+                .map(|name| (Arc::clone(name), Arc::clone(name)))
+                .collect(),
+        };
+        let mut mapping = Self {
+            source_indexes: Vec::new(),
+            target_names: Vec::new(),
+        };
+        for (from, to) in order_pairs(pairs, plan.columns.as_deref())? {
+            let index = source.iter().position(|name| *name == from);
+            mapping
+                .source_indexes
+                .push(index.ok_or_else(|| unknown_column("source", &from, source))?);
+            mapping.target_names.push(match target {
+                Some(columns) => find_column(columns, &to)?,
+                None => to,
+            });
+        }
+        Ok(mapping)
+    }
+
+    /// Converts a source row to a target row.
+    pub(super) fn map_row(&self, row: &[Json]) -> Vec<Json> {
+        let value_at = |index: &usize| row.get(*index).cloned().unwrap_or_default();
+        self.source_indexes.iter().map(value_at).collect()
+    }
+}
+
+/// Source column and target column.
+type ColumnPair = (Arc<str>, Arc<str>);
+
+/// Reads pairs of source and target columns, in the order of the source.
+///
+/// A mapping goes from source names to target names. The opposite direction is also supported. It
+/// applies if only the values are source names.
+fn read_mapping(mapping: &JsonMap, source: &[Arc<str>]) -> Result<Vec<ColumnPair>, TaskError> {
+    let mut pairs = Vec::new();
+    for (key, value) in mapping {
+        match value {
+            Json::Str(name) => pairs.push((Arc::clone(key), Arc::clone(name))),
+            other => {
+                return Err(crate::config::wrong_type(
+                    &format!("mapping.{key}"),
+                    "a name",
+                    other,
+                ));
+            }
+        }
+    }
+    let position = |name: &Arc<str>| source.iter().position(|other| other == name);
+    if let Some((missing, _)) = pairs.iter().find(|(from, _)| position(from).is_none()) {
+        if pairs.iter().any(|(_, from)| position(from).is_none()) {
+            return Err(unknown_column("source", missing, source));
+        }
+        for (from, to) in &mut pairs {
+            std::mem::swap(from, to);
+        }
+    }
+    pairs.sort_by_key(|(from, _)| position(from));
+    Ok(pairs)
+}
+
+/// Sorts the pairs into the configured order.
+fn order_pairs(
+    pairs: Vec<ColumnPair>,
+    columns: Option<&[Arc<str>]>,
+) -> Result<Vec<ColumnPair>, TaskError> {
+    let Some(columns) = columns else {
+        return Ok(pairs);
+    };
+    let find_pair = |name: &Arc<str>| {
+        let pair = pairs.iter().find(|(_, to)| to == name).cloned();
+        let names: Vec<_> = pairs.iter().map(|(_, to)| Arc::clone(to)).collect();
+        pair.ok_or_else(|| unknown_column("mapping", name, &names))
+    };
+    columns.iter().map(find_pair).collect()
+}
+
+/// Finds a column by name: exactly, or else ignoring case.
+fn find_column(columns: &[Arc<str>], name: &Arc<str>) -> Result<Arc<str>, TaskError> {
+    let mut similar = columns
+        .iter()
+        .filter(|column| column.eq_ignore_ascii_case(name));
+    let column = columns
+        .iter()
+        .find(|column| *column == name)
+        .or_else(|| similar.next());
+    column
+        .cloned()
+        .ok_or_else(|| unknown_column("target", name, columns))
+}
+
+fn unknown_column(side: &str, name: &str, columns: &[Arc<str>]) -> TaskError {
+    let columns = columns.join(", ");
+    let message = format!("the {side} has no column '{name}'; its columns are {columns}");
+    TaskError::new(TaskErrorKind::Schema, message)
+}
+
+/// Builds a statement that inserts a row into a table. `prefix` is the first character of
+/// every parameter.
+pub(super) fn build_insert(
+    table: &str,
+    columns: &[Arc<str>],
+    mode: WriteMode,
+    keys: &[Arc<str>],
+    prefix: char,
+) -> Result<String, TaskError> {
+    let placeholders: Vec<String> = (1..=columns.len())
+        .map(|number| format!("{prefix}{number}"))
+        .collect();
+    let mut text = format!(
+        "INSERT INTO {table} ({}) VALUES ({})",
+        quote_names(columns),
+        placeholders.join(", ")
+    );
+    match mode {
+        WriteMode::Append | WriteMode::Replace => return Ok(text),
+        WriteMode::Upsert => {}
+    }
+    if keys.is_empty() {
+        let message = "the target has no primary key; mode 'upsert' requires 'keys'";
+        return Err(TaskError::new(TaskErrorKind::Schema, message));
+    }
+    let keys = keys
+        .iter()
+        .map(|key| find_column(columns, key))
+        .collect::<Result<Vec<_>, _>>()?;
+    let other_columns = columns.iter().filter(|column| !keys.contains(column));
+    let assignments: Vec<String> = other_columns
+        .map(|column| format!("{0} = excluded.{0}", quote_name(column)))
+        .collect();
+    text.push_str(&format!(" ON CONFLICT ({}) DO ", quote_names(&keys)));
+    if assignments.is_empty() {
+        text.push_str("NOTHING");
+    } else {
+        text.push_str(&format!("UPDATE SET {}", assignments.join(", ")));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use noetl_types::json::parse;
+
+    fn split_names(names: &str) -> Vec<Arc<str>> {
+        names.split(' ').map(Arc::from).collect()
+    }
+
+    fn build_mapping(
+        extra: &str,
+        source: &str,
+        target: Option<&str>,
+    ) -> Result<ColumnMapping, String> {
+        let text = format!(
+            r#"{{"source": {{"type": "http"}}, "target": {{"type": "sqlite", "table": "t"}}{extra}}}"#
+        );
+        let config = parse(text.as_bytes()).unwrap();
+        let plan = TransferPlan::from_config(Config(config.as_map().unwrap())).unwrap();
+        let target = target.map(split_names);
+        ColumnMapping::from_plan(&plan, &split_names(source), target.as_deref())
+            .map_err(|error| error.message.to_string())
+    }
+
+    #[test]
+    fn reads_mappings_in_both_directions() {
+        let expected = ColumnMapping {
+            source_indexes: vec![0, 2],
+            target_names: split_names("code rate"),
+        };
+        let forward = r#", "mapping": {"value": "rate", "currency": "code"}"#;
+        assert_eq!(
+            build_mapping(forward, "currency x value", None).unwrap(),
+            expected
+        );
+        let backward = r#", "mapping": {"rate": "value", "code": "currency"}"#;
+        assert_eq!(
+            build_mapping(backward, "currency x value", None).unwrap(),
+            expected
+        );
+        let wrong = r#", "mapping": {"price": "rate"}"#;
+        assert_eq!(
+            build_mapping(wrong, "currency value", None).unwrap_err(),
+            "the source has no column 'price'; its columns are currency, value"
+        );
+    }
+
+    #[test]
+    fn matches_columns_to_table() {
+        let mapping = build_mapping("", "id name", Some("ID name extra")).unwrap();
+        assert_eq!(mapping.target_names, split_names("ID name"));
+        assert_eq!(
+            build_mapping("", "id oops", Some("id name")).unwrap_err(),
+            "the target has no column 'oops'; its columns are id, name"
+        );
+        let mapping = build_mapping(r#", "columns": ["b", "a"]"#, "a b", None).unwrap();
+        assert_eq!(mapping.source_indexes, [1, 0]);
+    }
+
+    #[test]
+    fn builds_statement_of_each_mode() {
+        let columns = split_names("id a\"b");
+        let keys = split_names("ID");
+        assert_eq!(
+            build_insert("\"t\"", &columns, WriteMode::Append, &keys, '$').unwrap(),
+            r#"INSERT INTO "t" ("id", "a""b") VALUES ($1, $2)"#
+        );
+        assert_eq!(
+            build_insert("\"t\"", &columns, WriteMode::Upsert, &keys, '?').unwrap(),
+            r#"INSERT INTO "t" ("id", "a""b") VALUES (?1, ?2) ON CONFLICT ("id") DO UPDATE SET "a""b" = excluded."a""b""#
+        );
+        let only =
+            build_insert("\"t\"", &split_names("id"), WriteMode::Upsert, &keys, '?').unwrap();
+        assert!(only.ends_with("DO NOTHING"), "{only}");
+        assert!(build_insert("\"t\"", &columns, WriteMode::Upsert, &[], '?').is_err());
+    }
+}

@@ -1,0 +1,127 @@
+//! The active leases of the worker.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use noetl_api::LeaseToken;
+use noetl_api::command::{HeldLease, LeasedCommand};
+use noetl_types::{CommandId, ExecutionId, Millis};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Time by which a worker gives up earlier than the server.
+const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
+
+/// The lease of a command, from its grant until its report is delivered or dropped.
+#[derive(Debug)]
+pub(crate) struct ActiveLease {
+    pub(crate) execution_id: ExecutionId,
+    pub(crate) command_id: CommandId,
+    pub(crate) attempt: u32,
+    lease_token: LeaseToken,
+    /// Cancelled when the result is no longer needed: the lease is lost, the command is cancelled,
+    /// or the worker must end.
+    pub(crate) cancel: CancellationToken,
+    /// Deadline of the attempt. It is computed from the arrival of the lease and the server's own
+    /// timestamps, so that clock differences do not matter. It is slightly early, so that the
+    /// worker's report arrives before the server considers the command lost and offers it again.
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl ActiveLease {
+    fn new(command: &LeasedCommand, cancel: CancellationToken) -> Self {
+        let remaining = command.deadline_at.map(|deadline| {
+            let remaining = Duration::from(deadline.duration_since(command.claimed_at));
+            remaining.saturating_sub((remaining / 20).min(DEADLINE_MARGIN))
+        });
+        Self {
+            execution_id: command.execution_id,
+            command_id: command.command_id,
+            attempt: command.attempt,
+            lease_token: command.lease_token,
+            cancel,
+            deadline: remaining.and_then(|remaining| Instant::now().checked_add(remaining)),
+        }
+    }
+
+    /// The proof of the lease for the server.
+    pub(crate) fn to_held_lease(&self) -> HeldLease {
+        HeldLease {
+            execution_id: self.execution_id,
+            command_id: self.command_id,
+            lease_token: self.lease_token,
+            attempt: self.attempt,
+        }
+    }
+
+    /// Returns true if the deadline has passed.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| deadline <= Instant::now())
+    }
+}
+
+/// Duration of the granted lease. `None` if the lease ends with the deadline of its command: it was
+/// truncated, and a renewal does not extend it.
+pub(crate) fn granted_duration(command: &LeasedCommand) -> Option<Millis> {
+    let is_truncated = command
+        .deadline_at
+        .is_some_and(|deadline| deadline <= command.lease_until);
+    (!is_truncated).then(|| command.lease_until.duration_since(command.claimed_at))
+}
+
+/// All active leases of the worker.
+#[derive(Debug, Default)]
+pub(crate) struct ActiveLeases(Mutex<HashMap<CommandId, Arc<ActiveLease>>>);
+
+impl ActiveLeases {
+    /// Adds the lease of a command. An earlier attempt of the same command has lost its lease and
+    /// is cancelled.
+    pub(crate) fn add_lease(
+        &self,
+        command: &LeasedCommand,
+        cancel: CancellationToken,
+    ) -> Arc<ActiveLease> {
+        let lease = Arc::new(ActiveLease::new(command, cancel));
+        let earlier = self
+            .lock_leases()
+            .insert(lease.command_id, Arc::clone(&lease));
+        if let Some(earlier) = earlier {
+            earlier.cancel.cancel();
+        }
+        lease
+    }
+
+    /// Removes a lease, unless a later attempt has replaced it.
+    pub(crate) fn release_lease(&self, lease: &Arc<ActiveLease>) {
+        let mut leases = self.lock_leases();
+        let current = leases.get(&lease.command_id);
+        if current.is_some_and(|current| Arc::ptr_eq(current, lease)) {
+            leases.remove(&lease.command_id);
+        }
+    }
+
+    pub(crate) fn all_leases(&self) -> Vec<Arc<ActiveLease>> {
+        self.lock_leases().values().map(Arc::clone).collect()
+    }
+
+    /// Stops a command, regardless of its attempt.
+    pub(crate) fn cancel_command(&self, command: CommandId) {
+        let lease = self.lock_leases().get(&command).map(Arc::clone);
+        if let Some(lease) = lease {
+            lease.cancel.cancel();
+        }
+    }
+
+    /// Stops all commands.
+    pub(crate) fn cancel_all(&self) {
+        for lease in self.all_leases() {
+            lease.cancel.cancel();
+        }
+    }
+
+    fn lock_leases(&self) -> MutexGuard<'_, HashMap<CommandId, Arc<ActiveLease>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
