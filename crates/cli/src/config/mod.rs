@@ -23,7 +23,7 @@ pub(crate) use load::{Config, GivenSettings, SettingOrigin, nearest_name};
 pub(crate) use schema::config_schema;
 pub(crate) use setting::{Setting, SettingDefault, SettingInfo};
 
-/// Command that reads settings.
+/// Command, or group of commands, that reads settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// `noetl run`
@@ -42,7 +42,7 @@ pub(crate) enum Role {
     Database,
 }
 
-/// Storage for logs.
+/// Store of event logs and all other state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreChoice {
     /// A database file.

@@ -234,3 +234,35 @@ fn doc_links_resolve() {
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
+
+/// Expands `a/{b,c}.rs` into `a/b.rs` and `a/c.rs`.
+fn expand_braces(path: &str) -> Vec<String> {
+    let Some((before, rest)) = path.split_once('{') else {
+        return vec![path.to_owned()];
+    };
+    let (names, after) = rest.split_once('}').unwrap();
+    let expand = |name| format!("{before}{name}{after}");
+    names.split(',').map(expand).collect()
+}
+
+#[test]
+fn architecture_names_existing_files() {
+    let root = repository_root();
+    let page = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let (_, tables) = page.split_once("\n## Where to change what\n").unwrap();
+    // Backticks enclose every second part. Paths with a placeholder name no single file.
+    let is_path = |text: &&str| text.contains('/') && !text.contains(['<', '*', ' ']);
+    let paths: Vec<String> = tables
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(is_path)
+        .flat_map(expand_braces)
+        .collect();
+    assert!(paths.len() > 50, "{paths:?}");
+    let is_missing = |path: &&String| {
+        !root.join("crates").join(path.as_str()).exists() && !root.join(path.as_str()).exists()
+    };
+    let missing: Vec<&String> = paths.iter().filter(is_missing).collect();
+    assert_eq!(missing, Vec::<&String>::new());
+}

@@ -54,7 +54,7 @@ const PATCH_COMMAND: &str = include_str!("sql/patch_command.sql");
 const SELECT_HEAD: &str =
     "SELECT version, chain_head, ended FROM execution WHERE execution_id = ?1";
 
-/// Reason for rolling an item back to its savepoint.
+/// Reason why an item could not be written.
 enum ItemFailure {
     Refused(AppendError),
     Sql(rusqlite::Error),
@@ -88,16 +88,16 @@ impl From<ItemFailure> for AppendError {
     }
 }
 
-/// Appends the items of a call. Refusals are decided before an item writes anything. Under
-/// [`FailureIsolation::WholeGroup`] the whole call fails if an item fails while it writes.
+/// Appends the items of a call. The preconditions of an item are checked before it is written.
+/// Under [`FailureIsolation::WholeGroup`], the whole call fails if an item cannot be written.
 pub(super) fn append_items(
     connection: &Connection,
     items: &[Result<AppendRows, AppendError>],
     isolation: FailureIsolation,
 ) -> Result<Vec<Result<AppendReceipt, AppendError>>, StoreError> {
     let mut verdicts = Vec::with_capacity(items.len());
-    for rows in items {
-        verdicts.push(match rows {
+    for item in items {
+        verdicts.push(match item {
             Err(error) => Err(error.clone()),
             Ok(rows) => match check_preconditions(connection, rows) {
                 Err(error) => Err(error),
@@ -179,15 +179,15 @@ fn read_head(
 }
 
 fn write_item(connection: &Connection, rows: &AppendRows) -> Result<AppendReceipt, ItemFailure> {
-    let insert = |sql: &str, row: &[Cell]| execute_cached(connection, sql, params_from_iter(row));
+    let execute = |sql: &str, row: &[Cell]| execute_cached(connection, sql, params_from_iter(row));
     if rows.starts_execution {
-        insert(&INSERT_EXECUTION, &rows.execution)?;
+        execute(&INSERT_EXECUTION, &rows.execution)?;
     } else {
-        let mutable = rows.execution.iter().take(EXECUTION_MUTABLE.columns.len());
-        execute_cached(connection, &UPDATE_EXECUTION, params_from_iter(mutable))?;
+        let cells = rows.execution.iter().take(EXECUTION_MUTABLE.columns.len());
+        execute_cached(connection, &UPDATE_EXECUTION, params_from_iter(cells))?;
     }
     for event in &rows.events {
-        insert(&INSERT_EVENT, event)?;
+        execute(&INSERT_EVENT, event)?;
     }
     // Position of the last event, read before any other insert.
     let feed = FeedPosition {
@@ -196,13 +196,13 @@ fn write_item(connection: &Connection, rows: &AppendRows) -> Result<AppendReceip
     };
     outbox::write_outbox_rows(connection, &rows.outbox)?;
     for command in &rows.issued {
-        insert(&INSERT_COMMAND, command)?;
+        execute(&INSERT_COMMAND, command)?;
     }
     for (_, patch) in &rows.patches {
-        insert(PATCH_COMMAND, patch)?;
+        execute(PATCH_COMMAND, patch)?;
     }
     for result in &rows.results {
-        insert(&INSERT_RESULT, result)?;
+        execute(&INSERT_RESULT, result)?;
     }
     for change in &rows.timers {
         write_timer(connection, rows.execution_id, change)?;

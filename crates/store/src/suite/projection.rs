@@ -1,5 +1,5 @@
-//! Projected events: each is stored once, none fails the rest of its batch, and none is written
-//! into a log that is driven here.
+//! Projected events: each is stored once, none makes the rest of its batch fail, and none is
+//! written into the log of an execution that is driven here.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     rebuild_execution_view,
 };
 
-/// A few days later, so that no id is in the future.
+/// A few days after [`test_time`], so that no id is in the future.
 fn arrival_time() -> Timestamp {
     Timestamp::parse("2026-11-10T12:00:00Z").unwrap()
 }
@@ -36,11 +36,16 @@ fn projection_context() -> ProjectionContext {
 }
 
 /// Parses an envelope as an external sender writes it.
-fn parse_envelope(run: &TestExecution, event: i64, event_type: &str, rest: &str) -> ProjectedEvent {
+fn parse_envelope(
+    run: &TestExecution,
+    event_number: i64,
+    event_type: &str,
+    more_fields: &str,
+) -> ProjectedEvent {
     let text = format!(
-        r#"{{"execution_id":{},"event_id":{},"event_type":"{event_type}"{rest}}}"#,
+        r#"{{"execution_id":{},"event_id":{},"event_type":"{event_type}"{more_fields}}}"#,
         run.id,
-        run.id.get() + event
+        run.id.get() + event_number
     );
     let value = json::parse(text.as_bytes()).unwrap();
     parse_projected_event(&value, &projection_context()).unwrap()
@@ -76,7 +81,7 @@ fn reject_codes(outcomes: &[ProjectOutcome]) -> Vec<Option<RejectCode>> {
     outcomes.iter().map(code).collect()
 }
 
-/// The view of an execution can be rebuilt, unless its log has grown meanwhile.
+/// The view of an execution can be replaced by a rebuilt one, unless its log has grown meanwhile.
 pub(crate) async fn execution_view_is_rebuilt_from_log(fixture: &StoreFixture) {
     let store = &*fixture.store;
     let mut run = TestExecution::create_started(store, 1).await;
@@ -199,7 +204,7 @@ pub(crate) async fn same_event_id_with_other_body_conflicts(fixture: &StoreFixtu
     let first = parse_envelope(&run, 1, "playbook.started", "");
     let other = parse_envelope(&run, 1, "playbook.started", r#","node_name":"other""#);
     let valid = parse_envelope(&run, 2, "step.enter", "");
-    // In one batch and in two, with a valid event between.
+    // First within one batch, with a valid event in between, and then across two batches.
     let outcomes = project_all(
         store,
         vec![first.clone(), other.clone(), valid, first.clone()],

@@ -1,6 +1,6 @@
 //! The kind `container`: runs an image to its end with the container engine of the host.
 //!
-//! Owns the lifecycle of a container around its call. [`arguments`] builds the command line from a
+//! Owns the lifecycle of the container of a call. [`arguments`] builds the command line from a
 //! config, [`engine`] interprets the engine's reports.
 
 mod arguments;
@@ -50,20 +50,20 @@ impl ContainerTool {
         reject_kubernetes_options(Config(&call.config))?;
         let arguments = RunArguments::from_call(call, &self.settings)?;
         let engine = Arc::new(ContainerEngine::find_installed(&self.settings)?);
-        let folder = create_private_dir(&self.settings)?;
+        let private_dir = create_private_dir(&self.settings)?;
         let name = container_name(call);
         self.removals.wait_for_name(&name).await;
-        // A lost worker may have left it running.
-        engine.remove(&name, folder.path()).await?;
-        let removal = self.removals.remove_on_drop(&engine, &name);
-        let program = engine.program(&arguments, &name, folder.path(), call.timeout);
+        // A lost worker may have left a container with this name.
+        engine.remove(&name, private_dir.path()).await?;
+        let removal_guard = self.removals.remove_on_drop(&engine, &name);
+        let program = engine.program(&arguments, &name, private_dir.path(), call.timeout);
         let (status, output) = program.run(&self.settings, context).await?;
         let state = if status.success() {
             None
         } else {
-            engine.inspect_state(&name, folder.path()).await
+            engine.inspect_state(&name, private_dir.path()).await
         };
-        drop(removal);
+        drop(removal_guard);
         self.removals.wait_for_name(&name).await;
         Ok(container_outcome(status, &output, state.as_ref()))
     }
@@ -83,8 +83,9 @@ impl Tool for ContainerTool {
     }
 }
 
-/// Returns the container name of a call. It is the same across retries and lost workers, so that
-/// the container of an earlier attempt is found, and differs from that of any other call.
+/// Returns the container name of a call. All attempts of a call have the same name, even after the
+/// loss of a worker, so that the container of an earlier attempt is found. Other calls have other
+/// names.
 fn container_name(call: &ToolCall) -> String {
     let digest = sha256(&call.idempotency_key).to_string();
     let short: String = digest.chars().take(32).collect();

@@ -44,7 +44,7 @@ pub(super) fn json_to_value(name: &str, json: &Json) -> Result<Value, TaskError>
         Json::Null => Value::Null,
         Json::Bool(value) => Value::Integer((*value).into()),
         Json::Int(number) => Value::Integer(*number),
-        // Exceeds the integers of SQLite, and its floats would lose precision.
+        // Too large for an integer of SQLite, and a float would lose precision.
         Json::UInt(number) => Value::Text(number.to_string()),
         Json::Float(number) => Value::Real(*number),
         Json::Str(text) => Value::Text(text.to_string()),
@@ -110,9 +110,9 @@ impl QueryParams {
         }
         for index in 1..=count {
             let name = statement.parameter_name(index).map(str::to_owned);
-            let bound = json_to_value("params", self.find_param(name.as_deref(), index)?)?;
+            let value = json_to_value("params", self.find_param(name.as_deref(), index)?)?;
             statement
-                .raw_bind_parameter(index, bound)
+                .raw_bind_parameter(index, value)
                 .map_err(error::sqlite_error)?;
         }
         Ok(())
@@ -120,13 +120,13 @@ impl QueryParams {
 
     /// Returns the value of a parameter by its name in the statement, or else by its number.
     fn find_param(&self, name: Option<&str>, index: usize) -> Result<&Json, TaskError> {
-        let bare = name.map(|name| name.trim_start_matches([':', '@', '$', '?']));
+        let bare_name = name.map(|name| name.trim_start_matches([':', '@', '$', '?']));
         // `$2` has a numeric name and means the second value, regardless of its position.
-        let number = bare.map_or(Some(index), |bare| bare.parse().ok());
+        let number = bare_name.map_or(Some(index), |bare_name| bare_name.parse().ok());
         let value = match self {
             Self::None => None,
             Self::List(list) => number.and_then(|number| list.get(number.checked_sub(1)?)),
-            Self::Map(map) => bare.and_then(|bare| map.get(bare)),
+            Self::Map(map) => bare_name.and_then(|bare_name| map.get(bare_name)),
         };
         value.ok_or_else(|| {
             let description =

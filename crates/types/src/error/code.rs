@@ -121,6 +121,7 @@ impl ErrorCode {
 
     const fn error_properties(self) -> (u16, &'static str, RetryAdvice, SideEffects) {
         use RetryAdvice::{Later, Never};
+        // In this function, `None` is not the variant of `Option`.
         use SideEffects::{None, Unknown};
         match self {
             Self::BadJson => (400, "Body is not valid JSON", Never, None),

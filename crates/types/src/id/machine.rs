@@ -21,7 +21,7 @@ pub struct MachineIdError {
 }
 
 impl MachineId {
-    /// Number of bits in an id.
+    /// Number of bits that a machine id takes in a generated id.
     pub(super) const BITS: u32 = 10;
 
     /// The smallest machine id.
@@ -29,7 +29,7 @@ impl MachineId {
     /// The largest machine id.
     pub const MAX: Self = Self((1 << Self::BITS) - 1);
 
-    /// Wraps a number.
+    /// Creates a machine id from its number.
     pub fn new(number: u16) -> Result<Self, MachineIdError> {
         if number > Self::MAX.0 {
             return Err(MachineIdError {
@@ -44,7 +44,7 @@ impl MachineId {
         self.0
     }
 
-    /// Returns the machine in the lowest bits of a number.
+    /// Returns the machine id in the lowest bits of a number.
     pub(super) fn from_low_bits(number: i64) -> Self {
         Self(u16::try_from(number & i64::from(Self::MAX.0)).unwrap_or(0))
     }

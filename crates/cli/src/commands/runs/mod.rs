@@ -83,7 +83,7 @@ fn status_cell(status: ExecutionStatus) -> TableCell {
     TableCell::styled(status.as_str(), style)
 }
 
-/// Exit code of a command that waited for the end of a run.
+/// Exit code of a command that followed a run, by the last known status of the run.
 pub(crate) fn exit_for_status(status: ExecutionStatus) -> CommandExit {
     match status {
         ExecutionStatus::Completed

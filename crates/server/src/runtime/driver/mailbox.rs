@@ -9,13 +9,13 @@ use noetl_types::ExecutionId;
 use super::loaded_execution::LoadedExecution;
 use super::message::MessageBatch;
 
-/// The mailbox of an execution, with its state once that is loaded.
+/// The mailbox of an execution, and the execution itself once it is loaded.
 pub(super) struct Mailbox {
     pub(super) execution_id: ExecutionId,
     queue: Mutex<MailboxQueue>,
     /// The execution, once it is loaded.
     pub(super) execution: tokio::sync::Mutex<Option<LoadedExecution>>,
-    /// True if it was used since the last eviction pass.
+    /// True if the mailbox was used since the last eviction pass.
     recently_used: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ impl Mailbox {
     }
 
     fn lock_queue(&self) -> MutexGuard<'_, MailboxQueue> {
-        // The queue is consistent between any two calls.
+        // Every method leaves the queue consistent, so a poisoned lock can still be used.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -49,8 +49,8 @@ impl Mailbox {
         !std::mem::replace(&mut queue.is_draining, true)
     }
 
-    /// Takes up to `max` batches. An empty mailbox is marked as not drained under the same lock,
-    /// so that the sender of the next message spawns a new task.
+    /// Takes up to `max` batches. If there are none, ends the draining under the same lock, so that
+    /// the sender of the next message spawns a new task.
     pub(super) fn take_batches(&self, max: usize) -> Option<VecDeque<MessageBatch>> {
         let mut queue = self.lock_queue();
         if queue.batches.is_empty() {
@@ -101,11 +101,11 @@ impl ExecutionCache {
     }
 
     fn lock_shard(&self, execution_id: ExecutionId) -> MutexGuard<'_, CacheShard> {
-        // Consecutive ids differ in their low bits, which count within a millisecond, or else in
-        // the bits of the time. Both must select the shard.
+        // Consecutive ids of one millisecond differ in their low bits, and those of different
+        // milliseconds in the bits of the time. The shard depends on both.
         let id = execution_id.get().unsigned_abs();
-        let spread = id ^ (id >> 22);
-        let index = usize::try_from(spread % CACHE_SHARDS as u64).unwrap_or_default();
+        let mixed = id ^ (id >> 22);
+        let index = usize::try_from(mixed % CACHE_SHARDS as u64).unwrap_or_default();
         self.shards[index]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -141,7 +141,7 @@ impl ExecutionCache {
         )
     }
 
-    /// Removes an ended execution, unless a message has arrived for it.
+    /// Removes an ended execution, unless a message for it may be about to arrive.
     pub(super) fn remove_ended(&self, mailbox: &Arc<Mailbox>) {
         let mut shard = self.lock_shard(mailbox.execution_id);
         // The map and the draining task hold references. A third holder may be about to add a
@@ -172,14 +172,15 @@ impl CacheShard {
             let Some(mailbox) = self.mailboxes.get(&oldest) else {
                 continue;
             };
-            let was_fresh = mailbox.recently_used.swap(false, Ordering::Relaxed);
-            if was_fresh || !mailbox.is_idle() || Arc::strong_count(mailbox) > 1 {
+            let was_used = mailbox.recently_used.swap(false, Ordering::Relaxed);
+            if was_used || !mailbox.is_idle() || Arc::strong_count(mailbox) > 1 {
                 self.eviction_order.push_back(oldest);
             } else {
                 self.mailboxes.remove(&oldest);
             }
         }
-        // Removed executions leave their ids behind. Drops these once there are many.
+        // `eviction_order` still contains ids of executions that were removed when they ended.
+        // Removes these ids once there are many.
         if self.eviction_order.len() > 2 * self.mailboxes.len() + 64 {
             let mailboxes = &self.mailboxes;
             self.eviction_order.retain(|id| mailboxes.contains_key(id));

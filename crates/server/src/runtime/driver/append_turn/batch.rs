@@ -17,16 +17,17 @@ use crate::runtime::error::RuntimeError;
 
 /// Decided messages, and those that wait for the next append.
 pub(super) struct DecidedBatch {
-    /// Draft to append. If there is nothing to write, the execution, unless its state is unknown.
+    /// Draft to append. If there is nothing to append, the execution, or `None` if its state is
+    /// unknown.
     pub(super) draft: Result<AppendDraft, Option<Box<LoadedExecution>>>,
     pub(super) rest: VecDeque<MessageBatch>,
 }
 
 /// Reason why a batch led to no decision.
 enum DecisionFailure {
-    /// The engine rejected it in the known state.
+    /// The engine rejected the batch in the known state.
     Refused(DecisionError),
-    /// The result is too large for one append in the known state.
+    /// In the known state, the result is too large for one append.
     TooLarge,
     /// Data that the decision needs could not be loaded.
     Failed(RuntimeError),
@@ -42,8 +43,8 @@ impl DecisionFailure {
         }
     }
 
-    /// True if the reason depends on the state. No append verifies it, so the state must be the
-    /// newest.
+    /// True if the failure depends on the state. A failure causes no append that would verify the
+    /// state, so the state must be the newest.
     fn depends_on_state(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::TooLarge)
     }
@@ -58,11 +59,12 @@ impl DecidedBatch {
     ) -> Self {
         let mut draft = AppendDraft::new(execution, &batches, core.clock.now());
         let mut payloads = BTreeMap::new();
-        // No other server can have written to an execution that the store does not have.
+        // The state of a new execution is the newest: no other server can have changed an execution
+        // that is not in the store yet.
         let mut is_newest = draft.execution.new_facts.is_some();
         while let Some(batch) = batches.pop_front() {
-            // A message that may have been applied before gets a separate append, so that it does
-            // not fail others.
+            // A message that may have been applied before gets a separate append, so that it
+            // cannot make others fail.
             let is_separate = batch.needs_separate_append();
             if is_separate && !draft.decided.is_empty() {
                 batches.push_front(batch);
@@ -100,9 +102,9 @@ impl DecidedBatch {
                     break;
                 }
                 Ok(decisions) => {
-                    let messages = batch.into_messages().into_iter().zip(decisions);
+                    let pairs = batch.into_messages().into_iter().zip(decisions);
                     let decided =
-                        messages.map(|(message, decision)| draft.add_decision(message, decision));
+                        pairs.map(|(message, decision)| draft.add_decision(message, decision));
                     let decided = decided.collect();
                     draft.decided.push(decided);
                 }
@@ -129,8 +131,8 @@ impl AppendDraft {
     }
 
     /// Decides a large batch. Each message is applied before the next one is decided, so that only
-    /// one state is in memory for any number of messages. If one of them is rejected, the state has
-    /// advanced too far and the log must be read again.
+    /// one state is in memory for any number of messages. If one of them is rejected, the state
+    /// already contains the effects of the messages before it, and the log must be read again.
     async fn decide_large_batch(
         mut self,
         core: &Arc<Core>,
@@ -172,7 +174,7 @@ impl AppendDraft {
         Err(None)
     }
 
-    /// Decides the messages of a batch, each on the state that the one before it leads to.
+    /// Decides the messages of a batch, each in the state that results from the message before it.
     async fn decide_batch(
         &self,
         core: &Arc<Core>,
@@ -206,7 +208,7 @@ impl AppendDraft {
         let mut caches = BTreeMap::new();
         loop {
             let plan = &self.execution.definition.plan;
-            let decided = core.id_allocator.with_generator(self.now, |ids| {
+            let result = core.id_allocator.with_generator(self.now, |ids| {
                 let mut context = DecisionContext {
                     now: self.now,
                     ids,
@@ -215,7 +217,7 @@ impl AppendDraft {
                 };
                 decide(state, plan, message.input.clone(), &mut context)
             });
-            match decided.map_err(|error| DecisionFailure::Failed(error.into()))? {
+            match result.map_err(|error| DecisionFailure::Failed(error.into()))? {
                 Ok(decision) => {
                     for payload in &decision.payloads {
                         payloads.insert(payload.reference.uri().into(), payload.content.clone());
@@ -239,9 +241,9 @@ impl AppendDraft {
         }
     }
 
-    /// True if decisions need a separate append: they are too large for this one, change a command
-    /// that already has a change, or depend on its lease in another way. Messages of one batch
-    /// contain what their sender knows of a command, of which the last counts.
+    /// True if decisions need a separate append: they are too large for this one, they change a
+    /// command that this append already changes, or they require another condition on a lease
+    /// than this append does. Within a batch, the last condition on a lease counts.
     fn needs_separate_append(&self, batch: &MessageBatch, decisions: &[Decision]) -> bool {
         let fences = batch
             .messages()
@@ -252,9 +254,10 @@ impl AppendDraft {
             existing.is_some_and(|existing| existing != fence)
         };
         let size = decisions.iter().fold(self.size, AppendSize::with_decision);
-        let mut decided = decisions.iter();
         size.exceeds_limit()
-            || decided.any(|decision| self.changes.has_conflict(&decision.events))
+            || decisions
+                .iter()
+                .any(|decision| self.changes.has_conflict(&decision.events))
             || fences.into_iter().any(differs)
     }
 
