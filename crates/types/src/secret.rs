@@ -48,8 +48,7 @@ mod tests {
             .iter()
             .map(|operation| operation.as_str())
             .collect();
-        let expected =
-            "set look read lend seal delete rotate keychain.put keychain.get keychain.delete";
+        let expected = "set inspect read issue issue_sealed delete rotate keychain.put keychain.get keychain.delete";
         assert_eq!(names.join(" "), expected);
     }
 }

@@ -246,14 +246,14 @@ async fn each_secret_operation_is_audited_once() {
             "acme-token set 7 validation -",
             "acme-token set - validation -",
             "acme-token set - forbidden -",
-            "acme-token lend api_main forbidden w1 for a run",
-            "acme-token look api_main ok -",
+            "acme-token issue api_main forbidden w1 for a run",
+            "acme-token inspect api_main ok -",
             "acme-token read api_main forbidden -",
             "acme-token read api_main ok -",
             "acme-token read none not_found -",
-            "acme-token lend api_main ok w1 for a run",
-            "acme-token seal api_main ok w1 for a run",
-            "acme-token seal api_main forbidden -",
+            "acme-token issue api_main ok w1 for a run",
+            "acme-token issue_sealed api_main ok w1 for a run",
+            "acme-token issue_sealed api_main forbidden -",
             "acme-token keychain.put api ok -",
             "acme-token keychain.get api ok w1 for a run",
             "acme-token keychain.get api forbidden -",
@@ -465,8 +465,8 @@ async fn embedded_worker_is_audited() {
     let rows = listed.json_at("/rows");
     let listed: Vec<String> = rows.as_array().unwrap().iter().map(summarize_row).collect();
     let expected = [
-        "worker lend api_main ok w1 for a run",
-        "worker lend api_main forbidden w1 for a run",
+        "worker issue api_main ok w1 for a run",
+        "worker issue api_main forbidden w1 for a run",
     ];
     assert_eq!(listed, expected);
 }
